@@ -54,9 +54,9 @@ pub unsafe extern "C" fn BMI_addr_lookup(
 ) -> c_int {
     call(bmi, |instance| {
         if addr.is_null() {
-            return Err(Failure::invalid("the place for the address is NULL"));
+            return Err(Failure::invalid("the pointer for the address is NULL"));
         }
-        // SAFETY: the header asks for a string, and for a place to write to.
+        // SAFETY: the header requires a string, and a pointer that is valid for writes.
         unsafe {
             addr.write(0);
             let text = text::read(id_string, "the address")?;
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn BMI_addr_rev_lookup(
 ) -> c_int {
     call(bmi, |instance| {
         let text = instance.bmi.reverse_lookup(Addr::from_raw(addr));
-        // SAFETY: the header asks for a place of `room` bytes.
+        // SAFETY: the header requires a buffer of `room` bytes.
         unsafe { text::write(&text.ok_or_else(stale)?, into, room) }
     })
 }
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn BMI_addr_identity(
 ) -> c_int {
     call(bmi, |instance| {
         if identity.is_null() {
-            return Err(Failure::invalid("the place for the identity is NULL"));
+            return Err(Failure::invalid("the pointer for the identity is NULL"));
         }
         let (kind, pid, uid, gid) = match instance.bmi.identity(known(instance, addr)?) {
             None => (BMI_IDENTITY_UNKNOWN, 0, 0, 0),
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn BMI_addr_identity(
             uid,
             gid,
         };
-        // SAFETY: not null, and the header asks for a place to write to.
+        // SAFETY: not null, and the header requires a pointer that is valid for writes.
         unsafe { identity.write(found) };
         Ok(0)
     })
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn BMI_addr_report(
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{fact}: {value}");
         }
-        // SAFETY: the header asks for a place of `room` bytes.
+        // SAFETY: the header requires a buffer of `room` bytes.
         unsafe { text::write(&text, into, room) }
     })
 }
@@ -176,10 +176,10 @@ pub unsafe extern "C" fn BMI_addr_report(
 pub unsafe extern "C" fn BMI_open_context(bmi: *mut Handle, context: *mut u64) -> c_int {
     call(bmi, |instance| {
         if context.is_null() {
-            return Err(Failure::invalid("the place for the context is NULL"));
+            return Err(Failure::invalid("the pointer for the context is NULL"));
         }
         let opened = instance.bmi.open_context()?;
-        // SAFETY: not null, and the header asks for a place to write to.
+        // SAFETY: not null, and the header requires a pointer that is valid for writes.
         unsafe { context.write(opened.to_raw()) };
         Ok(0)
     })

@@ -1,15 +1,15 @@
 //! How threads take turns inside an instance.
 //!
 //! A thread enters by one compare-and-swap and leaves by one store, so that an instance that one thread uses pays
-//! nothing for the others that there could be: what comes of a thread that wants in is for that thread to pay, with a
-//! fence in all threads ([`membarrier`]). It calls the thread inside out of its wait, if it is in one, and sleeps
+//! nothing for the others that there could be: the cost falls on a thread that wants in, which pays it with a
+//! fence in all threads ([`membarrier`]). It interrupts the wait of the thread inside, if there is one, and sleeps
 //! until that thread leaves. A thread that leaves while others want in hands the instance to one of them, so that a
 //! thread that calls again and again keeps none out.
 //!
-//! Of several threads that wait inside one instance, one waits for all: it is in the instance, sleeps on what peers
-//! send, and ends its wait when anything has completed or arrived. The others sleep until a thread that leaves has seen
-//! such a change, then look for themselves. Each call of another thread meanwhile costs two switches: the waiting thread
-//! is called out, and goes in again.
+//! Of several threads that wait in one instance, one waits for all: it is inside, sleeps until peers send
+//! something, and ends its wait when anything has completed or arrived. The others sleep until a thread that leaves has seen
+//! such a change, then test for themselves. Each call of another thread meanwhile costs two switches: the waiting thread
+//! is interrupted, and goes in again.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
@@ -56,10 +56,10 @@ pub(crate) struct Entry {
     /// Several threads have met here.
     shared: AtomicBool,
     /// A wait shall end.
-    called: AtomicBool,
+    wake_requested: AtomicBool,
     /// A thread waits for all.
     has_waiter: AtomicBool,
-    /// Raised with each change, and what was there to be seen at the last. Written by the thread inside.
+    /// Raised with each change, and the instance's counts at the last one. Written by the thread inside.
     changes: AtomicU64,
     completions: AtomicU64,
     arrived: AtomicUsize,
@@ -73,7 +73,7 @@ impl Entry {
             handed_by: AtomicUsize::new(0),
             in_wait: AtomicBool::new(false),
             shared: AtomicBool::new(false),
-            called: AtomicBool::new(false),
+            wake_requested: AtomicBool::new(false),
             has_waiter: AtomicBool::new(false),
             changes: AtomicU64::new(0),
             completions: AtomicU64::new(0),
@@ -84,7 +84,7 @@ impl Entry {
     /// Forgets what threads did here with another instance.
     pub(crate) fn reset(&self) {
         self.shared.store(false, Relaxed);
-        self.called.store(false, Relaxed);
+        self.wake_requested.store(false, Relaxed);
         self.has_waiter.store(false, Relaxed);
         self.in_wait.store(false, Relaxed);
     }
@@ -109,12 +109,12 @@ impl Entry {
     }
 
     /// Enters when the thread inside has left, or returns the state that keeps all out; [`FREE`] if the instance is
-    /// not `is_live` any more. `call_out` ends the wait of the thread inside.
+    /// not `is_live` any more. `interrupt_wait` ends the wait of the thread inside.
     #[cold]
     pub(crate) fn enter_contended(
         &self,
         is_live: impl Fn() -> bool,
-        call_out: impl Fn(),
+        interrupt_wait: impl Fn(),
     ) -> Result<(), u64> {
         self.shared.store(true, Relaxed);
         self.wanted.fetch_add(1, SeqCst);
@@ -134,7 +134,7 @@ impl Entry {
                 }
                 INSIDE | HANDED => {
                     if self.in_wait.load(SeqCst) {
-                        call_out();
+                        interrupt_wait();
                     }
                     futex::wait(&self.state, state, None);
                 }
@@ -174,10 +174,10 @@ impl Entry {
     pub(crate) fn close(&self, state: u64) {
         self.state.store(state, SeqCst);
         futex::wake(&self.state);
-        self.pass_on();
+        self.wake_waiters();
     }
 
-    /// In a child, whose only thread this is: what others did in the parent they do not do here.
+    /// Forgets the threads of the parent. Called in a child, whose only thread this is.
     pub(crate) fn disown(&self) {
         self.wanted.store(0, Relaxed);
         self.state.store(PARENTS, Relaxed);
@@ -197,13 +197,13 @@ impl Entry {
     }
 
     /// A wait shall end, or the next one.
-    pub(crate) fn call(&self) {
-        self.called.store(true, SeqCst);
+    pub(crate) fn request_wake(&self) {
+        self.wake_requested.store(true, SeqCst);
     }
 
-    /// Whether a wait was to end, which this one does.
-    pub(crate) fn take_call(&self) -> bool {
-        self.called.load(SeqCst) && self.called.swap(false, SeqCst)
+    /// Whether a wait was to end; clears the request.
+    pub(crate) fn take_wake_request(&self) -> bool {
+        self.wake_requested.load(SeqCst) && self.wake_requested.swap(false, SeqCst)
     }
 
     /// Whether this thread, which is inside, is the one that waits for all.
@@ -220,17 +220,17 @@ impl Entry {
         self.changes.load(Relaxed)
     }
 
-    /// Tells waiting threads if there is more to be seen than at the last call. Only inside.
+    /// Wakes waiting threads if these counts differ from those of the last call. Only inside.
     #[cold]
     pub(crate) fn note_changes(&self, (completions, arrived): (u64, usize)) {
         let completed = self.completions.swap(completions, Relaxed) != completions;
         if self.arrived.swap(arrived, Relaxed) != arrived || completed {
-            self.pass_on();
+            self.wake_waiters();
         }
     }
 
-    /// Has all waiting threads look for themselves.
-    pub(crate) fn pass_on(&self) {
+    /// Wakes all waiting threads, so that each tests for itself.
+    pub(crate) fn wake_waiters(&self) {
         self.changes.fetch_add(1, SeqCst);
         futex::wake(&self.changes);
     }

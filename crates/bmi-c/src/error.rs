@@ -62,12 +62,12 @@ impl Failure {
         Self::new(BMI_EINVAL, text)
     }
 
-    /// Keeps the text for [`BMI_last_error`] and answers the code.
+    /// Keeps the text for [`BMI_last_error`] and returns the code.
     #[cold]
     pub(crate) fn report(self) -> c_int {
-        // Nobody's text contains a NUL, but an address could.
+        // The library's own texts contain no NUL, but an address in one could.
         let text = CString::new(self.text.replace('\0', "?")).unwrap_or_default();
-        // While the thread ends there is nobody left to ask.
+        // A thread that ends cannot call [`BMI_last_error`] any more.
         let _ = LAST.try_with(|last| *last.borrow_mut() = text);
         self.code
     }

@@ -3,12 +3,12 @@
 //! A `bmi_t *` is no pointer but a number: the place of the instance in a table that is never freed,
 //! and how often that place has been used. So a handle that was finalized, or never was one, is an
 //! error and not a crash. One thread at a time is inside an instance; `entering` says how several take turns.
-//! Waking is the one call that needs no turn.
+//! Waking is the one call that does not enter the instance.
 //!
 //! After a fork the instances belong to the parent: the child's calls with them are errors that touch nothing.
 //! What the child has of them (descriptors, shared memory) it keeps until it ends or executes another program.
 //!
-//! Panics end here: the call answers [`BMI_EINTERNAL`], and so does every later one.
+//! Panics end here: the call returns [`BMI_EINTERNAL`], and so does every later one.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -24,7 +24,7 @@ use crate::entering::{self, BROKEN, Entry, FREE, PARENTS};
 use crate::error::{BMI_EHANDLE, BMI_EINTERNAL, BMI_ELIMIT, BMI_ESYSTEM, Failure};
 use crate::instance::{Instance, duration_us};
 
-/// What a `bmi_t *` claims to point to.
+/// What a `bmi_t *` points to by its type; see above.
 #[repr(C)]
 pub struct Handle {
     _private: [u8; 0],
@@ -69,8 +69,8 @@ static TABLE: [Place; PLACES] = [const {
     }
 }; PLACES];
 
-/// Held while places are taken or given back. Not a mutex of the library's: a child may have to open it in whose
-/// parent another thread held it.
+/// Held while places are taken or freed. Not a mutex of the library's: a child may have to open it, if
+/// another thread of its parent held it at the fork.
 static CHANGING: AtomicBool = AtomicBool::new(false);
 
 /// Holds [`CHANGING`].
@@ -100,7 +100,7 @@ extern "C" fn disown() {
     for place in &TABLE {
         if place.live.load(Relaxed) != 0 {
             place.entry.disown();
-            // What another thread was doing in the parent it does not do here.
+            // Other threads of the parent, which may have been waking, do not exist in the child.
             place.waking.store(0, Relaxed);
         }
     }
@@ -117,7 +117,7 @@ fn watch_forks() -> Result<(), Failure> {
         true => Ok(()),
         false => Err(Failure::new(
             BMI_ESYSTEM,
-            "there is no memory to be told of forks",
+            "there is no memory for a handler of forks",
         )),
     }
 }
@@ -146,7 +146,8 @@ fn refusal(state: u64) -> Failure {
     }
 }
 
-/// Lets this thread into the instance until it leaves. Otherwise returns what [`refusal`] asks for.
+/// Lets this thread into the instance until it leaves. Otherwise returns the state that [`refusal`] turns
+/// into an error.
 #[inline(always)]
 fn enter(handle: *mut Handle) -> Result<&'static Place, u64> {
     let place = place(handle);
@@ -156,7 +157,7 @@ fn enter(handle: *mut Handle) -> Result<&'static Place, u64> {
     }
     if !place.entry.try_enter() {
         place.entry.enter_contended(is_live, || {
-            call_out(handle, |_| {});
+            interrupt_wait(handle, |_| {});
         })?;
     }
     // It may have been finalized just before.
@@ -240,7 +241,7 @@ pub(crate) fn call_waiting(
     }
 }
 
-/// Goes on with a wait that another thread has ended: to call this one, or because it wants to come in.
+/// Goes on with a wait that another thread has ended: to wake this one, or because it wants to enter.
 #[cold]
 fn wait_shared(
     handle: *mut Handle,
@@ -257,13 +258,13 @@ fn wait_shared(
         let code = call(handle, |instance| {
             let code = body(instance, Duration::ZERO);
             let is_time_up = left().is_some_and(|left| left.is_zero());
-            is_over = !matches!(code, Ok(0)) || is_time_up || entry.take_call();
+            is_over = !matches!(code, Ok(0)) || is_time_up || entry.take_wake_request();
             if is_over {
                 if waits_for_all {
                     entry.end_waiting_for_all();
                 }
                 // Another takes over waiting for all.
-                entry.pass_on();
+                entry.wake_waiters();
                 return code;
             }
             waits_for_all = waits_for_all || entry.begin_waiting_for_all();
@@ -303,7 +304,7 @@ pub(crate) fn insert(instance: Box<Instance>) -> Result<*mut Handle, Failure> {
     let handle = uses << PLACE_BITS | index;
     let waker = instance.bmi.waker();
     place.entry.reset();
-    // SAFETY: `live` is 0, so no thread gets past `enter` or looks at the waker, and only this thread
+    // SAFETY: `live` is 0, so no thread gets past `enter` or reads the waker, and only this thread
     // fills places.
     unsafe {
         *place.instance.get() = Box::into_raw(instance);
@@ -330,8 +331,8 @@ pub(crate) fn remove(handle: *mut Handle) -> Result<(), Failure> {
     while place.waking.load(SeqCst) != 0 {
         std::thread::yield_now();
     }
-    // SAFETY: no other thread enters: this one is inside, or the instance is broken, and `live` is 0. Nor is anybody waking any more, so
-    // nobody looks at the waker before it is written again.
+    // SAFETY: no other thread enters: this one is inside, or the instance is broken, and `live` is 0. `waking` is 0, so
+    // no thread reads the waker before it is written again.
     let instance = unsafe {
         *place.waker.get() = None;
         std::mem::replace(&mut *place.instance.get(), std::ptr::null_mut())
@@ -347,11 +348,11 @@ pub(crate) fn remove(handle: *mut Handle) -> Result<(), Failure> {
 
 /// Ends a wait in the instance, or the next one. Takes no lock, so that a signal handler may call it.
 pub(crate) fn wake(handle: *mut Handle) -> c_int {
-    call_out(handle, Entry::call)
+    interrupt_wait(handle, Entry::request_wake)
 }
 
 /// Ends the wait of the thread that is inside, or the next one, after a note for it.
-fn call_out(handle: *mut Handle, note: impl FnOnce(&Entry)) -> c_int {
+fn interrupt_wait(handle: *mut Handle, note: impl FnOnce(&Entry)) -> c_int {
     let place = place(handle);
     place.waking.fetch_add(1, SeqCst);
     let is_here = !handle.is_null() && place.live.load(SeqCst) == handle.addr();
@@ -444,13 +445,13 @@ mod tests {
     fn threads_that_wait_do_not_keep_each_other_awake() {
         const THREADS: usize = 3;
         let handle = start().addr();
-        let looks = AtomicUsize::new(0);
+        let tests = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     let handle = std::ptr::without_provenance_mut(handle);
                     let code = call_waiting(handle, 300_000, |instance, idle| {
-                        looks.fetch_add(1, SeqCst);
+                        tests.fetch_add(1, SeqCst);
                         instance.bmi.wait_for_change(idle);
                         Ok(0)
                     });
@@ -458,7 +459,7 @@ mod tests {
                 });
             }
         });
-        assert!(looks.load(SeqCst) < 20 * THREADS, "{looks:?}");
+        assert!(tests.load(SeqCst) < 20 * THREADS, "{tests:?}");
         assert_eq!(BMI_finalize(std::ptr::without_provenance_mut(handle)), 0);
     }
 

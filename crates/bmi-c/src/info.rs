@@ -20,12 +20,12 @@ macro_rules! options {
 options! {
     BMI_EAGER_LIMIT = 1 "Set: largest message that travels eagerly."
     BMI_SPIN_US = 2 "Set: longest spin before a sleep."
-    BMI_RENDEZVOUS = 3 "Set: who copies large messages."
+    BMI_RENDEZVOUS = 3 "Set: which side copies large messages."
     BMI_SERVER = 4 "Set: whether this process is a server."
     BMI_CONNECTED = 101 "Get: open connections."
     BMI_OPERATIONS = 102 "Get: operations in progress."
     BMI_TRANSFERS = 103 "Get: transfers of remote memory in progress."
-    BMI_EARLY_BYTES = 104 "Get: bytes held for messages that nobody has asked for yet."
+    BMI_EARLY_BYTES = 104 "Get: bytes held for messages without a receive so far."
     BMI_UNEXPECTED_WAITING = 105 "Get: unexpected messages that wait to be taken."
     BMI_UNEXPECTED_LIMIT = 106 "Get: largest unexpected message."
     BMI_ADAPTIVE = 0 "Of `BMI_RENDEZVOUS`: by both sides' load."
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn BMI_get_info(
 ) -> c_int {
     call(bmi, |instance| {
         if value.is_null() {
-            return Err(Failure::invalid("the place for the value is NULL"));
+            return Err(Failure::invalid("the pointer for the value is NULL"));
         }
         let addr = concerned(addr);
         if addr.is_some_and(|addr| instance.bmi.reverse_lookup(addr).is_none()) {
@@ -97,15 +97,15 @@ pub unsafe extern "C" fn BMI_get_info(
             BMI_UNEXPECTED_WAITING => info(|info| info.unexpected_waiting),
             BMI_UNEXPECTED_LIMIT if addr.is_none() => instance.unexpected_limit,
             BMI_UNEXPECTED_LIMIT => {
-                let text = "BMI_UNEXPECTED_LIMIT is of the whole instance: ask with address 0";
+                let text = "BMI_UNEXPECTED_LIMIT is of the whole instance: pass address 0";
                 return Err(Failure::invalid(text));
             }
             _ => {
-                let text = format!("option {which} cannot be asked for");
+                let text = format!("option {which} does not exist for BMI_get_info()");
                 return Err(Failure::invalid(text));
             }
         };
-        // SAFETY: not null, and the header asks for a place to write to.
+        // SAFETY: not null, and the header requires a pointer that is valid for writes.
         unsafe { value.write(found as i64) };
         Ok(0)
     })

@@ -66,7 +66,7 @@ impl Instance {
         })
     }
 
-    /// Ends it: what was sent leaves, as far as there is room for it, the rest is forgotten.
+    /// Ends it: what was sent leaves, as far as there is room for it, the rest is dropped.
     pub(crate) fn end(mut self: Box<Self>) {
         // Progress is made whether or not the context exists.
         let nothing = causeway_bmi::Context::from_raw(0);
@@ -196,11 +196,11 @@ unsafe fn configuration(config: *const BmiConfig) -> Result<Config, Failure> {
 pub unsafe extern "C" fn BMI_initialize(bmi: *mut *mut Handle, config: *const BmiConfig) -> c_int {
     guard(|| {
         if bmi.is_null() {
-            return Err(Failure::invalid("the place for the handle is NULL"));
+            return Err(Failure::invalid("the pointer for the handle is NULL"));
         }
-        // SAFETY: not null, and the header asks for a place to write to.
+        // SAFETY: not null, and the header requires a pointer that is valid for writes.
         unsafe { bmi.write(std::ptr::null_mut()) };
-        // SAFETY: the header asks for a configuration or NULL.
+        // SAFETY: the header requires a configuration or NULL.
         let config = unsafe { configuration(config) }?;
         start_log()?;
         let handle = handle::insert(Box::new(Instance::start(config)?))?;
@@ -229,7 +229,7 @@ pub extern "C" fn BMI_wake(bmi: *mut Handle) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_listening(bmi: *mut Handle, into: *mut c_char, room: usize) -> c_int {
     handle::call(bmi, |instance| {
-        // SAFETY: the header asks for a place of `room` bytes.
+        // SAFETY: the header requires a buffer of `room` bytes.
         unsafe { text::write(&instance.bmi.listening().join(","), into, room) }
     })
 }

@@ -1,10 +1,11 @@
 //! The message layer for C: what `include/causeway/bmi.h` declares.
 //!
-//! The header is the specification: it says what every call does, who owns each pointer and until when.
+//! The header is the specification: it says what every call does, which side owns each pointer and until when.
 //! It is written by hand; `tests/` keeps header, version script and this library in step, and runs C
 //! programs against the installed library.
 //!
-//! Read [`handle`] first: how an instance is found, and why no panic reaches C; `entering`: how threads take turns. Then [`error`] (codes, texts), [`memory`] (how plain pointers become [`Memory`] without an
+//! Read [`handle`] first: how an instance is found, and why no panic reaches C; `entering`: how threads share an
+//! instance. Then [`error`] (codes, texts), [`memory`] (how plain pointers become [`Memory`] without an
 //! allocation), and the calls in the header's order: [`instance`], [`address`], [`post`],
 //! [`test`](mod@test), [`remote`], [`info`].
 //!

@@ -38,7 +38,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Keeps a buffer until [`Buffers::remove`]; answers where it lies. An empty one has a place, too.
+    /// Keeps a buffer until [`Buffers::remove`]; returns its address. An empty one has an address, too.
     pub(crate) fn insert(&mut self, memory: Memory) -> *mut c_void {
         let (base, start) = (memory.as_ptr(), memory.as_ptr().addr());
         let end = start + memory.len().max(1);
@@ -118,18 +118,18 @@ impl Buffers {
 
 #[cold]
 fn negative(size: i64) -> Failure {
-    Failure::invalid(format!("a buffer of {size} bytes"))
+    Failure::invalid(format!("a buffer has the negative size {size}"))
 }
 
 #[cold]
 fn at_null(size: usize) -> Failure {
-    Failure::invalid(format!("a buffer of {size} bytes at NULL"))
+    Failure::invalid(format!("a buffer of {size} bytes is at NULL"))
 }
 
 #[cold]
 fn endless(size: usize) -> Failure {
     Failure::invalid(format!(
-        "a buffer of {size} bytes that would end beyond the address space"
+        "a buffer of {size} bytes would end beyond the address space"
     ))
 }
 
@@ -159,17 +159,17 @@ pub(crate) struct Describer {
 }
 
 impl Describer {
-    /// Describes memory for `use_it`.
+    /// Describes memory for `body`.
     ///
     /// # Safety
-    /// Every span is valid for reads, and if `writable` for writes, until nobody holds what describes it
-    /// any more: until the operation that `use_it` starts completes, or the export that it makes ends.
+    /// Every span is valid for reads, and if `writable` for writes, until nothing describes it any more:
+    /// until the operation that `body` starts completes, or the export that it makes ends.
     #[inline(always)]
     pub(crate) unsafe fn with<R>(
         &mut self,
         named: Named,
         writable: bool,
-        use_it: impl FnOnce(&[Memory]) -> Result<R, Failure>,
+        body: impl FnOnce(&[Memory]) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         match named {
             Named::Buffer(base, size) => {
@@ -178,15 +178,15 @@ impl Describer {
                 if self.buffers.may_hold(start.addr().get()) {
                     // SAFETY: the caller's promise.
                     let memory = unsafe { self.describe(start, size, writable) }?;
-                    return use_it(std::slice::from_ref(&memory));
+                    return body(std::slice::from_ref(&memory));
                 }
                 // SAFETY: the caller's promise; C forms no Rust reference. Nothing here is moved once it is
                 // made: this is on the path of every small message.
                 let lent = unsafe { self.foreign.span(start, size, writable) };
-                use_it(std::slice::from_ref(&lent))
+                body(std::slice::from_ref(&lent))
             }
             // SAFETY: the caller's promise.
-            Named::List(list, count) => unsafe { self.with_list(list, count, writable, use_it) },
+            Named::List(list, count) => unsafe { self.with_list(list, count, writable, body) },
         }
     }
 
@@ -198,7 +198,7 @@ impl Describer {
         list: *const iovec,
         count: usize,
         writable: bool,
-        use_it: impl FnOnce(&[Memory]) -> Result<R, Failure>,
+        body: impl FnOnce(&[Memory]) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         if list.is_null() && count > 0 {
             return Err(Failure::invalid("the list of buffers is NULL"));
@@ -210,7 +210,7 @@ impl Describer {
         let mut memory = std::mem::take(&mut self.list);
         memory.clear();
         for at in 0..count {
-            // SAFETY: the header asks for an array of `count` entries, and for each as the caller
+            // SAFETY: the header requires an array of `count` entries, and for each as the caller
             // promises.
             let span = unsafe {
                 let entry = list.add(at).read();
@@ -219,7 +219,7 @@ impl Describer {
             };
             memory.push(span?);
         }
-        let result = use_it(&memory);
+        let result = body(&memory);
         memory.clear();
         self.list = memory;
         result
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_at_one_address_and_within_each_other_are_kept_apart() {
+    fn buffers_at_one_address_and_within_each_other_are_distinguished() {
         let mut buffers = Buffers::default();
         let block = Memory::zeroed(1000);
         let base = block.as_ptr().addr();

@@ -9,26 +9,26 @@ use crate::error::Failure;
 use crate::handle::{Handle, call};
 use crate::memory::Named;
 
-/// Where a post call leaves what it has to say.
-pub(crate) struct Answer {
+/// Where a post call writes its results.
+pub(crate) struct Outputs {
     /// For the operation, or null.
     pub(crate) op: *mut u64,
     /// For the size, if the operation completes at once, or null.
     pub(crate) size: *mut i64,
 }
 
-impl Answer {
+impl Outputs {
     /// # Safety
     /// The pointers are null or valid for writes.
     #[inline(always)]
-    pub(crate) unsafe fn tell_op(&self, op: u64) {
+    pub(crate) unsafe fn write_op(&self, op: u64) {
         if !self.op.is_null() {
             // SAFETY: not null, and otherwise the caller's promise.
             unsafe { self.op.write(op) };
         }
     }
 
-    /// Tells what came of posting an operation.
+    /// Writes what came of posting an operation, and returns the call's code.
     ///
     /// # Safety
     /// The pointers are null or valid for writes.
@@ -37,7 +37,7 @@ impl Answer {
         match posted? {
             Posted::Pending(op) => {
                 // SAFETY: the caller's promise.
-                unsafe { self.tell_op(op.to_raw()) };
+                unsafe { self.write_op(op.to_raw()) };
                 Ok(0)
             }
             Posted::Complete(done) => {
@@ -55,25 +55,25 @@ impl Answer {
 /// Posts an operation.
 ///
 /// # Safety
-/// The memory is as [`Describer::with`] asks, and the answer's pointers are null or valid for writes.
+/// The memory is as [`Describer::with`] requires, and the pointers in `outputs` are null or valid for writes.
 ///
 /// [`Describer::with`]: crate::memory::Describer::with
 #[inline(always)]
 pub(crate) unsafe fn post(
     bmi: *mut Handle,
-    answer: Answer,
+    outputs: Outputs,
     named: Named,
     writable: bool,
     mut start: impl FnMut(&mut Bmi, &[Memory]) -> Result<Posted, Error>,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { answer.tell_op(0) };
+    unsafe { outputs.write_op(0) };
     call(bmi, |instance| {
         let layer = &mut instance.bmi;
         // SAFETY: the caller's promise.
         unsafe {
             instance.memory.with(named, writable, |memory| {
-                answer.conclude(start(layer, memory))
+                outputs.conclude(start(layer, memory))
             })
         }
     })
@@ -97,14 +97,14 @@ unsafe fn send(
     context: u64,
     user_ptr: *mut c_void,
 ) -> c_int {
-    let answer = Answer {
+    let outputs = Outputs {
         op,
         size: std::ptr::null_mut(),
     };
     let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
     // SAFETY: the caller's promise.
     unsafe {
-        post(bmi, answer, named, false, move |layer, data| {
+        post(bmi, outputs, named, false, move |layer, data| {
             layer.post_send(to, data, tag, context, number(user_ptr))
         })
     }
@@ -122,14 +122,14 @@ unsafe fn send_unexpected(
     context: u64,
     user_ptr: *mut c_void,
 ) -> c_int {
-    let answer = Answer {
+    let outputs = Outputs {
         op,
         size: std::ptr::null_mut(),
     };
     let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
     // SAFETY: the caller's promise.
     unsafe {
-        post(bmi, answer, named, false, move |layer, data| {
+        post(bmi, outputs, named, false, move |layer, data| {
             layer.post_sendunexpected(to, data, tag, context, number(user_ptr))
         })
     }
@@ -140,7 +140,7 @@ unsafe fn send_unexpected(
 #[inline(always)]
 unsafe fn receive(
     bmi: *mut Handle,
-    answer: Answer,
+    outputs: Outputs,
     source: u64,
     named: Named,
     tag: u64,
@@ -150,7 +150,7 @@ unsafe fn receive(
     let (from, context) = (Addr::from_raw(source), Context::from_raw(context));
     // SAFETY: the caller's promise.
     unsafe {
-        post(bmi, answer, named, true, move |layer, into| {
+        post(bmi, outputs, named, true, move |layer, into| {
             layer.post_recv(from, into, tag, context, number(user_ptr))
         })
     }
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn BMI_post_send(
     user_ptr: *mut c_void,
 ) -> c_int {
     let named = Named::Buffer(buffer, size);
-    // SAFETY: the header asks for it.
+    // SAFETY: the header requires it.
     unsafe { send(bmi, op, dest, named, tag, context, user_ptr) }
 }
 
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn BMI_post_send_list(
     user_ptr: *mut c_void,
 ) -> c_int {
     let named = Named::List(list, count);
-    // SAFETY: the header asks for it.
+    // SAFETY: the header requires it.
     unsafe { send(bmi, op, dest, named, tag, context, user_ptr) }
 }
 
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn BMI_post_sendunexpected(
     user_ptr: *mut c_void,
 ) -> c_int {
     let named = Named::Buffer(buffer, size);
-    // SAFETY: the header asks for it.
+    // SAFETY: the header requires it.
     unsafe { send_unexpected(bmi, op, dest, named, tag, context, user_ptr) }
 }
 
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn BMI_post_sendunexpected_list(
     user_ptr: *mut c_void,
 ) -> c_int {
     let named = Named::List(list, count);
-    // SAFETY: the header asks for it.
+    // SAFETY: the header requires it.
     unsafe { send_unexpected(bmi, op, dest, named, tag, context, user_ptr) }
 }
 
@@ -253,12 +253,12 @@ pub unsafe extern "C" fn BMI_post_recv(
     user_ptr: *mut c_void,
 ) -> c_int {
     let named = Named::Buffer(buffer, size);
-    let answer = Answer {
+    let outputs = Outputs {
         op,
         size: actual_size,
     };
-    // SAFETY: the header asks for it.
-    unsafe { receive(bmi, answer, source, named, tag, context, user_ptr) }
+    // SAFETY: the header requires it.
+    unsafe { receive(bmi, outputs, source, named, tag, context, user_ptr) }
 }
 
 /// See the header.
@@ -278,12 +278,12 @@ pub unsafe extern "C" fn BMI_post_recv_list(
     user_ptr: *mut c_void,
 ) -> c_int {
     let named = Named::List(list, count);
-    let answer = Answer {
+    let outputs = Outputs {
         op,
         size: actual_size,
     };
-    // SAFETY: the header asks for it.
-    unsafe { receive(bmi, answer, source, named, tag, context, user_ptr) }
+    // SAFETY: the header requires it.
+    unsafe { receive(bmi, outputs, source, named, tag, context, user_ptr) }
 }
 
 /// See the header.

@@ -9,7 +9,7 @@ use libc::iovec;
 use crate::error::{BMI_ELIMIT, BMI_EUNSUPPORTED, Failure};
 use crate::handle::{Handle, call, guard};
 use crate::memory::Named;
-use crate::post::{Answer, number, post};
+use crate::post::{Outputs, number, post};
 
 /// The peer may read.
 pub const BMI_READ: c_int = 1;
@@ -92,14 +92,16 @@ pub unsafe extern "C" fn BMI_memalloc(
 ) -> c_int {
     call(bmi, |instance| {
         if buffer.is_null() {
-            return Err(Failure::invalid("the place for the buffer is NULL"));
+            return Err(Failure::invalid("the pointer for the buffer is NULL"));
         }
-        // SAFETY: not null, and the header asks for a place to write to.
+        // SAFETY: not null, and the header requires a pointer that is valid for writes.
         unsafe { buffer.write(std::ptr::null_mut()) };
         let size = usize::try_from(size)
             .ok()
             .filter(|size| (1..=isize::MAX as usize).contains(size))
-            .ok_or_else(|| Failure::invalid(format!("a buffer of {size} bytes")))?;
+            .ok_or_else(|| {
+                Failure::invalid(format!("a buffer of {size} bytes cannot be allocated"))
+            })?;
         let memory = instance.bmi.memalloc(Addr::from_raw(addr), size)?;
         // SAFETY: as above.
         unsafe { buffer.write(instance.memory.buffers.insert(memory)) };
@@ -135,17 +137,21 @@ pub unsafe extern "C" fn BMI_export(
 ) -> c_int {
     call(bmi, |instance| {
         if region.is_null() {
-            return Err(Failure::invalid("the place for the region is NULL"));
+            return Err(Failure::invalid("the pointer for the region is NULL"));
         }
         let allowed = match access {
             BMI_READ => Access::Read,
             BMI_WRITE => Access::Write,
             both if both == BMI_READ | BMI_WRITE => Access::ReadWrite,
-            other => return Err(Failure::invalid(format!("an access of {other}"))),
+            other => {
+                return Err(Failure::invalid(format!(
+                    "access {other} is none of BMI_READ, BMI_WRITE or both"
+                )));
+            }
         };
         let (layer, to) = (&mut instance.bmi, Addr::from_raw(addr));
         let named = Named::Buffer(buffer, size);
-        // SAFETY: the header asks for memory that stays until the export ends.
+        // SAFETY: the header requires memory that stays until the export ends.
         let exported = unsafe {
             let writable = allowed.allows(Direction::Put);
             instance.memory.with(named, writable, |memory| {
@@ -155,7 +161,7 @@ pub unsafe extern "C" fn BMI_export(
                 Ok(layer.export(to, one, allowed)?)
             })
         }?;
-        // SAFETY: not null, and the header asks for a place to write to.
+        // SAFETY: not null, and the header requires a pointer that is valid for writes.
         unsafe { region.write(exported.into()) };
         Ok(0)
     })
@@ -172,7 +178,7 @@ pub unsafe extern "C" fn BMI_unexport(
     region: *const BmiRegion,
 ) -> c_int {
     call(bmi, |instance| {
-        // SAFETY: the header asks for a region.
+        // SAFETY: the header requires a region.
         let region = unsafe { read_region(region) }?;
         instance.bmi.unexport(Addr::from_raw(addr), &region);
         Ok(0)
@@ -191,10 +197,12 @@ pub unsafe extern "C" fn BMI_region_part(
     part: *mut BmiRegion,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the header asks for a region.
+        // SAFETY: the header requires a region.
         let whole = unsafe { read_region(region) }?;
         let (Ok(from), Ok(len)) = (u64::try_from(offset), u64::try_from(size)) else {
-            return Err(Failure::invalid("a part of negative place or size"));
+            return Err(Failure::invalid(
+                "a part of a region with a negative offset or size",
+            ));
         };
         if part.is_null() || from.checked_add(len).is_none_or(|end| end > whole.len) {
             return Err(Failure::invalid(format!(
@@ -202,7 +210,7 @@ pub unsafe extern "C" fn BMI_region_part(
                 whole.len
             )));
         }
-        // SAFETY: not null, and the header asks for a place to write to.
+        // SAFETY: not null, and the header requires a pointer that is valid for writes.
         unsafe { part.write(whole.part(from, len).into()) };
         Ok(0)
     })
@@ -220,12 +228,12 @@ unsafe fn transfer(
     context: u64,
     user_ptr: *mut c_void,
 ) -> c_int {
-    let answer = Answer {
+    let outputs = Outputs {
         op,
         size: std::ptr::null_mut(),
     };
     // SAFETY: the caller's promise.
-    unsafe { answer.tell_op(0) };
+    unsafe { outputs.write_op(0) };
     let mut regions = Vec::new();
     let checked = guard(|| {
         if count > MAX_REGIONS {
@@ -234,7 +242,7 @@ unsafe fn transfer(
         }
         regions.reserve(count);
         for at in 0..count {
-            // SAFETY: the header asks for an array of `count` regions; a null one is refused at once.
+            // SAFETY: the header requires an array of `count` regions; a null one is refused at once.
             regions.push(unsafe { read_region(remote.wrapping_add(at)) }?);
         }
         Ok(0)
@@ -245,13 +253,16 @@ unsafe fn transfer(
     let direction = match direction {
         BMI_GET => Direction::Get,
         BMI_PUT => Direction::Put,
-        other => return Failure::invalid(format!("a direction of {other}")).report(),
+        other => {
+            return Failure::invalid(format!("direction {other} is neither BMI_GET nor BMI_PUT"))
+                .report();
+        }
     };
     let (to, context) = (Addr::from_raw(addr), Context::from_raw(context));
     let writable = direction == Direction::Get;
     // SAFETY: the caller's promise.
     unsafe {
-        post(bmi, answer, local, writable, |layer, local| {
+        post(bmi, outputs, local, writable, |layer, local| {
             layer.post_transfer(to, direction, local, &regions, context, number(user_ptr))
         })
     }
@@ -274,7 +285,7 @@ pub unsafe extern "C" fn BMI_post_transfer(
     user_ptr: *mut c_void,
 ) -> c_int {
     let (local, remote) = (Named::Buffer(buffer, size), (remote, 1));
-    // SAFETY: the header asks for it.
+    // SAFETY: the header requires it.
     unsafe { transfer(bmi, op, addr, direction, local, remote, context, user_ptr) }
 }
 
@@ -296,7 +307,7 @@ pub unsafe extern "C" fn BMI_post_transfer_list(
     user_ptr: *mut c_void,
 ) -> c_int {
     let (local, remote) = (Named::List(list, count), (remote, remote_count));
-    // SAFETY: the header asks for it.
+    // SAFETY: the header requires it.
     unsafe { transfer(bmi, op, addr, direction, local, remote, context, user_ptr) }
 }
 
@@ -313,9 +324,9 @@ pub unsafe extern "C" fn BMI_map(
 ) -> c_int {
     call(bmi, |instance| {
         if buffer.is_null() {
-            return Err(Failure::invalid("the place for the buffer is NULL"));
+            return Err(Failure::invalid("the pointer for the buffer is NULL"));
         }
-        // SAFETY: not null, and the header asks for a place to write to, and for a region.
+        // SAFETY: not null, and the header requires a pointer that is valid for writes, and a region.
         let region = unsafe {
             buffer.write(std::ptr::null_mut());
             read_region(region)?

@@ -25,7 +25,7 @@ pub struct BmiCompletion {
 /// The header's `struct bmi_unexpected`.
 #[repr(C)]
 pub struct BmiUnexpected {
-    /// Who sent it; the caller owns a reference.
+    /// The sender; the caller owns a reference.
     pub from: u64,
     /// Its tag.
     pub tag: u64,
@@ -35,9 +35,9 @@ pub struct BmiUnexpected {
     pub size: i64,
 }
 
-/// What C is told of a completion.
+/// A completion as C gets it.
 #[inline]
-fn told(done: Completion) -> BmiCompletion {
+fn to_c(done: Completion) -> BmiCompletion {
     let (actual_size, error) = match done.result {
         Ok(size) => (size as i64, 0),
         Err(error) => (0, Failure::from(error).report()),
@@ -51,15 +51,15 @@ fn told(done: Completion) -> BmiCompletion {
     }
 }
 
-/// How many entries an array of the caller's has, no more than can be answered.
+/// How many entries an array of the caller's has, no more than a call can return.
 fn room<T>(array: *mut T, entries: usize) -> Result<usize, Failure> {
     if array.is_null() && entries > 0 {
-        return Err(Failure::invalid("the place for the answers is NULL"));
+        return Err(Failure::invalid("the array for the results is NULL"));
     }
     Ok(entries.min(c_int::MAX as usize))
 }
 
-/// Refuses an array of operations that is longer than what can be answered: none of them is passed over.
+/// Refuses an array of operations that is longer than what a call can return: none of them is passed over.
 fn check_count(count: usize) -> Result<(), Failure> {
     const MOST: usize = c_int::MAX as usize;
     if count > MOST {
@@ -73,11 +73,11 @@ fn check_count(count: usize) -> Result<(), Failure> {
 ///
 /// # Safety
 /// `array` has room for all of it.
-unsafe fn hand_over<F, T>(found: &mut Vec<F>, array: *mut T, told: impl Fn(F) -> T) -> c_int {
+unsafe fn hand_over<F, T>(found: &mut Vec<F>, array: *mut T, to_c: impl Fn(F) -> T) -> c_int {
     let count = found.len() as c_int;
     for (at, one) in found.drain(..).enumerate() {
         // SAFETY: the caller's promise.
-        unsafe { array.add(at).write(told(one)) };
+        unsafe { array.add(at).write(to_c(one)) };
     }
     count
 }
@@ -98,8 +98,8 @@ pub unsafe extern "C" fn BMI_test(
         match instance.bmi.test(OpId::from_raw(op), idle)? {
             None => Ok(0),
             Some(found) => {
-                // SAFETY: not null, and the header asks for a place to write to.
-                unsafe { done.write(told(found)) };
+                // SAFETY: not null, and the header requires a pointer that is valid for writes.
+                unsafe { done.write(to_c(found)) };
                 Ok(1)
             }
         }
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn BMI_testsome(
         }
         instance.ops.clear();
         for at in 0..count {
-            // SAFETY: the header asks for an array of `count` entries.
+            // SAFETY: the header requires an array of `count` entries.
             let op = unsafe { ops.add(at).read() };
             if op != 0 {
                 (instance.ops.try_reserve(1))
@@ -136,8 +136,8 @@ pub unsafe extern "C" fn BMI_testsome(
         }
         let found = &mut instance.completions;
         instance.bmi.testsome(&instance.ops, idle, found)?;
-        // SAFETY: the header asks for as many places as there are operations.
-        Ok(unsafe { hand_over(found, done, told) })
+        // SAFETY: the header requires as many entries as there are operations.
+        Ok(unsafe { hand_over(found, done, to_c) })
     })
 }
 
@@ -158,8 +158,8 @@ pub unsafe extern "C" fn BMI_testcontext(
         let context = Context::from_raw(context);
         let found = &mut instance.completions;
         instance.bmi.testcontext(context, most, idle, found)?;
-        // SAFETY: the header asks for `most` places, and no more were asked for.
-        Ok(unsafe { hand_over(found, done, told) })
+        // SAFETY: the header requires `most` entries, and no more were asked for.
+        Ok(unsafe { hand_over(found, done, to_c) })
     })
 }
 
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn BMI_testunexpected(
         let most = room(messages, most)?;
         let found = &mut instance.unexpected;
         instance.bmi.testunexpected(most, idle, found)?;
-        let told = |message: causeway_bmi::Unexpected| {
+        let to_c = |message: causeway_bmi::Unexpected| {
             let size = message.data.len() as i64;
             let buffer = match message.data.into_boxed_slice() {
                 bytes if bytes.is_empty() => std::ptr::null_mut(),
@@ -191,8 +191,8 @@ pub unsafe extern "C" fn BMI_testunexpected(
                 size,
             }
         };
-        // SAFETY: the header asks for `most` places, and no more were asked for.
-        Ok(unsafe { hand_over(found, messages, told) })
+        // SAFETY: the header requires `most` entries, and no more were asked for.
+        Ok(unsafe { hand_over(found, messages, to_c) })
     })
 }
 
@@ -206,14 +206,14 @@ pub unsafe extern "C" fn BMI_unexpected_free(message: *mut BmiUnexpected) -> c_i
         if message.is_null() {
             return Err(Failure::invalid("the message is NULL"));
         }
-        // SAFETY: not null; the header asks for a message that `BMI_testunexpected` filled in, unchanged
+        // SAFETY: not null; the header requires a message that `BMI_testunexpected` filled in, unchanged
         // since, or was freed already.
         let message = unsafe { &mut *message };
         let size = usize::try_from(message.size).unwrap_or(0);
         let bytes = std::mem::replace(&mut message.buffer, std::ptr::null_mut());
         message.size = 0;
         if !bytes.is_null() {
-            // SAFETY: the boxed slice that `BMI_testunexpected` took apart.
+            // SAFETY: the boxed slice whose parts `BMI_testunexpected` handed out.
             drop(unsafe {
                 Box::from_raw(std::ptr::slice_from_raw_parts_mut(bytes.cast::<u8>(), size))
             });

@@ -18,13 +18,13 @@ pub(crate) unsafe fn read<'a>(text: *const c_char, what: &str) -> Result<&'a str
         .map_err(|_| Failure::new(BMI_EADDRESS, format!("{what} is not UTF-8")))
 }
 
-/// Writes a text as `snprintf` would: at most `room` bytes with the NUL; answers its whole length.
+/// Writes a text as `snprintf` would: at most `room` bytes with the NUL; returns its whole length.
 ///
 /// # Safety
 /// `into` is valid for writes of `room` bytes, or `room` is 0.
 pub(crate) unsafe fn write(text: &str, into: *mut c_char, room: usize) -> Result<c_int, Failure> {
     if into.is_null() && room > 0 {
-        return Err(Failure::invalid("the place for the text is NULL"));
+        return Err(Failure::invalid("the pointer for the text is NULL"));
     }
     // A text that does not fit is cut between characters.
     let most = room.saturating_sub(1).min(text.len());

@@ -1,8 +1,8 @@
 //! The message transfer layer (Carns): post, then test.
 //!
 //! Everything is nonblocking: a `post_*` call starts an operation, a `test*` call makes progress and
-//! tells what has completed, sleeping at most as long as it is told. Addresses are connectionless
-//! text; tags name messages; messages that nobody asked for arrive through
+//! returns what has completed, sleeping at most as long as it is told. Addresses are connectionless
+//! text; tags name messages; messages that need no posted receive arrive through
 //! [`testunexpected`](causeway_engine::Endpoint::testunexpected). The methods underneath (`shm`, `tcp`, …) are chosen by address.
 //!
 //! Read [`types`] first, then [`Bmi`]. A [`Bmi`] belongs to one thread at a time; a process may have
@@ -27,7 +27,7 @@ pub use causeway_engine::{
     Access, Direction, Identity, Memory, PeerError, PeerReport, RegionDescriptor, Waker, log,
 };
 
-/// A completion context: operations posted to it are tested apart from others.
+/// A completion context: operations posted to it are tested separately from others.
 pub use causeway_engine::types::Queue as Context;
 
 /// One instance of the message layer, with its methods, addresses, contexts and operations.
@@ -48,7 +48,7 @@ impl Bmi {
         Ok(Self { endpoint })
     }
 
-    /// Opens a completion context. Operations posted to it are tested apart from others.
+    /// Opens a completion context. Operations posted to it are tested separately from others.
     pub fn open_context(&mut self) -> Result<Context, Error> {
         self.endpoint.open_queue()
     }

@@ -159,7 +159,7 @@ fn shares(settings: &Settings, direction: Direction, traffic: &Traffic) -> Share
 }
 
 impl Admission {
-    /// Reserves, and tells the rate that the channel's clock runs at.
+    /// Reserves, and returns the rate that the channel's clock runs at.
     pub(crate) fn reserve(
         &mut self,
         settings: &Settings,
@@ -217,7 +217,7 @@ impl Admission {
         fitting
     }
 
-    /// Gives back; tells whether there was something.
+    /// Releases a reservation; returns whether there was one.
     pub(crate) fn release(&mut self, vi: u32, direction: Direction) -> bool {
         let before = self.reservations.len();
         self.reservations
@@ -225,7 +225,7 @@ impl Admission {
         self.reservations.len() < before
     }
 
-    /// Gives back everything of a virtual interface.
+    /// Releases all reservations of a virtual interface.
     pub(crate) fn forget(&mut self, vi: u32) {
         self.reservations.retain(|&(of, ..)| of != vi);
     }

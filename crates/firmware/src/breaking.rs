@@ -10,8 +10,8 @@ use crate::state::Firmware;
 use crate::vi::State;
 
 impl Firmware {
-    /// An error: the virtual interface works no more until it is disconnected. The peer is told
-    /// why.
+    /// An error: the virtual interface works no more until it is disconnected. The peer gets the
+    /// reason.
     pub(crate) fn break_vi(
         &mut self,
         vi: u32,

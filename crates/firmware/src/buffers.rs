@@ -14,7 +14,7 @@ pub(crate) enum Use {
     Receiving,
 }
 
-/// Who owns which buffer.
+/// The card's buffers and their owners.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     recycle: Vec<u32>,

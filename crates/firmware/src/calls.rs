@@ -179,9 +179,8 @@ impl Firmware {
         Ok(())
     }
 
-    /// Connects, which both ends' drivers have agreed on, levels of reliability included. Best before
-    /// the processes hear of it, so that no frame arrives at an end that does not know of the
-    /// connection yet: it would be dropped.
+    /// Connects, which both ends' drivers have agreed on, levels of reliability included. Best before the processes
+    /// may send, so that no frame arrives at an end that is not connected yet: it would be dropped.
     pub fn connect(&mut self, vi: ViId, connection: Connection) -> Result<(), SetUpError> {
         let owner = self.find(vi)?;
         let unsettled = owner.control.queued || owner.tx.frames > 0 || owner.rx.writes_open > 0;

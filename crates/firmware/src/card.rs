@@ -1,4 +1,4 @@
-//! What the program asks of the card that it runs on: named steps of work, and transfers of the three
+//! What the program requests of the card that it runs on: named steps of work, and transfers of the three
 //! DMA engines. The driver (simulator or production engine) implements [`Card`].
 
 use crate::setup::{BufferId, NodeId, QueueId, Side, Time, ViId};
@@ -16,7 +16,7 @@ pub trait Card {
     /// `request` borrows is valid during the call only.
     fn start_dma(&mut self, engine: Engine, request: DmaRequest<'_>);
 
-    /// Something that the kernel's driver has to hear of: an interrupt, at the time charged so far.
+    /// Reports an event to the kernel's driver: an interrupt, at the time charged so far.
     fn report(&mut self, report: Report);
 }
 
@@ -40,7 +40,7 @@ pub enum Step {
     ReadShadow,
     /// Checks a descriptor: format, handles, protection tags, lengths.
     ParseDescriptor,
-    /// Looks one page up in the translation table.
+    /// Looks up one page in the translation table.
     TranslatePage,
     /// Writes the registers of an idle host DMA engine: once per transfer.
     ProgramHostDma,
@@ -201,7 +201,7 @@ pub struct DmaRequest<'a> {
     /// Place in a hardware queue: behind everything with the same or a smaller stamp, but never
     /// before the transfer in service. Always 0 unless the discipline is QoS-aware.
     pub stamp: Time,
-    /// On whose behalf; for traces.
+    /// The virtual interface that it is for; for traces.
     pub vi: ViId,
     /// Which message: the number of its doorbell on this card, in the order they were noticed; an
     /// arriving frame has the number of the receive descriptor that it fills, or 0. For traces.
@@ -323,18 +323,18 @@ impl Transfer<'_> {
     }
 }
 
-/// What the kernel's driver has to hear of.
+/// What is reported to the kernel's driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {
-    /// Somebody armed a work queue, and a descriptor of it has completed.
+    /// A process armed a work queue, and a descriptor of it has completed.
     WorkQueueReady(ViId, Side),
-    /// Somebody armed a completion queue, and an entry has been written.
+    /// A process armed a completion queue, and an entry has been written.
     CompletionQueueReady(QueueId),
     /// A virtual interface is in the error state; everything posted is being flushed.
     Broken(ViId, Breakage),
     /// A posted descriptor lies where the card cannot reach it, so that it can never be completed.
     Unreachable {
-        /// Whose.
+        /// Of which virtual interface.
         vi: ViId,
         /// Which work queue.
         side: Side,
@@ -352,7 +352,7 @@ pub enum Breakage {
     Descriptor,
     /// A posted address lies outside registered memory, is not aligned, or has another tag.
     DescriptorAddress,
-    /// The peer did not answer in time, however often it was asked.
+    /// The peer acknowledged nothing in time, after all retries.
     Silence,
     /// The peer refused an access to its memory.
     Remote,

@@ -4,7 +4,7 @@
 use crate::settings::BestEffort;
 use crate::setup::{SECOND, Time};
 
-/// The stamp of what has no claim to anything.
+/// The stamp of a message without a reserved or guaranteed rate.
 pub(crate) const NEVER: Time = Time::MAX / 2;
 
 /// The clock of a reserved channel's one direction.
@@ -55,8 +55,8 @@ impl Clock {
 
 /// The clock that all best-effort channels share. It runs at the rate of their guaranteed share.
 ///
-/// A rate-based discipline makes whoever used idle time pay for it later. Best effort has not promised
-/// anything and shall not: the clock never runs ahead of `in_progress` messages, so that after a time of
+/// A rate-based discipline charges a channel later for the idle time that it used. Best effort has no
+/// reservation to exceed and is not charged: the clock never runs ahead of `in_progress` messages, so that after a time of
 /// silence of the reserved channels best effort is back at its share at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SharedClock {
@@ -96,7 +96,7 @@ mod tests {
     const MB: u64 = 1_000_000;
 
     #[test]
-    fn stamps_are_a_tick_apart_for_a_busy_channel() {
+    fn stamps_of_a_busy_channel_differ_by_a_tick() {
         let mut clock = Clock::reserved(2 * MB, 4000);
         let tick = SECOND / 500;
         assert_eq!(clock.stamp(100), 100 + tick);

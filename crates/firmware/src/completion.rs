@@ -1,4 +1,4 @@
-//! The end of a descriptor: its status, the entry of the completion queue, its place given back.
+//! The end of a descriptor: its status, the entry of the completion queue, the release of its place.
 
 use crate::card::{Card, Step};
 use crate::engines::HostWork;
@@ -32,7 +32,7 @@ impl Firmware {
         self.submit_host(HostWork::WriteStatus { op }, stamp, card);
     }
 
-    /// The host can see that a descriptor is complete.
+    /// A descriptor's status is in host memory: the host can see that it is complete.
     pub(crate) fn status_written(&mut self, op: u32, card: &mut impl Card) {
         let (vi, side) = (self.ops[op].vi, self.ops[op].side());
         if let Some((buffer, _)) = self.ops[op].payload.take() {

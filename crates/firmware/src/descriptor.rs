@@ -37,9 +37,9 @@ pub(crate) struct Op {
     pub(crate) message: u64,
     pub(crate) best_effort: bool,
     pub(crate) control: Control,
-    /// Bytes to be moved; of a receive, how many have place.
+    /// Bytes to be moved; of a receive, how many it has room for.
     pub(crate) total: u32,
-    /// Bytes of it on the card, and how many were last wanted there.
+    /// Bytes of it on the card, and how many were last requested.
     pub(crate) fetched: usize,
     pub(crate) wanted: usize,
 
@@ -59,7 +59,7 @@ pub(crate) struct Op {
     /// Those of them that are being fetched or sent.
     pub(crate) moving: u32,
 
-    /// RDMA read: bytes that have come, and the same within the remote segment that is being answered.
+    /// RDMA read: bytes that have come, and the same within the remote segment that is being read.
     pub(crate) read_bytes: u32,
     pub(crate) reply_at: usize,
     pub(crate) reply_done: u32,
@@ -188,7 +188,7 @@ impl Slots {
         &mut self.bytes[at..at + self.slot_bytes]
     }
 
-    /// Puts bytes into a slot from `from` on, as many as fit, and tells how many did.
+    /// Puts bytes into a slot from `from` on, as many as fit; returns how many did.
     pub(crate) fn fill(&mut self, slot: u32, from: usize, bytes: &[u8]) -> usize {
         let place = &mut self.get_mut(slot)[from..];
         let count = bytes.len().min(place.len());
@@ -206,7 +206,7 @@ impl Slots {
     }
 }
 
-/// What a look at a descriptor's bytes says.
+/// The result of checking a descriptor's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It is complete and makes sense.
@@ -227,7 +227,7 @@ pub(crate) struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// Checks what has been read, and notes in `op` what it asks for.
+    /// Checks what has been read, and notes in `op` what it requests.
     pub(crate) fn check(&self, op: &mut Op, slot: u32, slots: &Slots) -> Verdict {
         let bytes = &slots.get(slot)[..op.fetched.min(slots.slot_bytes())];
         let Ok(control) = Control::decode(bytes) else {

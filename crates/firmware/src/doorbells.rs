@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::settings::Doorbells;
 use crate::setup::Side;
 
-/// The doorbells that one processor looks after.
+/// The doorbells that one processor serves.
 #[derive(Debug)]
 pub(crate) enum Bells {
     Polled(Polled),
@@ -55,7 +55,7 @@ impl Bells {
         }
     }
 
-    /// Begins to look after a doorbell.
+    /// Begins to serve a doorbell.
     pub(crate) fn declare(&mut self, vi: u32, side: Side) {
         if let Self::Polled(polled) = self {
             let at = place(vi, side);
@@ -65,7 +65,7 @@ impl Bells {
         }
     }
 
-    /// Looks after it no more; it is silent.
+    /// Serves it no more, and silences it.
     pub(crate) fn withdraw(&mut self, vi: u32, side: Side) {
         if let Self::Polled(polled) = self {
             let at = place(vi, side);
@@ -152,7 +152,7 @@ impl Polled {
         self.cursor = to;
     }
 
-    /// Polls one: whose it is, if it is rung.
+    /// Polls one; returns its virtual interface and side if it is rung.
     pub(crate) fn poll(&mut self) -> Option<(u32, Side)> {
         self.skip(0);
         let at = self.cursor;

@@ -17,7 +17,7 @@ pub(crate) struct HostJob {
     pub(crate) stamp: Time,
     pub(crate) vi: u32,
     pub(crate) message: u64,
-    /// Which processor hears of its end.
+    /// Which processor handles its end.
     pub(crate) processor: usize,
     /// The engine has it.
     pub(crate) running: bool,
@@ -50,7 +50,7 @@ pub(crate) enum HostWork {
     },
 }
 
-/// What the network send engine sends: data, or a frame made when its turn comes.
+/// What the network send engine sends: data, or a frame that is made only when the engine takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NetWork {
     Frame(u32),
@@ -83,7 +83,7 @@ pub(crate) enum Source {
     Descriptor,
     /// From the operation's segments, from this offset on.
     Segments(u32),
-    /// From a region that the peer asked for.
+    /// From a region that the peer reads.
     Region { address: u64, handle: u32 },
 }
 
@@ -110,13 +110,13 @@ pub(crate) struct Frame {
     pub(crate) queued: bool,
     /// It is being sent.
     pub(crate) running: bool,
-    /// It stands in the list of frames that are not acknowledged.
+    /// It is in the list of frames that are not acknowledged.
     pub(crate) unacked: bool,
     /// The peer has it, but not all before it.
     pub(crate) ahead: bool,
     /// It has been sent again since the last timeout.
     pub(crate) resent: bool,
-    /// Nobody wants it any more.
+    /// It is not to be sent any more.
     pub(crate) cancelled: bool,
     /// It has been sent, or never will be: no part of `moving` any more.
     pub(crate) moved: bool,
@@ -155,7 +155,7 @@ impl Frame {
         !self.reading || self.fill != NONE
     }
 
-    /// Nobody will send it or waits for its acknowledgement, and no engine has its buffer.
+    /// It will not be sent, awaits no acknowledgement, and no engine has its buffer.
     pub(crate) fn is_over(&self) -> bool {
         let wanted = !(self.cancelled || self.moved);
         !(wanted || self.reading || self.queued || self.unacked)
@@ -168,9 +168,9 @@ impl Linked for Frame {
     }
 }
 
-/// The state of an engine.
+/// An engine's queue: what waits for it, what it holds, and what it has finished.
 #[derive(Debug)]
-pub(crate) struct Lane<T> {
+pub(crate) struct EngineQueue<T> {
     pub(crate) waiting: Stamped<T>,
     /// How many transfers the engine holds itself.
     pub(crate) entries: usize,
@@ -182,8 +182,8 @@ pub(crate) struct Lane<T> {
     pub(crate) finished: [VecDeque<T>; 2],
 }
 
-impl<T: Copy + PartialEq> Lane<T> {
-    /// `limit` is how many transfers there can ever be; `followed` says whether somebody asks which is in service.
+impl<T: Copy + PartialEq> EngineQueue<T> {
+    /// `limit` is how many transfers there can ever be; `followed` says whether [`EngineQueue::in_service`] is called.
     pub(crate) fn new(queue: DmaQueue, limit: usize, stamped: bool, followed: bool) -> Self {
         let (entries, hardware) = match queue {
             DmaQueue::Software => (1, false),
@@ -206,7 +206,7 @@ impl<T: Copy + PartialEq> Lane<T> {
         self.busy < self.entries
     }
 
-    /// The engine takes a transfer; tells how many of those that it holds come after it.
+    /// The engine takes a transfer; returns how many of those that it holds come after it.
     pub(crate) fn begin(&mut self, stamp: Time, value: T) -> u32 {
         self.busy += 1;
         let Some(held) = &mut self.held else {

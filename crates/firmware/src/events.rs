@@ -1,5 +1,5 @@
-//! Inputs and turns: what the hardware does is noted, and found again in the order that the
-//! discipline wants.
+//! Inputs and turns: what the hardware does is noted as events, which turns handle in the order of the
+//! discipline.
 
 use causeway_wire::vi::FrameHeader;
 
@@ -21,7 +21,7 @@ enum Origin {
     NetSend,
     NetReceive,
     Doorbells,
-    /// Work that waited for room, and things to flush: for whoever comes by, since room that one
+    /// Work that waited for room, and things to flush. Either processor takes it up, since room that one
     /// processor makes is no event for the other.
     Leftovers,
     Timers,
@@ -142,8 +142,8 @@ impl Firmware {
         true
     }
 
-    /// Whether doorbells of receive queues are looked after at all. A program that reads receive
-    /// descriptors on arrival and would have to poll looks at them then.
+    /// Whether doorbells of receive queues are served at all. A program that reads receive descriptors on
+    /// arrival and would have to poll the doorbells notices the descriptors then.
     pub(crate) fn rings_for_receives(&self) -> bool {
         self.settings.receive_descriptors == ReceiveDescriptors::Ahead
             || self.settings.doorbells == Doorbells::Queued
@@ -235,7 +235,7 @@ impl Firmware {
         {
             return turn;
         }
-        // Either processor may have freed a buffer that the other would not hear of.
+        // Either processor may have freed a buffer, which is no event for the other.
         self.arm_receives(card);
         let (origins, start) = match self.settings.doorbells_last {
             true => (DOORBELLS_LAST, 0),

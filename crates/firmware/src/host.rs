@@ -14,7 +14,7 @@ use crate::setup::{BufferId, QueueId, Side, Time, ViId};
 use crate::state::{Destination, Firmware};
 
 impl Firmware {
-    /// Wants a transfer of the host DMA engine: now if it is free, in its turn if not.
+    /// Submits a transfer to the host DMA engine: starts it if the engine is free, queues it if not.
     pub(crate) fn submit_host(&mut self, work: HostWork, stamp: Time, card: &mut impl Card) {
         let (vi, message, side) = self.on_behalf(work);
         let job = HostJob {
@@ -63,7 +63,7 @@ impl Firmware {
         }
     }
 
-    /// On whose behalf a transfer is.
+    /// The virtual interface, message and side that a transfer is for.
     fn on_behalf(&self, work: HostWork) -> (u32, u64, Side) {
         let of_op = |op: u32| {
             let op = &self.ops[op];
@@ -217,7 +217,7 @@ impl Firmware {
         }
     }
 
-    /// Charges what it takes to look the pieces up and describe them to the engine.
+    /// Charges what it takes to translate the pieces and describe them to the engine.
     fn charge_host(&mut self, job: u32, card: &mut impl Card) {
         let pieces = (self.pieces.len() + self.tail_pieces.len()) as u32;
         card.charge(Step::TranslatePage, pieces);

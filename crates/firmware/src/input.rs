@@ -1,4 +1,4 @@
-//! What happens to the card, and what the program answers when it is given a turn.
+//! What happens to the card, and what the program returns from a turn.
 
 use crate::card::{Engine, Token};
 use crate::setup::{BufferId, Processor, QueueId, Side, ViId};
@@ -9,7 +9,7 @@ use crate::setup::{BufferId, Processor, QueueId, Side, ViId};
 pub enum Input<'a> {
     /// A process posted a descriptor and rang the doorbell.
     Doorbell {
-        /// Whose.
+        /// Of which virtual interface.
         vi: ViId,
         /// Of which work queue.
         side: Side,
@@ -44,9 +44,9 @@ pub enum Input<'a> {
         bytes: &'a [u8],
     },
     /// While it had nothing else to do, this processor polled so many doorbells in vain: the next that it polls lies so
-    /// many further on. Told before whatever ends the polling: another input, or the turn that is due when the rung
-    /// doorbell's turn has come (then as many as [`Turn::Polling`] said were ahead). Whoever tells fewer makes the processor
-    /// find the doorbell later, and the polls between are charged to it; more lead it past the doorbell, once round all of
+    /// many further on. Comes before the event that ends the polling: another input, or the turn that is due when the
+    /// rung doorbell is reached (then as many as [`Turn::Polling`] said were ahead). With fewer polls the processor finds
+    /// the doorbell later and is charged for the polls between; more lead it past the doorbell, once round all of
     /// them. Of no consequence where hardware queues doorbells.
     Polled(Processor, u32),
 }

@@ -7,8 +7,8 @@
 //! 1. makes a [`Firmware`] from [`Settings`], and sets up regions, completion queues, virtual
 //!    interfaces, reservations and connections, as a kernel's driver would ([`setup`]);
 //! 2. tells it what the hardware does with [`Firmware::input`], at any time ([`Input`]);
-//! 3. gives each of the card's processors its turns ([`Firmware::turn`]: one at the beginning, then as [`Turn`] says): each handles one event, up
-//!    to where the real program would look round again, and asks the [`Card`] for transfers.
+//! 3. calls [`Firmware::turn`] for each of the card's processors, once at the beginning, then as [`Turn`] says: each turn handles one event, up
+//!    to where the real program would poll its sources of events again, and requests transfers of the [`Card`].
 //!
 //! Payload never passes through here: it lies in card buffers that the driver owns and this
 //! program assigns. What it reads itself are descriptors and headers of frames. Memory is
@@ -22,15 +22,15 @@
 //! data up → status up → entry up. Stages that have nothing to do are skipped. With cut-through
 //! ([`Settings::cut_through`]) a frame goes out while its data still comes down: both engines have its buffer then,
 //! and it is free when both have done with it. [`Discipline`] says in
-//! which order stages of different messages take their turns; the stages are the same.
+//! which order stages of different messages are served; the stages are the same.
 //!
 //! # Where to read
 //!
 //! [`setup`], [`settings`], [`input`] and [`card`] are the outside. Inside, `state` has everything that is
 //! known; `events` finds out what comes next; `posting` takes a doorbell to a checked `descriptor`, `send` to
-//! frames, `net` onto the wire; `receive` and `rdma` take a frame to host memory, `completion` tells of it. `host` and
+//! frames, `net` onto the wire; `receive` and `rdma` take a frame to host memory, `completion` reports it. `host` and
 //! `net` are the programs of the two engines that have queues (`engines`), `reliability` that of the reliable
-//! levels, `breaking` the end of a connection, `calls` and `admission` what the driver asks for. `memory`,
+//! levels, `breaking` the end of a connection, `calls` and `admission` what the driver requests. `memory`,
 //! `buffers`, `clock`, `doorbells`, `stamped`, `timers` and `pool` are tools.
 //!
 //! # Promises

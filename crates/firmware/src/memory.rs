@@ -7,10 +7,10 @@ use crate::card::Piece;
 use crate::settings::Settings;
 use crate::setup::{Region, SetUpError};
 
-/// Bits of a handle that are the region's place; the rest tell its successive tenants apart.
+/// Bits of a handle that are the region's slot; the rest distinguish the slot's successive regions.
 const PLACE_BITS: u32 = 20;
 
-/// What somebody wants to do with memory.
+/// The right that an access to memory needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Right {
     /// The poster's own descriptor names it.
@@ -131,7 +131,7 @@ impl Memory {
         (granted && entry.tag == tag && offset < entry.bytes).then(|| entry.bytes - offset)
     }
 
-    /// Whether the whole span may be used so. Nothing of no bytes is anybody's.
+    /// Whether the whole span may be used so. A span of no bytes needs no right.
     pub(crate) fn allows(
         &self,
         handle: u32,
@@ -147,7 +147,7 @@ impl Memory {
     }
 
     /// Appends the span's pieces to `out`, one for each page. A span that no region holds has none:
-    /// whoever asks has checked it, and kept it from being deregistered since.
+    /// the caller has checked it, and kept it from being deregistered since.
     pub(crate) fn translate(&self, handle: u32, address: u64, bytes: u32, out: &mut Vec<Piece>) {
         let Some(entry) = self.find(handle) else {
             return;

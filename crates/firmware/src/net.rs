@@ -11,7 +11,7 @@ use crate::setup::{BufferId, NodeId, ViId};
 use crate::state::Firmware;
 
 impl Firmware {
-    /// Wants a frame sent: now if the engine is free, in its turn if not.
+    /// Submits a frame to the network send engine: starts it if the engine is free, queues it if not.
     pub(crate) fn submit_net(&mut self, work: NetWork, card: &mut impl Card) {
         let stamp = match work {
             NetWork::Frame(frame) => {

@@ -65,9 +65,9 @@ impl<T> IndexMut<u32> for Pool<T> {
     }
 }
 
-/// Something that can stand in one [`List`] at a time.
+/// Something that can be in one [`List`] at a time.
 pub(crate) trait Linked {
-    /// What stands behind it.
+    /// The number of the next one in the list.
     fn next(&mut self) -> &mut u32;
 }
 

@@ -32,7 +32,7 @@ impl Firmware {
             Side::Send => &mut vi.outgoing,
             Side::Receive => &mut vi.incoming,
         };
-        // Best effort is stamped when its turn has come. A receive's doorbell only has its descriptor
+        // Best effort is stamped when its descriptor is taken up. A receive's doorbell only has its descriptor
         // fetched; its message is stamped when it comes.
         let is_reserved = side == Side::Send && clock.is_reserved();
         let stamp = match (is_reserved, qos) {
@@ -55,7 +55,7 @@ impl Firmware {
         }
     }
 
-    /// Receives that the program sees without a doorbell, when it wants one.
+    /// Notices a receive without its doorbell: the program reads it when a message needs one.
     pub(crate) fn notice_silently(&mut self, vi: u32) {
         self.messages += 1;
         let message = self.messages;

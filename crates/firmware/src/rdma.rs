@@ -25,7 +25,7 @@ impl Firmware {
         }
         let mut op = NONE;
         if takes_receive(header, bytes) {
-            // What was written before the message is told of has to be in place, and nothing may
+            // What was written before has to be in memory when the message is reported, and nothing may
             // overtake.
             if self.vi(vi).rx.writes_open > 0 {
                 return Processed::Later;
@@ -88,7 +88,7 @@ impl Firmware {
         self.submit_host(HostWork::WriteData { buffer }, stamp, card);
     }
 
-    /// The peer wants to read memory: it is put in line for the sending half.
+    /// A peer's read request: it is queued for the sending half.
     pub(crate) fn process_request(
         &mut self,
         vi: u32,
@@ -150,7 +150,7 @@ impl Firmware {
         Processed::Yes
     }
 
-    /// Counts what has come of a read, and which requests are answered by it.
+    /// Counts what has come of a read, and which of its requests that completes.
     fn advance_read(&mut self, vi: u32, number: u32, bytes: u32) {
         let op = &mut self.ops[number];
         op.read_bytes += bytes;

@@ -11,7 +11,7 @@ use crate::setup::Side;
 use crate::state::{Destination, Firmware};
 use crate::vi::State;
 
-/// What became of a frame whose turn it was.
+/// What became of a frame that was next in its connection's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Processed {
     /// It is out of the list; the next may follow.
@@ -52,7 +52,7 @@ impl Firmware {
         self.sort(vi, buffer, &header, card);
     }
 
-    /// Leads a frame to whoever is concerned.
+    /// Dispatches a frame by its kind.
     fn sort(&mut self, vi: u32, buffer: u32, header: &FrameHeader, card: &mut impl Card) {
         let reliable = self.vi(vi).is_reliable();
         let unsequenced_data = matches!(header.kind, FrameKind::Send | FrameKind::Write);
@@ -103,7 +103,7 @@ impl Firmware {
         }
     }
 
-    /// A frame whose turn in the connection's order has come.
+    /// Takes a frame that is next in the connection's order.
     pub(crate) fn accept(&mut self, vi: u32, buffer: u32, card: &mut impl Card) {
         let arrival = &self.arrivals[buffer];
         let takes = arrival

@@ -116,7 +116,7 @@ impl Firmware {
         }
         let tx = &mut self.vi_mut(vi).tx;
         if tx.unacked.is_empty() {
-            // Whoever answers lives, even if it has no credit to give.
+            // A peer that acknowledges lives, even if it has no credit to grant.
             tx.silent = 0;
         }
         if header.credit.wrapping_sub(tx.credit) < 1 << 31 && header.credit != tx.credit {
@@ -199,7 +199,7 @@ impl Firmware {
 
     /// Sends unacknowledged frames again: those among the first `count` after the acknowledgement that the
     /// peer is not known to have. After a timeout nothing is known any more: a peer without room may have
-    /// dropped what it told of before.
+    /// dropped what it had acknowledged out of order.
     fn resend(&mut self, vi: u32, count: u32, timeout: bool, card: &mut impl Card) {
         let selective = self.settings.reliable.retransmission == Retransmission::Selective;
         let acked = self.vi(vi).tx.acked;

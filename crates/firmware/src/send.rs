@@ -13,7 +13,7 @@ use crate::setup::Side;
 use crate::state::Firmware;
 use crate::vi::State;
 
-/// What came of the wish to make a frame.
+/// The result of trying to make a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Made {
     /// One was made, or an operation ended without.
@@ -23,7 +23,7 @@ enum Made {
 }
 
 impl Firmware {
-    /// Makes what frames can be made, replies to the peer's reads and messages of its own in turn.
+    /// Makes what frames can be made, alternating between replies to the peer's reads and messages of its own.
     pub(crate) fn advance_sends(&mut self, vi: u32, card: &mut impl Card) {
         while self.vi(vi).state == State::Connected {
             let reply = self.make_reply(vi, card);
@@ -57,7 +57,7 @@ impl Firmware {
         false
     }
 
-    /// Whether somebody waits for room that there is.
+    /// Whether a virtual interface waits for room that there is.
     pub(crate) fn may_resume(&self) -> bool {
         !self.stalled.is_empty() && self.frames.has_room() && self.buffers.has_for_sending()
     }
@@ -273,7 +273,7 @@ impl Firmware {
         }
     }
 
-    /// Passes remote segments of no bytes, and tells where the next byte goes: address, handle, bytes
+    /// Passes remote segments of no bytes, and returns where the next byte goes: address, handle, bytes
     /// that may follow.
     fn remote(&mut self, number: u32) -> (u64, u32, u32) {
         let op = &mut self.ops[number];
@@ -287,7 +287,7 @@ impl Firmware {
         }
     }
 
-    /// Asks for what the next remote segment names.
+    /// Makes the request for what the next remote segment names.
     fn make_request(&mut self, vi: u32, number: u32, card: &mut impl Card) {
         let (address, handle, bytes) = self.remote(number);
         let op = &mut self.ops[number];

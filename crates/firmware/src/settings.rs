@@ -19,7 +19,7 @@ pub enum Discipline {
 /// How doorbells reach the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Doorbells {
-    /// Each virtual interface has its own, and the program polls them all in turn.
+    /// Each virtual interface has its own, and the program polls them one after the other.
     #[default]
     Polled,
     /// Hardware merges them into one queue for each processor (§4.3.8).
@@ -39,7 +39,7 @@ pub enum DmaQueue {
 /// When receive descriptors are brought to the card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ReceiveDescriptors {
-    /// When a message wants one.
+    /// When a message needs one.
     #[default]
     OnArrival,
     /// When they are posted, up to [`Limits::descriptors_per_queue`].
@@ -72,7 +72,7 @@ pub struct Settings {
     /// How doorbells are noticed.
     pub doorbells: Doorbells,
     /// Event-driven disciplines: doorbells are noticed only when no engine has finished anything, instead of each
-    /// source of events having its turn. (The sequential discipline finishes a message first anyway.)
+    /// source of events being served in rotation. (The sequential discipline finishes a message first anyway.)
     pub doorbells_last: bool,
     /// Where host transfers wait.
     pub host_dma: DmaQueue,
@@ -145,7 +145,7 @@ pub struct Reliable {
     pub timeout: Time,
     /// So many timeouts in a row without progress break the connection.
     pub retries: u32,
-    /// An acknowledgement that nobody waits for may be held back so long for a frame to take it along.
+    /// An acknowledgement that the peer does not wait for may be held back so long for a frame to take it along.
     pub ack_delay: Time,
 }
 

@@ -26,7 +26,7 @@ impl<T> Entry<T> {
 }
 
 impl<T: Copy> Stamped<T> {
-    /// Room for `limit` entries; the owner sees to it that there are never more.
+    /// Room for `limit` entries; the owner makes sure that there are never more.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             heap: Vec::with_capacity(limit),
@@ -38,7 +38,7 @@ impl<T: Copy> Stamped<T> {
         self.heap.is_empty()
     }
 
-    /// Appends in the order of stamps; tells how many entries it passed on the way.
+    /// Inserts in the order of stamps; returns how many entries it passed on the way.
     pub(crate) fn push(&mut self, stamp: Time, value: T) -> u32 {
         debug_assert!(
             self.heap.len() < self.heap.capacity(),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_without_stamps_passes_nobody() {
+    fn a_queue_without_stamps_passes_no_entry() {
         let mut queue = Stamped::new(100);
         assert!((0..100).all(|value| queue.push(0, value) == 0));
         assert!((0..100).all(|value| queue.pop() == Some(value)));

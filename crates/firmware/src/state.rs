@@ -1,4 +1,4 @@
-//! Everything that the program knows, and the small moves that all its parts make.
+//! All of the program's state, and the small steps that its parts share.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::card::{Card, DmaRequest, Engine, Piece, Report, Step, Token, Transfer
 use crate::clock::SharedClock;
 use crate::descriptor::{Op, Slots};
 use crate::doorbells::Bells;
-use crate::engines::{Frame, HostJob, Lane, NetWork};
+use crate::engines::{EngineQueue, Frame, HostJob, NetWork};
 use crate::memory::Memory;
 use crate::pool::{Linked, NONE, Pool};
 use crate::settings::{Discipline, Settings, SettingsError};
@@ -36,13 +36,13 @@ pub struct Firmware {
     pub(crate) arrivals: Arrivals,
 
     pub(crate) host_jobs: Pool<HostJob>,
-    pub(crate) host: Lane<u32>,
-    pub(crate) net: Lane<NetWork>,
+    pub(crate) host: EngineQueue<u32>,
+    pub(crate) net: EngineQueue<NetWork>,
     /// Buffers that the network receive engine holds.
     pub(crate) receiving: u32,
     /// Buffers that hold frames which came ahead of others.
     pub(crate) held: u32,
-    /// Frames that have come and have not been looked at.
+    /// Frames that have come and have not been handled.
     pub(crate) arrived: VecDeque<u32>,
 
     pub(crate) bells: [Bells; 2],
@@ -177,8 +177,8 @@ impl Firmware {
             buffers: Buffers::new(limits),
             arrivals: Arrivals((0..buffers).map(|_| Arrival::default()).collect()),
             host_jobs: Pool::new(jobs),
-            host: Lane::new(settings.host_dma, jobs, stamped, settings.cut_through),
-            net: Lane::new(settings.net_send, frames + vis, stamped, false),
+            host: EngineQueue::new(settings.host_dma, jobs, stamped, settings.cut_through),
+            net: EngineQueue::new(settings.net_send, frames + vis, stamped, false),
             receiving: 0,
             held: 0,
             arrived: VecDeque::with_capacity(buffers),
@@ -205,7 +205,7 @@ impl Firmware {
         &self.settings
     }
 
-    /// Inputs so far that made no sense: doorbells of nobody, transfers that were not going on. They
+    /// Inputs so far that made no sense: doorbells of no virtual interface, transfers that were not going on. They
     /// were ignored.
     pub fn strays(&self) -> u64 {
         self.strays
@@ -232,19 +232,19 @@ impl Firmware {
         self.settings.discipline == Discipline::QosAware
     }
 
-    /// The processor that looks after this side.
+    /// The processor that serves this side.
     pub(crate) fn processor_of(&self, side: Side) -> usize {
         usize::from(self.settings.two_processors && side == Side::Receive)
     }
 
-    /// Notes that the program has to look at this virtual interface.
+    /// Notes that the program has to serve this virtual interface.
     pub(crate) fn want_attention(&mut self, vi: u32) {
         if !core::mem::replace(&mut self.vi_mut(vi).attention, true) {
             self.attention.push_back(vi);
         }
     }
 
-    /// Takes over the virtual interface's deadlines.
+    /// Sets the timer to the virtual interface's earliest deadline.
     pub(crate) fn set_timer(&mut self, vi: u32) {
         let deadline = self.vi(vi).deadline();
         self.timers.set(vi, deadline);
@@ -280,7 +280,7 @@ impl Firmware {
         }
     }
 
-    /// Wakes whoever sleeps until this work queue completes something.
+    /// Wakes the process that sleeps until this work queue completes something.
     pub(crate) fn wake_work_queue(&mut self, vi: u32, side: Side, card: &mut impl Card) {
         if core::mem::take(&mut self.vi_mut(vi).queue_mut(side).armed) {
             card.report(Report::WorkQueueReady(ViId(vi), side));

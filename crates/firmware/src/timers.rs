@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::pool::NONE;
 use crate::setup::Time;
 
-/// A binary heap that knows where everybody stands.
+/// A binary heap with an index: `place` has each virtual interface's position in it.
 #[derive(Debug)]
 pub(crate) struct Timers {
     heap: Vec<(Time, u32)>,
@@ -25,22 +25,22 @@ impl Timers {
         self.heap.first().map(|&(time, _)| time)
     }
 
-    /// Whose deadline has passed, the longest ago first.
+    /// A virtual interface whose deadline has passed, the longest ago first.
     pub(crate) fn due(&self, now: Time) -> Option<u32> {
         match self.heap.first() {
-            Some(&(time, who)) if time <= now => Some(who),
+            Some(&(time, vi)) if time <= now => Some(vi),
             _ => None,
         }
     }
 
     /// Sets or clears a deadline.
-    pub(crate) fn set(&mut self, who: u32, time: Option<Time>) {
-        let at = self.place[who as usize];
+    pub(crate) fn set(&mut self, vi: u32, time: Option<Time>) {
+        let at = self.place[vi as usize];
         match (at, time) {
             (NONE, None) => {}
             (NONE, Some(time)) => {
-                self.heap.push((time, who));
-                self.place[who as usize] = self.heap.len() as u32 - 1;
+                self.heap.push((time, vi));
+                self.place[vi as usize] = self.heap.len() as u32 - 1;
                 self.up(self.heap.len() - 1);
             }
             (at, Some(time)) => {
@@ -51,7 +51,7 @@ impl Timers {
             (at, None) => {
                 let at = at as usize;
                 self.heap.swap_remove(at);
-                self.place[who as usize] = NONE;
+                self.place[vi as usize] = NONE;
                 if let Some(&(_, moved)) = self.heap.get(at) {
                     self.place[moved as usize] = at as u32;
                     let at = self.up(at);
@@ -104,15 +104,15 @@ mod tests {
         let mut seed = 1_u32;
         for _ in 0..2000 {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let who = (seed >> 8) % 16;
+            let vi = (seed >> 8) % 16;
             let time = (seed & 3 != 0).then_some(Time::from(seed >> 16));
-            timers.set(who, time);
-            model[who as usize] = time;
+            timers.set(vi, time);
+            model[vi as usize] = time;
             assert_eq!(timers.earliest(), model.iter().flatten().min().copied());
         }
-        while let Some(who) = timers.due(Time::MAX) {
-            assert_eq!(model[who as usize], timers.earliest());
-            timers.set(who, None);
+        while let Some(vi) = timers.due(Time::MAX) {
+            assert_eq!(model[vi as usize], timers.earliest());
+            timers.set(vi, None);
         }
         assert_eq!(timers.earliest(), None);
     }

@@ -57,11 +57,11 @@ pub(crate) struct WorkQueue {
     pub(crate) open: usize,
     /// The status of the first is being written.
     pub(crate) reporting: bool,
-    /// Somebody sleeps until the next completion.
+    /// A process sleeps until the next completion.
     pub(crate) armed: bool,
 }
 
-/// The peer asked for a span of memory.
+/// A peer's request to read a span of memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadContext {
     pub(crate) message: u32,
@@ -74,7 +74,7 @@ pub(crate) struct ReadContext {
     pub(crate) stamp: Time,
 }
 
-/// What the sending half of a connection knows.
+/// The state of the sending half of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Sending {
     /// Operations from the front of the work queue all of whose frames have been made.
@@ -91,7 +91,7 @@ pub(crate) struct Sending {
     pub(crate) acked: u32,
     /// The peer's acknowledged gap that has been filled again.
     pub(crate) filled_gap: Option<u32>,
-    /// Messages that want a receive descriptor: how many may be sent, how many were.
+    /// Messages that take a receive descriptor: how many may be sent, how many were.
     pub(crate) credit: u32,
     pub(crate) spent: u32,
     /// Waits for credit.
@@ -110,7 +110,7 @@ pub(crate) struct Sending {
     pub(crate) queued_best_effort: bool,
 }
 
-/// What the receiving half knows.
+/// The state of the receiving half.
 #[derive(Debug, Default)]
 pub(crate) struct Receiving {
     /// The next sequence number.
@@ -120,7 +120,7 @@ pub(crate) struct Receiving {
     /// Accepted frames whose data is not yet in place: the first, and which behind it are.
     pub(crate) unplaced: u32,
     pub(crate) placed: u32,
-    /// Accepted frames that wait for their turn or their descriptor.
+    /// Accepted frames that wait for those before them or for their descriptor.
     pub(crate) incoming: List,
     /// Message being put together: its number, and the bytes that have come.
     pub(crate) assembling: Option<(u32, u32)>,
@@ -128,7 +128,7 @@ pub(crate) struct Receiving {
     pub(crate) stamp: Time,
     /// Of `ops`: the first that is not filled yet.
     pub(crate) filled: usize,
-    /// Messages that wanted a receive descriptor and were accepted; receives noticed; told to the peer.
+    /// Messages that took a receive descriptor and were accepted; receives noticed; receives announced to the peer.
     pub(crate) taken: u32,
     pub(crate) offered: u32,
     pub(crate) told: u32,
@@ -146,10 +146,10 @@ pub(crate) struct Receiving {
 pub(crate) struct Control {
     pub(crate) ack: bool,
     pub(crate) gap: bool,
-    /// Ask for an acknowledgement.
+    /// It requests an acknowledgement.
     pub(crate) probe: bool,
     pub(crate) refuse: Option<RefuseReason>,
-    /// What was last refused, to be said again to a peer that did not hear it.
+    /// The last refusal, repeated to a peer that has not received it.
     pub(crate) refused: Option<RefuseReason>,
     /// It is in the network engine's queue, or being sent.
     pub(crate) queued: bool,
@@ -172,9 +172,9 @@ pub(crate) struct Vi {
     /// VirtualClocks of what it sends and receives.
     pub(crate) outgoing: Clock,
     pub(crate) incoming: Clock,
-    /// The program has to look at it: something is to be flushed.
+    /// The program has to serve it: something is to be flushed.
     pub(crate) attention: bool,
-    /// Its peer has to be told that it closes.
+    /// The refusal that tells its peer of the closing is still to be sent.
     pub(crate) parting: bool,
     /// Posted more than there was room for.
     pub(crate) overrun: bool,
@@ -190,8 +190,8 @@ impl Vi {
             ops: VecDeque::with_capacity(limits.descriptors_per_queue as usize),
             ..WorkQueue::default()
         };
-        // Only reliable connections hold frames and have reads. A peer that asks for more than it may gets no
-        // further than its window.
+        // Only reliable connections hold frames and have reads. Requests of a peer beyond what it is allowed
+        // stop at its window.
         let (held, own_reads, reads) = match attributes.reliability {
             Reliability::Unreliable => (0, 0, 0),
             Reliability::Delivery | Reliability::Reception => (
@@ -294,7 +294,7 @@ impl Vi {
         self.state = State::Connected;
     }
 
-    /// When this virtual interface has to be looked at even if nothing happens.
+    /// When this virtual interface has to be served even if nothing happens.
     pub(crate) fn deadline(&self) -> Option<Time> {
         match (self.tx.overdue_at, self.rx.ack_at) {
             (Some(a), Some(b)) => Some(a.min(b)),

@@ -2,7 +2,7 @@
 //! timeline of the scenarios that are named. `make same` compares what a debug build writes with what a release
 //! build does: the same input gives the same bytes, however the simulator was compiled.
 //!
-//! Values are written in as many digits as tell them apart from all others.
+//! Values are written in as many digits as distinguish them from all others.
 #![forbid(unsafe_code)]
 
 use std::error::Error;

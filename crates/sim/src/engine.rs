@@ -62,7 +62,7 @@ impl<E: Copy> Engine<E> {
         }
     }
 
-    /// The present: the time of the event that [`Self::next`] answered last.
+    /// The present: the time of the event that [`Self::next`] returned last.
     pub fn now(&self) -> Time {
         self.now
     }
@@ -160,7 +160,7 @@ impl<E: Copy> Engine<E> {
 
 /// How long `count` things take at `per_second` of them in each second, rounded up.
 ///
-/// `per_second` is never 0 in a checked profile; were it, the answer would be the end of time.
+/// `per_second` is never 0 in a checked profile; were it, the result would be the end of time.
 pub fn duration_at(count: u64, per_second: u64) -> Time {
     let picoseconds = u128::from(count) * u128::from(SECOND);
     picoseconds

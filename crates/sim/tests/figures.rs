@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use causeway_sim::figures::{self, Effort, Row, open, table};
 
-/// The rows of a figure, which are simulated once for all tests that look at them.
+/// The rows of a figure, which are simulated once for all tests that check them.
 fn rows(number: &'static str) -> Arc<OnceLock<Vec<Row>>> {
     static FOUND: Mutex<BTreeMap<&str, Arc<OnceLock<Vec<Row>>>>> = Mutex::new(BTreeMap::new());
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);

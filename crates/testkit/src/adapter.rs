@@ -1,7 +1,7 @@
 //! A method of another crate, which moves registered memory only, as a network adapter does.
 //!
-//! It is `mem` under a scheme of its own, behind tables of which memory may be moved. Tests look at the tables from
-//! outside, also after the method was given away.
+//! It is `mem` under a scheme of its own, behind tables of which memory may be moved. Tests read the tables from
+//! outside, also after an endpoint has taken the method.
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -22,7 +22,7 @@ pub struct Adapter {
     tables: Tables,
 }
 
-/// What an [`Adapter`] has been told of memory.
+/// The memory that is registered with an [`Adapter`].
 #[derive(Clone, Default)]
 pub struct Tables(Arc<Mutex<Registered>>);
 

@@ -31,7 +31,7 @@ use causeway_wire::datagram::{self, Datagram, Segment};
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::{atomic, bmi, fs, home, shm, store, tcp, vi, watch};
 
-use crate::placing::Places;
+use crate::placement::Placements;
 use crate::random::Random;
 
 /// A decoder with a promise to keep.
@@ -273,7 +273,7 @@ fn tcp_opening(bytes: &[u8]) {
     }
 }
 
-/// A datagram as it comes, one whose checksum is right, and a segment that was sealed.
+/// A datagram as it comes, one with a right checksum, and a segment that was sealed.
 fn datagram(bytes: &[u8]) {
     one_datagram(bytes);
     let mut whole = bytes.to_vec();
@@ -364,13 +364,13 @@ fn tcp_frames(bytes: &[u8]) {
     }
 }
 
-/// The state machine behind the frames, with two lanes, exports and transfers of its own. A byte 0xfe
-/// ends what comes on one lane, and the other goes on. Whatever comes, each transfer ends once and
-/// memory that is not exported for writing stays as it is. A packet that is being placed when something comes
-/// on the second lane is taken back.
+/// The state machine behind the frames, with two connections (subflows), exports and transfers of its own. A byte
+/// 0xfe ends what comes on one connection, and the other goes on. Whatever comes, each transfer ends once and
+/// memory that is not exported for writing stays as it is. The placement of a packet is cancelled when something
+/// comes on the second connection meanwhile.
 fn tcp_session(bytes: &[u8]) {
     #[derive(Default)]
-    struct Seen(Vec<u64>, Places<Peer>);
+    struct Seen(Vec<u64>, Placements<Peer>);
     impl Sink for Seen {
         fn packet(&mut self, _: Peer, _: Packet<'_>) {}
         fn transfer_done(&mut self, _: Peer, token: u64, _: Result<(), TransferError>) {

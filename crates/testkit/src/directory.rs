@@ -1,4 +1,4 @@
-//! Temporary directories whose names are short enough for Unix sockets.
+//! Temporary directories with names that are short enough for Unix sockets.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -29,8 +29,8 @@ pub fn fresh() -> TempDir {
         .unwrap_or_else(|error| panic!("no temporary directory in {}: {error}", place.display()))
 }
 
-/// Addresses of shared memory, all different, in a directory of their own. That is made when the first is
-/// asked for: a process that is going to be killed needs none.
+/// Addresses of shared memory, all different, in a directory of their own. That is made with the first
+/// address: a process that is going to be killed needs none.
 #[derive(Debug, Default)]
 pub struct ShmAddresses {
     directory: OnceLock<TempDir>,

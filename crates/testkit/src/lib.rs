@@ -6,8 +6,8 @@
 //! [`decoders`] (bodies that feed hostile bytes to every decoder, shared by `fuzz/` and by an
 //! ordinary test), [`adapter`] (a method that moves registered memory only), [`process`] (tests that run a part of themselves in another process, to be
 //! killed for real), [`random`] (seeded, so that a failure can be run again), [`patience`]
-//! (bounded waiting), [`linear`] (is a recorded history one of a sequential object?), [`matching`] (matchers and their reference), [`placing`]
-//! (sinks that say where packets go), [`scripted`] (a file server that lies as a test wishes), [`power`] (what loss of power leaves of files) and [`directory`]
+//! (bounded waiting), [`linear`] (is a recorded history one of a sequential object?), [`matching`] (matchers and their reference), [`placement`]
+//! (sinks that give receive buffers to packets), [`scripted`] (a file server with replies that a test chooses), [`power`] (what loss of power leaves of files) and [`directory`]
 //! (temporary directories with short names).
 //!
 //! `tests/house.rs` keeps the house in order: arrows between rooms, sizes of files, banned calls.
@@ -21,7 +21,7 @@ pub mod linear;
 pub mod matching;
 pub mod messages;
 pub mod patience;
-pub mod placing;
+pub mod placement;
 pub mod power;
 pub mod process;
 pub mod random;

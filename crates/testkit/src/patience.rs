@@ -52,7 +52,7 @@ impl Patience {
     }
 }
 
-/// Calls `attempt` until it answers something, sleeping a little in between.
+/// Calls `attempt` until it returns something, sleeping a little in between.
 ///
 /// # Panics
 /// When [`GENEROUS`] time is up, saying what was waited for.
@@ -75,13 +75,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn eventually_answers_what_the_attempt_answers() {
+    fn eventually_returns_what_the_attempt_returns() {
         let mut attempts = 0;
-        let answer = eventually("the third attempt", || {
+        let result = eventually("the third attempt", || {
             attempts += 1;
             (attempts == 3).then_some("here")
         });
-        assert_eq!((answer, attempts), ("here", 3));
+        assert_eq!((result, attempts), ("here", 3));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Tests that run a part of themselves in another process, so that it can be stopped and killed
 //! for real.
 //!
-//! A test calls [`part`] first: in the ordinary run it answers `None` and the test goes on; in a
-//! child it answers what the child shall do. [`Child::spawn`] runs the test binary again with
+//! A test calls [`part`] first: in the ordinary run it returns `None` and the test goes on; in a
+//! child it returns what the child shall do. [`Child::spawn`] runs the test binary again with
 //! exactly that test selected:
 //!
 //! ```no_run

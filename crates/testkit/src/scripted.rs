@@ -1,4 +1,4 @@
-//! A file server whose replies a test scripts: it speaks the file system's protocol over TCP, is metadata server and
+//! A file server with replies that a test scripts: it speaks the file system's protocol over TCP, is metadata server and
 //! I/O server at once, and has a tiny tree of its own for whatever the script leaves alone.
 //!
 //! ```text
@@ -44,7 +44,7 @@ const NAME: &str = "all";
 pub enum Say {
     /// What an honest server would say.
     Truth,
-    /// This answer.
+    /// This result.
     Answer(Answer),
     /// These bytes, whatever they mean.
     Bytes(Vec<u8>),
@@ -52,7 +52,7 @@ pub enum Say {
     ElsewhereTruth,
 }
 
-/// Chooses replies: gets each operation, and what an honest server would answer.
+/// Chooses replies: gets each operation, and the result that an honest server would send.
 pub type Script = Box<dyn FnMut(&Operation, &Answer) -> Say + Send>;
 
 /// A running server; it ends when this is dropped.
@@ -94,7 +94,7 @@ impl ScriptedServer {
         let until = stopping.clone();
         let thread = std::thread::spawn(move || {
             while !until.load(Ordering::Acquire) {
-                server.turn();
+                server.serve_once();
             }
         });
         Self {
@@ -116,7 +116,7 @@ impl Drop for ScriptedServer {
         self.stopping.store(true, Ordering::Release);
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // What went wrong there, the test has seen as a client.
+            // The test has seen as a client what went wrong there.
             let _ = thread.join();
         }
     }
@@ -129,7 +129,7 @@ struct Serving {
 }
 
 impl Serving {
-    fn turn(&mut self) {
+    fn serve_once(&mut self) {
         let mut arrived = Vec::new();
         let patience = Duration::from_millis(100);
         if self.bmi.testunexpected(64, patience, &mut arrived).is_err() {
@@ -159,7 +159,7 @@ impl Serving {
         }
         match say {
             Say::Truth => self.send(message.from, tag, encoded(truth)),
-            Say::Answer(answer) => self.send(message.from, tag, encoded(Ok(answer))),
+            Say::Answer(result) => self.send(message.from, tag, encoded(Ok(result))),
             Say::Bytes(bytes) => self.send(message.from, tag, bytes),
             Say::ElsewhereTruth => self.send(message.from, tag + 1000, encoded(truth)),
         }
@@ -181,7 +181,7 @@ impl Serving {
             self.bmi
                 .post_transfer(to, Direction::Put, &[content], &parts, self.context, 0);
         if let Ok(Posted::Pending(op)) = posted {
-            // What went wrong, the client says.
+            // The client reports what went wrong.
             let _ = self.bmi.test(op, Duration::from_secs(10));
         }
     }
@@ -193,7 +193,7 @@ impl Serving {
     }
 }
 
-/// What an honest server answers.
+/// The result that an honest server sends.
 fn truth(operation: &Operation) -> Result<Answer, Failure> {
     let known = |object| match node(object) {
         Some(node) => Ok(Answer::Node(Box::new(node))),
@@ -361,7 +361,7 @@ pub fn node(object: ObjectId) -> Option<Node> {
     })
 }
 
-/// The answer of a read of small data that says so many `bytes`, of a datafile of `size`, and brings `carried`.
+/// The result of a read of small data that says so many `bytes`, of a datafile of `size`, and carries `carried`.
 pub fn transferred(bytes: u64, size: u64, carried: u64) -> Answer {
     Answer::Transferred {
         bytes,

@@ -93,7 +93,7 @@ impl Factory for SharedMemory {
 struct Loopback {
     key: Option<[u8; 32]>,
     encrypt: bool,
-    lanes: u8,
+    connections: u8,
 }
 
 impl Factory for Loopback {
@@ -103,7 +103,7 @@ impl Factory for Loopback {
         let config = TcpConfig {
             key: self.key,
             encrypt: self.encrypt,
-            lanes: self.lanes,
+            lanes: self.connections,
             connect_timeout: CONNECT_TIMEOUT,
             ..TcpConfig::default()
         };
@@ -115,7 +115,7 @@ impl Factory for Loopback {
     }
 
     fn vacant(&self) -> Address {
-        // The kernel does not give a port that was just freed to the next one who asks.
+        // The kernel does not give a port that was just freed to the next socket.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
         format!("tcp://127.0.0.1:{port}")
@@ -133,7 +133,7 @@ impl Factory for Datagrams {
     type Method = Udp;
 
     fn method(&self) -> Udp {
-        // Who was idle when the other died finds out by asking, which a test should not wait for long.
+        // A node that was idle when its peer died finds out by probing, which a test should not wait for long.
         let config = UdpConfig {
             key: self.key,
             probe_interval: Duration::from_secs(1),
@@ -147,7 +147,7 @@ impl Factory for Datagrams {
     }
 
     fn vacant(&self) -> Address {
-        // The kernel does not give a port that was just freed to the next one who asks.
+        // The kernel does not give a port that was just freed to the next socket.
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         let port = socket.local_addr().expect("it is bound").port();
         format!("udp://127.0.0.1:{port}")
@@ -164,7 +164,7 @@ impl Factory for Lossy {
 
     fn method(&self) -> Self::Method {
         let sockets = Sockets::new().expect("epoll works here");
-        // Who loses the last goodbye is found gone by asking, which a test should not wait for long.
+        // If the last goodbye is lost, the peer is found gone by probing, which a test should not wait for long.
         let config = UdpConfig {
             probe_interval: Duration::from_millis(200),
             ..UdpConfig::default()
@@ -195,25 +195,25 @@ const KEY: Option<[u8; 32]> = Some([0x5a; 32]);
 const TRUSTING: Loopback = Loopback {
     key: None,
     encrypt: false,
-    lanes: 1,
+    connections: 1,
 };
 const KEYED: Loopback = Loopback {
     key: KEY,
     encrypt: false,
-    lanes: 1,
+    connections: 1,
 };
 const ENCRYPTED: Loopback = Loopback {
     key: KEY,
     encrypt: true,
-    lanes: 1,
+    connections: 1,
 };
 /// Four connections with each peer, as on a machine with cores for them.
-const WITH_LANES: Loopback = Loopback {
-    lanes: 4,
+const WITH_SUBFLOWS: Loopback = Loopback {
+    connections: 4,
     ..TRUSTING
 };
-const ENCRYPTED_WITH_LANES: Loopback = Loopback {
-    lanes: 3,
+const ENCRYPTED_WITH_SUBFLOWS: Loopback = Loopback {
+    connections: 3,
     ..ENCRYPTED
 };
 
@@ -232,7 +232,7 @@ conformance!(tcp_encrypted, ENCRYPTED);
 conformance!(udp_without_key, PLAIN);
 conformance!(udp_with_key, SEALED);
 
-/// What holds whatever is lost. When somebody is served or woken is not among it: that may take until
+/// What holds whatever is lost. When a peer is served or woken is not among it: that may take until
 /// what was lost has been sent again.
 mod udp_with_losses {
     use super::*;
@@ -251,21 +251,21 @@ mod udp_with_losses {
             of_misaligned_words_fail, in_great_number_complete_each_once,
             of_several_clients_and_the_owner_add_up, of_a_lost_peer_complete;
         protection: of_unknown_keys, of_ended_exports, of_ranges, of_access,
-            of_other_peers_exports, of_objects, failed_transfers_notify_nobody,
+            of_other_peers_exports, of_objects, failed_transfers_do_not_notify,
             holds_the_moment_an_export_ends;
         registration: covers_every_part, ends_behind_what_was_begun,
             is_needed_where_stated, outlives_peers;
         pausing: keeps_the_order, stops_at_packets_only, ends_with_the_peer,
             holds_for_a_connection_to_come;
         replies: keep_a_packet_going, are_held_up_as_all_packets;
-        lifecycle: nobody_listens, nobody_listens_for_a_transfer, somebody_listens_later,
+        lifecycle: an_absent_peer_is_reported, a_transfer_with_an_absent_peer_fails, a_later_listener_is_reached,
             same_address_same_handle, a_restarted_peer_is_a_new_incarnation,
             a_departed_caller_is_gone, a_departure_ends_transfers,
             disconnecting_ends_transfers_and_exports, stale_handles_are_refused;
     }
 }
-conformance!(tcp_with_lanes, WITH_LANES);
-conformance!(tcp_encrypted_with_lanes, ENCRYPTED_WITH_LANES);
+conformance!(tcp_with_subflows, WITH_SUBFLOWS);
+conformance!(tcp_encrypted_with_subflows, ENCRYPTED_WITH_SUBFLOWS);
 
 conformance_between_processes!(shm_with_attach_death, SharedMemory::new(AttachPolicy::Auto));
 conformance_between_processes!(
@@ -277,4 +277,4 @@ conformance_between_processes!(tcp_with_key_death, KEYED);
 conformance_between_processes!(tcp_encrypted_death, ENCRYPTED);
 conformance_between_processes!(udp_without_key_death, PLAIN);
 conformance_between_processes!(udp_with_key_death, SEALED);
-conformance_between_processes!(tcp_with_lanes_death, WITH_LANES);
+conformance_between_processes!(tcp_with_subflows_death, WITH_SUBFLOWS);

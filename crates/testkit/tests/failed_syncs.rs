@@ -1,5 +1,5 @@
-//! Syncs fail while servers work: nothing that was acknowledged afterwards is lost with the power, and whoever has
-//! written what a failed sync was to make durable is told.
+//! Syncs fail while servers work: nothing that was acknowledged afterwards is lost with the power, and every client
+//! that wrote what a failed sync was to make durable gets an error.
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -123,7 +123,7 @@ fn run(
     (acknowledged, count.load(Ordering::Relaxed))
 }
 
-/// The engine itself: each sync of the metadata's disk in turn fails, for good or once, then the power.
+/// The engine itself: one sync of the metadata's disk after the other fails, for good or once, then the power.
 #[test]
 fn metadata_acknowledged_after_a_failed_sync_survive_loss_of_power() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -207,7 +207,7 @@ fn errno(outcome: Result<(), causeway_fs::Error>) -> Option<Errno> {
     outcome.err().map(|error| error.errno)
 }
 
-/// One client's sync fails; each client with something unsynced is told once, and those that write again succeed.
+/// One client's sync fails; each client with something unsynced gets one error, and those that write again succeed.
 #[test]
 fn a_failed_sync_is_told_to_each_writer_once() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -53,31 +53,31 @@ impl Node {
         }
     }
 
-    /// Asks the server at `address` for `bytes` bytes.
-    fn ask(&mut self, address: Addr, bytes: usize, mut meanwhile: impl FnMut()) {
+    /// Requests `bytes` bytes of the server at `address`.
+    fn request(&mut self, address: Addr, bytes: usize, mut meanwhile: impl FnMut()) {
         let into = [Memory::zeroed(bytes)];
         let received = (self.bmi).post_recv(address, &into, TAG, self.context, 0);
-        let question = [Memory::from_vec(bytes.to_le_bytes().to_vec())];
-        let asked = (self.bmi).post_sendunexpected(address, &question, TAG, self.context, 0);
-        self.finish(asked.unwrap(), &mut meanwhile);
+        let request = [Memory::from_vec(bytes.to_le_bytes().to_vec())];
+        let sent = (self.bmi).post_sendunexpected(address, &request, TAG, self.context, 0);
+        self.finish(sent.unwrap(), &mut meanwhile);
         let received = self.finish(received.unwrap(), &mut meanwhile);
         assert_eq!(received, bytes as u64);
         assert!(into[0].to_vec().iter().all(|byte| *byte == 7));
     }
 
-    /// Sends what callers want.
-    fn answer(&mut self) {
-        let mut questions = Vec::new();
+    /// Sends what callers request.
+    fn serve(&mut self) {
+        let mut requests = Vec::new();
         (self.bmi)
-            .testunexpected(8, Duration::ZERO, &mut questions)
+            .testunexpected(8, Duration::ZERO, &mut requests)
             .unwrap();
-        for question in questions {
-            let bytes = usize::from_le_bytes(question.data.try_into().unwrap());
+        for request in requests {
+            let bytes = usize::from_le_bytes(request.data.try_into().unwrap());
             let data = [Memory::from_vec(vec![7; bytes])];
-            let sent = (self.bmi).post_send(question.from, &data, TAG, self.context, 0);
+            let sent = (self.bmi).post_send(request.from, &data, TAG, self.context, 0);
             // Completions are of no interest: the caller says whether it has got everything.
             let _ = sent.unwrap();
-            self.bmi.release(question.from);
+            self.bmi.release(request.from);
         }
         let mut done = Vec::new();
         (self.bmi)
@@ -95,7 +95,7 @@ struct Parent {
     addresses: BTreeMap<String, Addr>,
     /// The client as the server knows it.
     buffer: Memory,
-    lent: Memory,
+    plain: Memory,
     region: RegionDescriptor,
 }
 
@@ -109,13 +109,13 @@ impl Parent {
             addresses.insert(text, address);
         }
         for &address in addresses.values() {
-            client.ask(address, LARGE, || server.answer());
+            client.request(address, LARGE, || server.serve());
         }
         let shm = addresses[&listen[0]];
         let buffer = client.bmi.memalloc(shm, 1 << 16).unwrap();
         buffer.write_at(0, b"parent's");
-        let lent = Memory::zeroed(64);
-        let region = client.bmi.export(shm, &lent, Access::ReadWrite).unwrap();
+        let plain = Memory::zeroed(64);
+        let region = client.bmi.export(shm, &plain, Access::ReadWrite).unwrap();
         for node in [&mut server, &mut client] {
             for _ in 0..SLEEPS {
                 let mut none = Vec::new();
@@ -127,7 +127,7 @@ impl Parent {
             client,
             addresses,
             buffer,
-            lent,
+            plain,
             region,
         }
     }
@@ -135,7 +135,7 @@ impl Parent {
     fn exchange(&mut self) {
         for &address in self.addresses.values() {
             for bytes in [8, LARGE] {
-                self.client.ask(address, bytes, || self.server.answer());
+                self.client.request(address, bytes, || self.server.serve());
             }
         }
     }
@@ -230,7 +230,7 @@ fn play_child(mut parent: Parent, listen: &str, posted: &Posted) {
     assert_eq!(shared_mappings(), Vec::<String>::new());
     touch_operation(&mut parent, posted);
     touch(&mut parent, listen);
-    assert_eq!(parent.lent.to_vec(), [0; 64], "the heap is copied");
+    assert_eq!(parent.plain.to_vec(), [0; 64], "the heap is copied");
     let kept = parent.buffer.clone();
     drop(parent);
     drop(kept);
@@ -238,7 +238,7 @@ fn play_child(mut parent: Parent, listen: &str, posted: &Posted) {
     let mut own = Node::new(&[]);
     let server = own.bmi.lookup(listen).unwrap();
     for bytes in [8, LARGE] {
-        own.ask(server, bytes, || {});
+        own.request(server, bytes, || {});
     }
     assert_ne!(shared_mappings(), Vec::<String>::new());
 }

@@ -2,7 +2,7 @@
 //! are recorded while it is killed, stopped and restarted, and checked.
 //!
 //! A call that times out may have happened, may happen later, or never; all others happen between their call
-//! and their return, in one order that explains what everybody saw. The histories of one round concern fresh
+//! and their return, in one order that explains what all clients saw. The histories of one round concern fresh
 //! files, so that few calls of unknown outcome meet in one of them.
 #![forbid(unsafe_code)]
 
@@ -168,7 +168,7 @@ impl Recorder<'_> {
                 .client
                 .write_at(&mut file, end - 1, b"x")
                 .map(|()| SizeReturn::Done),
-            SizeCall::Ask => self
+            SizeCall::Stat => self
                 .client
                 .stat_object(file.node.object)
                 .map(|node| SizeReturn::Is(node.attributes.size)),
@@ -202,17 +202,17 @@ impl Recorder<'_> {
             3..6 => self.call_name(group, NameCall::Lookup(one)),
             6 => self.call_size(group, SizeCall::Truncate(size)),
             7 => self.call_size(group, SizeCall::Write(size)),
-            _ => self.call_size(group, SizeCall::Ask),
+            _ => self.call_size(group, SizeCall::Stat),
         }
     }
 
-    /// What everybody agrees on when all is quiet.
-    fn look_at_all(&mut self) {
+    /// Reads all names and sizes when all is quiet.
+    fn read_all(&mut self) {
         for group in 0..GROUPS {
             for name in 0..NAMES as u8 {
                 self.call_name(group, NameCall::Lookup(name));
             }
-            self.call_size(group, SizeCall::Ask);
+            self.call_size(group, SizeCall::Stat);
         }
     }
 }
@@ -310,7 +310,7 @@ fn round(cluster: &mut DevCluster, round: usize, seed: u64) -> Result<usize, Str
         }
     });
     let mut last = recorder(patient, 0);
-    last.look_at_all();
+    last.read_all();
     names.extend(last.names);
     sizes.extend(last.sizes);
     let mut checked = 0;

@@ -74,11 +74,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The rooms that may use `unsafe`; clippy sees to it that every block says why it is sound.
+/// The rooms that may use `unsafe`; clippy checks that every block says why it is sound.
 /// `bmi-c` is made of pointers that C gives.
 const UNSAFE_ROOMS: &[&str] = &["sys", "transport", "bmi-c"];
 
-/// A file of more lines asks for a reason.
+/// A file of more lines needs a reason.
 const MOST_LINES: usize = 800;
 /// Files that have one.
 const LONG_FILES: &[(&str, &str)] = &[];
@@ -125,7 +125,7 @@ const BANS: &[Ban] = &[
         tests_may: false,
         within: "",
         but: &[],
-        instead: "build it, or answer Error::Unsupported",
+        instead: "build it, or return Error::Unsupported",
     },
     Ban {
         text: ("dbg", "!("),
@@ -241,7 +241,7 @@ const BANS: &[Ban] = &[
     },
 ];
 
-/// Where methods read the clock: in waits inside one call, whose caller cannot pass the time meanwhile.
+/// Where methods read the clock: in waits inside one call, as the caller cannot pass the time meanwhile.
 const TRANSPORT_CLOCKS: &[&str] = &["crates/transport/src/blocking.rs"];
 /// Where the engine does: everything else takes the time from the clock that the endpoint was given.
 const ENGINE_CLOCKS: &[&str] = &[
@@ -257,16 +257,16 @@ const SLEEPERS: &[&str] = &[
     "crates/fs/src/dev.rs",
     // The metadata server meets other servers in its own time, and sends no event when it has.
     "crates/fs/src/client/introduce.rs",
-    // The last reader of a store that is closed lets go of its lock, and tells nobody.
+    // The last reader of a store that is closed lets go of its lock without an event.
     "crates/fs/src/meta/service/space.rs",
-    // The engine's threads write tables, and tell nobody when they have.
+    // The engine's threads write tables, and send no event when they have.
     "crates/fs/src/meta/store/fjall/reclaim.rs",
     // Storage that tests have stall.
     "crates/fs/src/sabotage.rs",
     // Another process holds the lock, for moments; there is nothing to wait on.
     "crates/sys/src/socket.rs",
 ];
-/// Who may end the process.
+/// Files that may end the process.
 const EXITS: &[&str] = &["crates/command/src/shutdown.rs"];
 
 /// What must not stand in any file: places of one machine, and sources of packages other than
@@ -522,7 +522,7 @@ fn every_rust_file_is_part_of_something() {
 
 /// What makes servers lose data is compiled into tests only.
 #[test]
-fn only_tests_ask_for_sabotage() {
+fn only_tests_enable_sabotage() {
     let tree = Tree::read();
     let mut found = Vec::new();
     for (room, _) in ARROWS.iter().filter(|(room, _)| *room != "testkit") {
@@ -530,7 +530,7 @@ fn only_tests_ask_for_sabotage() {
         let manifest = tree.get(&path).expect("a manifest");
         let production = manifest.text.split("[dev-dependencies]").next();
         if production.is_some_and(|text| text.contains("\"sabotage\"")) {
-            found.push(format!("{path}: asks for the feature `sabotage`"));
+            found.push(format!("{path}: enables the feature `sabotage`"));
         }
     }
     fail_if_any("sabotage", &found);

@@ -1,4 +1,4 @@
-//! What a server costs that nobody asks anything, after everything has gone wrong that can: next to nothing. Processor
+//! What a server without requests costs, after everything has gone wrong that can: next to nothing. Processor
 //! time is measured, and how often the server's thread has slept, not how long something took: a loaded machine
 //! changes neither.
 
@@ -86,8 +86,8 @@ impl Server {
         self.unfinished += usize::from(matches!(posted, Ok(Posted::Pending(_))));
     }
 
-    /// Waits until all that was sent has arrived or failed. Over UDP, the server asks a silent peer for a sign of life
-    /// before it knows that the peer is gone.
+    /// Waits until all that was sent has arrived or failed. Over UDP, the server probes a silent peer before it knows
+    /// that the peer is gone.
     fn finish(&mut self) {
         let limit = Instant::now() + Duration::from_secs(60);
         while self.unfinished > 0 {
@@ -147,14 +147,14 @@ fn play_client(address: &str, act: &str) -> ! {
     }
 }
 
-/// Everything that strangers and peers can do to a server, and it to itself, at one address.
+/// Every fault that strangers, peers and the server itself can cause at one address.
 fn trouble(server: &mut Server, test: &str, address: &str, dir: &Path) {
-    let nobody = match address.split("://").next() {
-        Some("shm") => format!("shm://{}", dir.join("nobody").display()),
+    let unused = match address.split("://").next() {
+        Some("shm") => format!("shm://{}", dir.join("unused").display()),
         Some("tcp") => "tcp://127.0.0.1:1".to_owned(),
         _ => "udp://127.0.0.1:1".to_owned(),
     };
-    let to = server.bmi.lookup(&nobody).unwrap();
+    let to = server.bmi.lookup(&unused).unwrap();
     server.send(to, 9);
     let (_, place) = address.split_once("://").unwrap();
     let mut silent = Vec::new();
@@ -195,11 +195,11 @@ fn trouble(server: &mut Server, test: &str, address: &str, dir: &Path) {
 }
 
 #[test]
-fn a_server_that_nobody_asks_anything_costs_nothing() {
+fn an_idle_server_costs_nothing() {
     if let Some(part) = process::part() {
         play_client(&part.arguments[0], &part.arguments[1]);
     }
-    let test = "a_server_that_nobody_asks_anything_costs_nothing";
+    let test = "an_idle_server_costs_nothing";
     for schemes in [&["shm"][..], &["tcp"], &["udp"], &["shm", "tcp", "udp"]] {
         let dir = tempfile::tempdir().unwrap();
         let listen: Vec<String> = schemes

@@ -75,7 +75,7 @@ struct Datagrams {
 
 impl Medium for Datagrams {
     fn registry(&self) -> Registry {
-        // Who was idle when the other died finds out by asking, which a test should not wait for long.
+        // A node that was idle when its peer died finds out by probing, which a test should not wait for long.
         let config = UdpConfig {
             key: self.key,
             connect_timeout: CONNECT_TIMEOUT,

@@ -6,7 +6,7 @@
 //! moment. From each copy come several states that a crash may leave; on each, the servers start again and
 //! everything is read. Some crash once more while they recover.
 //!
-//! `CAUSEWAY_CRASHES=n` asks for more states, `CAUSEWAY_SEED=n` for others.
+//! `CAUSEWAY_CRASHES=n` tries more states, `CAUSEWAY_SEED=n` others.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use causeway_testkit::power::{Disk, Mounted};
 use causeway_testkit::random::{self, Random};
 use causeway_wire::fs::Errno;
 
-/// Crash states that every test run looks at, for each durability.
+/// Crash states that every test run checks, for each durability.
 const USUAL_CRASHES: usize = 40;
 /// Crash states of one copy of the disk.
 const CRASHES_OF_ONE: usize = 4;
@@ -467,7 +467,7 @@ fn check_names(client: &mut Client, ledger: &Ledger) -> Result<(), String> {
     Ok(())
 }
 
-/// Looks at this many crash states, or as far as the first violation. Says how many there were.
+/// Checks this many crash states, or as far as the first violation. Returns how many there were.
 fn crashes(durability: Durability, seed: u64, wanted: usize) -> Result<usize, String> {
     let mut random = Random::new(seed);
     let (mut done, mut run) = (0, 0);

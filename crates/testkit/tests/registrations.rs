@@ -213,8 +213,8 @@ fn as_many_registrations_are_kept_as_there_may_be() {
 }
 
 #[test]
-fn lent_memory_is_registered_for_each_use() {
-    let mut pair = Pair::new("lent");
+fn foreign_memory_is_registered_for_each_use() {
+    let mut pair = Pair::new("foreign");
     let mut bytes = vec![7; LARGE];
     let theirs = filled(0);
     for round in 1..=3 {

@@ -1,4 +1,4 @@
-//! Processes that run out of file descriptors: both sides hear what is short and where, and the next client is served as
+//! Processes that run out of file descriptors: both sides get an error that says what is short and where, and the next client is served as
 //! soon as there are some again.
 
 use std::collections::BTreeSet;
@@ -35,14 +35,14 @@ impl Node {
         Self { bmi, context }
     }
 
-    /// Asks the server for an answer.
-    fn ask(&mut self, address: &str) -> Result<u64, OpError> {
+    /// Sends the server a request and waits for the reply.
+    fn request(&mut self, address: &str) -> Result<u64, OpError> {
         let server = self.bmi.lookup(address).unwrap();
         let into = [Memory::zeroed(8)];
         let posted = (self.bmi).post_recv(server, &into, TAG, self.context, 1);
-        let question = [Memory::zeroed(1)];
-        let asked = (self.bmi).post_sendunexpected(server, &question, TAG, self.context, 2);
-        assert!(asked.is_ok());
+        let request = [Memory::zeroed(1)];
+        let sent = (self.bmi).post_sendunexpected(server, &request, TAG, self.context, 2);
+        assert!(sent.is_ok());
         let op = match posted.unwrap() {
             Posted::Complete(done) => return done.result,
             Posted::Pending(op) => op,
@@ -52,21 +52,21 @@ impl Node {
             if let Some(done) = self.bmi.test(op, MOMENT).unwrap() {
                 return done.result;
             }
-            assert!(Instant::now() < limit, "neither an answer nor an error");
+            assert!(Instant::now() < limit, "neither a reply nor an error");
         }
     }
 
-    fn answer_one(&mut self) {
+    fn serve_one(&mut self) {
         let mut unexpected = Vec::new();
         let mut done = Vec::new();
         (self.bmi)
             .testunexpected(1, MOMENT, &mut unexpected)
             .unwrap();
-        for question in unexpected {
-            let answer = [Memory::zeroed(2)];
-            let sent = (self.bmi).post_send(question.from, &answer, TAG, self.context, 0);
+        for request in unexpected {
+            let reply = [Memory::zeroed(2)];
+            let sent = (self.bmi).post_send(request.from, &reply, TAG, self.context, 0);
             assert!(sent.is_ok());
-            self.bmi.release(question.from);
+            self.bmi.release(request.from);
         }
         let now = Duration::ZERO;
         (self.bmi)
@@ -108,8 +108,8 @@ fn play(part: &Part) -> ! {
             let began = Instant::now();
             let mut told = false;
             loop {
-                node.answer_one();
-                // A listening socket that stays readable would have it look for ever.
+                node.serve_one();
+                // A listening socket that stays readable would keep it busy for ever.
                 if began.elapsed() > Duration::from_secs(3) && !told {
                     told = true;
                     part.say(&format!("{}", cpu_time().as_millis()));
@@ -120,7 +120,7 @@ fn play(part: &Part) -> ! {
             let mut node = Node::new(&[]);
             for left in CLIENT_HAS {
                 leave(left);
-                part.say(&match node.ask(address) {
+                part.say(&match node.request(address) {
                     Ok(size) => format!("took {size}"),
                     Err(error) => error.to_string(),
                 });
@@ -153,7 +153,7 @@ fn a_server_without_descriptors_says_so_and_serves_again_when_it_has_some() {
         let mut refused = 0;
         for _ in 0..MANY_CLIENTS {
             let mut client = Node::new(&[]);
-            match client.ask(&at) {
+            match client.request(&at) {
                 Ok(size) => {
                     assert_eq!((size, refused), (2, 0), "{scheme}");
                     served.push(client);
@@ -169,12 +169,12 @@ fn a_server_without_descriptors_says_so_and_serves_again_when_it_has_some() {
         }
         assert!(!served.is_empty() && refused > 0, "{scheme}");
         // One that stays connected is served all the while.
-        assert!(matches!(served[0].ask(&at), Ok(2)), "{scheme}");
+        assert!(matches!(served[0].request(&at), Ok(2)), "{scheme}");
         served.truncate(served.len() / 2);
         let mut next = Node::new(&[]);
         let limit = Instant::now() + Duration::from_secs(30);
-        while let Err(error) = next.ask(&at) {
-            // Until the server has heard that the others have left.
+        while let Err(error) = next.request(&at) {
+            // Until the server has noticed that the others have left.
             assert!(Instant::now() < limit, "{scheme}: {error}");
         }
         let busy_ms: u64 = server.hear().parse().unwrap();
@@ -197,7 +197,7 @@ fn a_client_without_descriptors_says_so_and_connects_when_it_has_some() {
         std::thread::scope(|scope| {
             let heard = scope.spawn(move || CLIENT_HAS.map(|_| client.hear()));
             while !heard.is_finished() {
-                server.answer_one();
+                server.serve_one();
             }
             let heard = heard.join().unwrap();
             let refused = heard.partition_point(|said| said.contains(expected));

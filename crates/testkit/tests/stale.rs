@@ -133,7 +133,7 @@ fn a_write_that_was_given_up_does_not_come_after_a_later_one() {
         sabotage::freeze(true);
         let failure = write(&mut hasty, &mut file, &memory).unwrap_err();
         assert_eq!(failure.errno, Errno::ETIMEDOUT, "{failure}");
-        // What the memory serves next is nobody's write.
+        // What the memory holds next belongs to no write.
         fill(&memory, b'x');
         let mut patient = client(configuration, PATIENT);
         let mut other = patient.open(PATH).unwrap();
@@ -169,7 +169,7 @@ fn memory_of_a_write_that_was_given_up_is_not_read_later() {
         let bytes = read(&mut patient, &mut other, memory.len());
         assert!(
             bytes.iter().all(|byte| b"01".contains(byte)),
-            "bytes that nobody wrote"
+            "bytes that were not written"
         );
         // The client goes on, with the same memory.
         fill(&memory, b'3');
@@ -206,7 +206,7 @@ fn memory_of_a_read_that_was_given_up_is_not_written_later() {
 /// carried out again if its number were forgotten.
 #[test]
 fn a_session_is_handed_back_unless_a_change_is_in_doubt() {
-    for (changes, answered, handed_back) in [(0, true, 0), (3, true, 1), (1, false, 0)] {
+    for (changes, replies, handed_back) in [(0, true, 0), (3, true, 1), (1, false, 0)] {
         let ended = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&ended);
         let script = move |operation: &Operation, _: &_| match operation {
@@ -214,20 +214,20 @@ fn a_session_is_handed_back_unless_a_change_is_in_doubt() {
                 count.fetch_add(1, Ordering::SeqCst);
                 Say::Truth
             }
-            Operation::MakeDirectory { .. } if !answered => Say::ElsewhereTruth,
+            Operation::MakeDirectory { .. } if !replies => Say::ElsewhereTruth,
             _ => Say::Truth,
         };
         let directory = tempfile::tempdir().unwrap();
         let server = ScriptedServer::start(directory.path(), Box::new(script));
         let mut configuration = Configuration::load(server.config()).unwrap();
-        if !answered {
+        if !replies {
             configuration.timeout = IMPATIENT;
         }
         let mut client = Client::connect(&configuration, ClientOptions::default()).unwrap();
         client.open(b"/f").unwrap();
         for _ in 0..changes {
             let made = client.make_directory(b"/made", 0o755, None);
-            assert_eq!(made.is_ok(), answered);
+            assert_eq!(made.is_ok(), replies);
         }
         drop(client);
         assert_eq!(ended.load(Ordering::SeqCst), handed_back, "{changes}");
@@ -238,7 +238,7 @@ fn a_session_is_handed_back_unless_a_change_is_in_doubt() {
 #[test]
 fn a_file_that_is_cut_while_it_is_checked_is_not_damaged() {
     for (cut, found) in [(false, 1), (true, 0)] {
-        let mut looks = 0;
+        let mut reads = 0;
         let script = move |operation: &Operation, _: &_| match operation {
             Operation::ListStriped { .. } => Say::Answer(Answer::StripedFiles {
                 files: vec![StripedFile {
@@ -249,8 +249,8 @@ fn a_file_that_is_cut_while_it_is_checked_is_not_damaged() {
                 end: true,
             }),
             Operation::GetNode { .. } => {
-                looks += 1;
-                let is_cut = cut && looks > 1;
+                reads += 1;
+                let is_cut = cut && reads > 1;
                 let mut node = node(FILE).unwrap();
                 if let Body::Striped {
                     version, lengths, ..

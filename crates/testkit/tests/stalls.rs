@@ -1,4 +1,4 @@
-//! Stalls between real processes: what the one that waits logs and shows, as somebody else sees it.
+//! Stalls between real processes: what the waiting process logs and shows, as another process sees it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl Node {
     }
 }
 
-/// Somebody for the other one to wait for. Arguments: where to listen, what to do, the directory.
+/// The peer that the waiter waits for. Arguments: where to listen, what to do, the directory.
 fn play_peer(part: &Part) -> ! {
     let [listen, act, dir] = &part.arguments[..] else {
         panic!("three arguments");
@@ -90,7 +90,7 @@ fn play_peer(part: &Part) -> ! {
         while unexpected.is_empty() {
             node.bmi
                 .testunexpected(1, MOMENT, &mut unexpected)
-                .expect("unexpected messages can be asked for");
+                .expect("unexpected messages can be tested for");
         }
         match act.as_str() {
             "send" => node.send(unexpected[0].from, LARGE),
@@ -108,7 +108,7 @@ fn play_peer(part: &Part) -> ! {
     }
 }
 
-/// The one that waits. Arguments: whom for, what to do, the directory.
+/// The waiter. Arguments: the peer's address, what to do, the directory.
 fn play_waiter(part: &Part) -> ! {
     let [address, act, dir] = &part.arguments[..] else {
         panic!("three arguments");
@@ -190,17 +190,17 @@ impl Pair {
         Observer::new(pid).expect("the waiter can be looked at")
     }
 
-    /// Waits until a stall was told of twice; answers what is shown and what was logged first.
+    /// Waits until a stall was reported twice; returns what is shown and what was logged first.
     fn stall(&self) -> (PeerRow, String) {
         let page = self.page();
-        let row = eventually("the stall is told of twice", || {
+        let row = eventually("the stall is reported twice", || {
             rows(&page).into_iter().find(|row| row.reports >= 2)
         });
         assert!(row.stalled);
         let lines = lines(&page);
-        let told: Vec<_> = lines.iter().filter(|l| l.starts_with("stalled ")).collect();
-        assert!(told.len() >= 2, "{lines:#?}");
-        (row, told[0].clone())
+        let reports: Vec<_> = lines.iter().filter(|l| l.starts_with("stalled ")).collect();
+        assert!(reports.len() >= 2, "{lines:#?}");
+        (row, reports[0].clone())
     }
 }
 
@@ -214,8 +214,8 @@ fn rows(page: &Observer) -> Vec<PeerRow> {
 
 fn lines(page: &Observer) -> Vec<String> {
     let events = page.events(usize::MAX).into_iter();
-    let told = events.filter(|(_, event)| event.target == "engine.stall");
-    told.map(|(_, event)| event.text).collect()
+    let reports = events.filter(|(_, event)| event.target == "engine.stall");
+    reports.map(|(_, event)| event.text).collect()
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_send_whose_receive_is_never_posted() {
             assert_eq!(row.pid, pair.peer.pid().cast_unsigned());
             assert!(line.contains(&format!("(pid {}, ", row.pid)), "{line}");
         }
-        // It moves again, and that is told once.
+        // It moves again, and that is reported once.
         pair.tell("mend");
         let page = pair.page();
         let end = eventually("the end of the stall is told", || {
@@ -346,11 +346,11 @@ fn a_transfer_that_a_stopped_process_does_not_take() {
 }
 
 #[test]
-fn a_connection_that_a_stopped_process_does_not_answer() {
+fn a_connection_that_a_stopped_process_does_not_accept() {
     if let Some(part) = process::part() {
         play(&part);
     }
-    let test = "a_connection_that_a_stopped_process_does_not_answer";
+    let test = "a_connection_that_a_stopped_process_does_not_accept";
     let pair = Pair::new(test, "shm", "never meet", "nothing", true);
     let (row, line) = pair.stall();
     assert_eq!(

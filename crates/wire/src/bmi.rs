@@ -44,7 +44,7 @@ pub enum Kind {
     Hello = 1,
     /// A whole message, to be matched by its tag.
     Eager = 2,
-    /// A whole message that nobody needs to have asked for.
+    /// A whole message for which the receiver need not have posted a receive.
     Unexpected = 3,
     /// Announces a message that waits in the sender's memory (request to send).
     Announce = 4,
@@ -56,7 +56,7 @@ pub enum Kind {
     Written = 7,
     /// The receiver has read the whole message. Word: the send.
     Read = 8,
-    /// An announced message, or a receive that was answered, cannot be completed. Word: the
+    /// An announced message, or a receive that was cleared to send, cannot be completed. Word: the
     /// operation of the process that gets this packet.
     Refuse = 9,
     /// The sender withdraws an announced message. Word: the send.
@@ -214,8 +214,8 @@ pub enum Body {
     Refusal(Refusal),
 }
 
-/// Decodes one packet. Whatever `packet` holds, this answers; it never panics and allocates at most
-/// in proportion to `packet`.
+/// Decodes one packet. Any bytes are accepted or refused with an error, without a panic; memory is
+/// allocated at most in proportion to `packet`.
 pub fn decode(packet: &[u8]) -> Result<(Header, Body), Malformed> {
     let (head, rest) = packet.split_first_chunk().ok_or(Malformed::Truncated {
         field: "packet header",

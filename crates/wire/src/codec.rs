@@ -24,7 +24,7 @@ pub enum Malformed {
         /// The most that is allowed.
         limit: u64,
     },
-    /// A value that the field does not know.
+    /// A value that is unknown in the field.
     #[error("{field} has the unknown value {value}")]
     Unknown {
         /// The field that was being read.

@@ -161,7 +161,7 @@ impl Sums {
     }
 }
 
-/// Whose a datafile is and what state it is in.
+/// The object and file system that a datafile belongs to, and what state it is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The object.

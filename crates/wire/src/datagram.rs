@@ -4,7 +4,7 @@
 //! Every datagram begins with a prefix that says for which *incarnation* of which connection it is
 //! meant: each side draws a number at random when a connection begins, so that nothing of an earlier
 //! connection, or of an earlier process at the same address, is ever taken for part of a later
-//! one. Then comes a [`Greeting`] while the two sides get to know each other, or a numbered
+//! one. Then comes a [`Greeting`] while the connection is set up, or a numbered
 //! [`Segment`]: a span of the stream, an acknowledgement, or both. Numbers are never used twice; a span
 //! that was lost travels again in a datagram of a new number. What the stream carries are the
 //! frames of [`crate::tcp`]. `docs/formats/datagram.md` draws all of it.
@@ -38,8 +38,8 @@ pub const COOKIE_BYTES: usize = 24;
 /// Size of a [`Greeting::noise`]: an ephemeral key and a tag.
 pub const NOISE_BYTES: usize = 48;
 
-/// Encoded size of a datagram that carries a [`Greeting`]. All are equally long, so that nobody who
-/// forges a sender's address gets back more than it sends.
+/// Encoded size of a datagram that carries a [`Greeting`]. All are equally long, so that a sender with a
+/// forged address draws no more bytes to that address than it sends.
 pub const GREETING_BYTES: usize = PREFIX_BYTES + 12 + COOKIE_BYTES + NOISE_BYTES + CHECK_BYTES;
 
 /// Encoded size of a reset.
@@ -48,7 +48,7 @@ pub const RESET_BYTES: usize = PREFIX_BYTES + CHECK_BYTES;
 /// Encoded size of a [`Segment`] without acknowledgement and data.
 pub const SEGMENT_BYTES: usize = 16;
 
-/// Encoded size of an [`Ack`], apart from the delay, which has a place in the segment.
+/// Encoded size of an [`Ack`] without the delay, which the segment carries.
 pub const ACK_BYTES: usize = 8 + 8 * BITMAP_WORDS + 8 + 8;
 
 /// Words of an [`Ack::bitmap`].
@@ -66,7 +66,7 @@ pub const SAFE_DATAGRAM_BYTES: usize = 1_200;
 /// How far the stream may run ahead of what was received, before the first [`Ack::limit`].
 pub const FIRST_LIMIT: u64 = 64 * 1024;
 
-/// The pre-shared key of those who have none: no secret, but it makes one handshake of two.
+/// The pre-shared key of processes that have none: no secret, but with it one handshake serves both cases.
 pub const PUBLIC_KEY: [u8; 32] = *b"causeway datagrams without a key";
 
 /// Seed of the checksum, so that it is no other protocol's.
@@ -83,9 +83,9 @@ const _: () = assert!(CHECK_BYTES <= TAG_BYTES);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// The caller asks for a connection; first without a cookie, then with the one that it got.
+    /// The caller requests a connection; first without a cookie, then with the one that it got.
     Open = 1,
-    /// The answer to an opening without a (valid) cookie: the cookie. The sender keeps nothing.
+    /// The reply to an opening without a (valid) cookie: the cookie. The sender keeps nothing.
     Cookie = 2,
     /// The connection stands as soon as the caller's first segment comes.
     Accept = 3,
@@ -242,7 +242,7 @@ pub struct Ack {
 /// A span of the stream, an acknowledgement, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment<'a> {
-    /// Whether the sender wants to know that this has arrived: always so if it has data.
+    /// Whether the sender requests an acknowledgement: always so if it has data.
     pub wants_ack: bool,
     /// What has arrived at the sender.
     pub ack: Option<Ack>,
@@ -366,7 +366,7 @@ pub enum Datagram<'a> {
 
 impl<'a> Datagram<'a> {
     /// Reads a whole datagram. What was altered on the way is refused, except that of a sealed
-    /// segment only opening it tells.
+    /// segment only decryption detects.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut input = Reader::new(bytes);
         let (prefix, version) = Prefix::decode(&mut input)?;

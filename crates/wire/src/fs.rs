@@ -4,7 +4,7 @@
 //! the tag that the request names. Bulk data never travels inside: a request names memory that the
 //! client exports, and the server reads or writes it (`docs/formats/fs.md`).
 //!
-//! Objects and names are apart: an object is known by its [`ObjectId`], which is never used again; a
+//! Objects and names are separate: an object is known by its [`ObjectId`], which is never used again; a
 //! directory entry gives it a name.
 
 use alloc::boxed::Box;
@@ -53,21 +53,21 @@ pub const MAX_CURSOR_BYTES: usize = 1024;
 /// Largest encoding of a request or a reply, in bytes. Longer lists travel in exported memory.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
-/// What a client asks of a server.
+/// What a client sends to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Tag under which the reply is sent.
     pub reply_tag: u64,
     /// The server that it is meant for.
     pub target: Target,
-    /// Who sends: chosen at random once per client process.
+    /// The sending client: a number chosen at random once per client process.
     pub client: u128,
     /// The client's slot for this operation. A slot has one mutation in progress at a time; a slot
     /// and a sequence number make repeating a mutation harmless (NFSv4.1's sessions).
     pub slot: u16,
     /// Counts the mutations of the slot, from 1; 0 for operations that change nothing.
     pub sequence: u64,
-    /// On whose behalf.
+    /// The user on whose behalf the client sends.
     pub caller: Caller,
     /// What.
     pub operation: Operation,
@@ -97,7 +97,7 @@ pub struct CheckCursor {
 /// Everything that can be asked. Metadata first, then data, then the whole server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
-    /// Walks a path. Answers [`Answer::Node`].
+    /// Walks a path. Returns [`Answer::Node`].
     Lookup {
         /// What to walk.
         place: Place,
@@ -106,15 +106,15 @@ pub enum Operation {
         /// Send a stuffed file's content along.
         content: bool,
     },
-    /// Reads the node of a known object. Answers [`Answer::Node`].
+    /// Reads the node of a known object. Returns [`Answer::Node`].
     GetNode {
         /// Which.
         object: ObjectId,
         /// Send a stuffed file's content along.
         content: bool,
     },
-    /// Makes a file, with content if it is small. Answers [`Answer::Node`]. If the name exists and is
-    /// a file and `exclusive` is not set, answers that file's node, unchanged.
+    /// Makes a file, with content if it is small. Returns [`Answer::Node`]. If the name exists and is
+    /// a file and `exclusive` is not set, returns that file's node, unchanged.
     Create {
         /// Directory and new name.
         place: Place,
@@ -127,7 +127,7 @@ pub enum Operation {
         /// First content, at most [`MAX_STUFFED_BYTES`].
         content: Vec<u8>,
     },
-    /// Makes a directory. Answers [`Answer::Node`].
+    /// Makes a directory. Returns [`Answer::Node`].
     MakeDirectory {
         /// Directory and new name.
         place: Place,
@@ -136,21 +136,21 @@ pub enum Operation {
         /// Default for files below; the parent's if absent.
         distribution: Option<DistributionHint>,
     },
-    /// Makes a symbolic link. Answers [`Answer::Node`].
+    /// Makes a symbolic link. Returns [`Answer::Node`].
     SymbolicLink {
         /// Directory and new name.
         place: Place,
         /// What it points to.
         target: Vec<u8>,
     },
-    /// Gives an existing file one more name. Answers [`Answer::Node`].
+    /// Gives an existing file one more name. Returns [`Answer::Node`].
     HardLink {
         /// The file.
         object: ObjectId,
         /// Directory and new name.
         place: Place,
     },
-    /// Renames, replacing what the new name held, atomically. Answers [`Answer::Done`].
+    /// Renames, replacing what the new name held, atomically. Returns [`Answer::Done`].
     Rename {
         /// Old name.
         from: Place,
@@ -159,32 +159,32 @@ pub enum Operation {
         /// Fail if the new name exists.
         no_replace: bool,
     },
-    /// Removes a name of a file or link. Answers [`Answer::Done`].
+    /// Removes a name of a file or link. Returns [`Answer::Done`].
     Unlink {
         /// Which.
         place: Place,
         /// Only if the name is still this object's; otherwise [`Errno::ESTALE`].
         expected: Option<ObjectId>,
     },
-    /// Removes an empty directory. Answers [`Answer::Done`].
+    /// Removes an empty directory. Returns [`Answer::Done`].
     RemoveDirectory {
         /// Which.
         place: Place,
         /// As for [`Operation::Unlink`].
         expected: Option<ObjectId>,
     },
-    /// Lists a directory in the order of names. Answers [`Answer::Entries`].
+    /// Lists a directory in the order of names. Returns [`Answer::Entries`].
     ReadDirectory {
         /// Which.
         object: ObjectId,
         /// Only names behind this one; empty starts at the front. Stable under concurrent change.
         after: Vec<u8>,
-        /// Most entries to answer.
+        /// Most entries to return.
         limit: u32,
         /// Send each entry's attributes along.
         attributes: bool,
     },
-    /// Changes attributes. Answers [`Answer::Node`].
+    /// Changes attributes. Returns [`Answer::Node`].
     SetAttributes {
         /// Which object.
         object: ObjectId,
@@ -192,22 +192,22 @@ pub enum Operation {
         set: SetAttributes,
     },
     /// First half of changing a file's size: records the size and, if the file is striped, that its
-    /// datafiles must follow. Answers [`Answer::Node`].
+    /// datafiles must follow. Returns [`Answer::Node`].
     Truncate {
         /// Which file.
         object: ObjectId,
         /// New size in bytes, at most 2^63 - 1.
         size: u64,
     },
-    /// Second half: the datafiles have followed the truncation with this `version`. Answers
+    /// Second half: the datafiles have followed the truncation with this `version`. Returns
     /// [`Answer::Node`].
     FinishTruncate {
         /// Which file.
         object: ObjectId,
-        /// The version that the first half answered.
+        /// The version that the first half returned.
         version: u64,
     },
-    /// The file has been written up to `end`. Answers [`Answer::Node`].
+    /// The file has been written up to `end`. Returns [`Answer::Node`].
     Extend {
         /// Which file.
         object: ObjectId,
@@ -221,7 +221,7 @@ pub enum Operation {
         /// How far the datafiles have been written.
         reached: Vec<Reach>,
     },
-    /// Writes into a stuffed file. Answers [`Answer::Node`], or [`Errno::NOT_STUFFED`].
+    /// Writes into a stuffed file. Returns [`Answer::Node`], or [`Errno::NOT_STUFFED`].
     WriteStuffed {
         /// Which file.
         object: ObjectId,
@@ -231,44 +231,44 @@ pub enum Operation {
         data: Vec<u8>,
     },
     /// First half of moving a stuffed file's content to its first I/O server: freezes the content and
-    /// answers it ([`Answer::Node`]).
+    /// returns it ([`Answer::Node`]).
     BeginUnstuff {
         /// Which file.
         object: ObjectId,
     },
-    /// Second half: the content lies in the datafile. Answers [`Answer::Node`].
+    /// Second half: the content lies in the datafile. Returns [`Answer::Node`].
     FinishUnstuff {
         /// Which file.
         object: ObjectId,
     },
-    /// Makes everything that was acknowledged durable. Answers [`Answer::Done`].
+    /// Makes everything that was acknowledged durable. Returns [`Answer::Done`].
     Commit,
-    /// How many objects there are. Answers [`Answer::MetadataStatus`].
+    /// How many objects there are. Returns [`Answer::MetadataStatus`].
     MetadataStatus,
-    /// Which of these objects exist and are striped files? Answers [`Answer::Objects`] with those.
+    /// Which of these objects exist and are striped files? Returns [`Answer::Objects`] with those.
     Exist {
         /// Which objects.
         objects: Vec<ObjectId>,
     },
-    /// Checks a batch of the name space, and mends it if asked. Answers [`Answer::Checked`].
+    /// Checks a batch of the name space, and mends it if asked. Returns [`Answer::Checked`].
     Check {
         /// Where the last batch ended; `None` starts.
         after: Option<CheckCursor>,
         /// Mend what is found.
         repair: bool,
     },
-    /// Adds an I/O server to the layout: once it was met, new files use it; also again, if it was drained. Answers
+    /// Adds an I/O server to the layout: once it was met, new files use it; also again, if it was drained. Returns
     /// [`Answer::Done`].
     AddServer {
         /// Its name.
         name: String,
     },
-    /// Keeps new files from an I/O server; those that exist stay there. Answers [`Answer::Done`].
+    /// Keeps new files from an I/O server; those that exist stay there. Returns [`Answer::Done`].
     DrainServer {
         /// Its name.
         name: String,
     },
-    /// Lets an I/O server's new directory take the place of its old one, whose data are lost. Answers
+    /// Lets an I/O server's new directory take the place of its old one, whose data are lost. Returns
     /// [`Answer::Done`].
     AcceptServer {
         /// Its name.
@@ -276,23 +276,23 @@ pub enum Operation {
         /// The new directory's.
         generation: Generation,
     },
-    /// From a client that ends, and asks for the reply to no earlier change again. Answers [`Answer::Done`].
+    /// From a client that ends, and asks for the reply to no earlier change again. Returns [`Answer::Done`].
     EndSession,
 
-    /// Lists striped files in the order of their numbers. Answers [`Answer::StripedFiles`].
+    /// Lists striped files in the order of their numbers. Returns [`Answer::StripedFiles`].
     ListStriped {
         /// Only those behind this one.
         after: ObjectId,
-        /// Most to answer.
+        /// Most to return.
         limit: u32,
     },
-    /// Which paths do these objects have? Answers [`Answer::Paths`] with those that have one.
+    /// Which paths do these objects have? Returns [`Answer::Paths`] with those that have one.
     Paths {
         /// Which objects.
         objects: Vec<ObjectId>,
     },
 
-    /// Reads regions of a datafile into the client's memory. Answers [`Answer::Transferred`].
+    /// Reads regions of a datafile into the client's memory. Returns [`Answer::Transferred`].
     Read {
         /// Which datafile.
         object: ObjectId,
@@ -300,12 +300,12 @@ pub enum Operation {
         at_least: u64,
         /// What to read: regions in datafile bytes, in the order of the memory.
         regions: Regions,
-        /// Where to put it. Empty: at most a few KiB, sent in the answer.
+        /// Where to put it. Empty: at most a few KiB, sent in the reply.
         memory: Vec<RegionDescriptor>,
-        /// Which sums the answer carries, if any.
+        /// Which sums the reply carries, if any.
         sums: WantedSums,
     },
-    /// Where is the first data of a datafile from an offset on? What lies before them is a hole. Answers
+    /// Where is the first data of a datafile from an offset on? What lies before them is a hole. Returns
     /// [`Answer::Data`].
     FindData {
         /// Which datafile.
@@ -315,7 +315,7 @@ pub enum Operation {
         /// From which datafile byte on.
         offset: u64,
     },
-    /// Writes regions of a datafile from the client's memory. Answers [`Answer::Transferred`].
+    /// Writes regions of a datafile from the client's memory. Returns [`Answer::Transferred`].
     Write {
         /// Which datafile.
         object: ObjectId,
@@ -332,7 +332,7 @@ pub enum Operation {
         /// Small data, sent along instead of `memory`.
         inline: Vec<u8>,
     },
-    /// Creates a datafile with this content unless it exists. Answers [`Answer::Done`].
+    /// Creates a datafile with this content unless it exists. Returns [`Answer::Done`].
     Seed {
         /// Which datafile.
         object: ObjectId,
@@ -340,7 +340,7 @@ pub enum Operation {
         content: Vec<u8>,
     },
     /// Cuts or grows a datafile. `version` orders truncations: an older one than the last is ignored.
-    /// Answers [`Answer::Done`].
+    /// Returns [`Answer::Done`].
     TruncateData {
         /// Which datafile.
         object: ObjectId,
@@ -351,42 +351,42 @@ pub enum Operation {
         /// How long the datafile must have been before at least, of the bytes that are kept.
         at_least: u64,
     },
-    /// Makes a datafile durable. Answers [`Answer::Done`].
+    /// Makes a datafile durable. Returns [`Answer::Done`].
     Flush {
         /// Which datafile.
         object: ObjectId,
         /// How long the datafile must be at least, in bytes.
         at_least: u64,
     },
-    /// Removes datafiles; those that do not exist are no error. Answers [`Answer::Done`].
+    /// Removes datafiles; those that do not exist are no error. Returns [`Answer::Done`].
     Remove {
         /// Which datafiles.
         objects: Vec<ObjectId>,
     },
     /// What time is it on the server's host? Returns [`Answer::Clock`].
     Clock,
-    /// Lists datafiles in the order of their numbers. Answers [`Answer::Datafiles`].
+    /// Lists datafiles in the order of their numbers. Returns [`Answer::Datafiles`].
     ListData {
         /// Only those behind this one.
         after: ObjectId,
-        /// Most to answer.
+        /// Most to return.
         limit: u32,
     },
     /// Which of these datafiles are absent, shorter than that, another object's or damaged, as far as
-    /// headers and lengths tell? Answers [`Answer::Faults`].
+    /// headers and lengths tell? Returns [`Answer::Faults`].
     CheckData {
         /// Objects, and how long their datafiles must be at least.
         datafiles: Vec<(ObjectId, u64)>,
     },
     /// Removes datafiles without a file: those that are proven to be of the present metadata are deleted,
-    /// all others moved aside. Answers [`Answer::OrphansRemoved`].
+    /// all others moved aside. Returns [`Answer::OrphansRemoved`].
     RemoveOrphans {
         /// Which datafiles.
         objects: Vec<ObjectId>,
         /// The metadata have given out object numbers below this.
         numbers: u64,
     },
-    /// Verifies stored data, a bounded number of bytes at a time. Answers [`Answer::Scrubbed`].
+    /// Verifies stored data, a bounded number of bytes at a time. Returns [`Answer::Scrubbed`].
     Scrub {
         /// Where to begin; absent: where the last scrub came to, as the server remembers it.
         from: Option<ScrubPosition>,
@@ -394,15 +394,15 @@ pub enum Operation {
         bytes: u64,
     },
     /// Takes datafiles that something else has put in the place of others while these were open for the right
-    /// ones, from now on. Answers [`Answer::Done`].
+    /// ones, from now on. Returns [`Answer::Done`].
     AcceptData {
-        /// Whose datafiles; those that were not replaced are left alone.
+        /// Objects of the datafiles; those that were not replaced are left alone.
         objects: Vec<ObjectId>,
     },
-    /// Space and load. Answers [`Answer::StorageStatus`].
+    /// Space and load. Returns [`Answer::StorageStatus`].
     StorageStatus,
     /// From the metadata server to an I/O server: it has this number, and belongs to these metadata.
-    /// The target's incarnation is not looked at. Answers [`Answer::Done`].
+    /// The target's incarnation is not checked. Returns [`Answer::Done`].
     Enroll {
         /// Number in the layout.
         index: u16,
@@ -412,9 +412,9 @@ pub enum Operation {
         replace: bool,
     },
 
-    /// Asks a server for its identity; needs no target. Answers [`Answer::Hello`].
+    /// Asks a server for its identity; needs no target. Returns [`Answer::Hello`].
     Hello {
-        /// Where the part of the layout begins that the metadata server answers: a place in the list of
+        /// Where the part of the layout begins that the metadata server returns: a position in the list of
         /// servers.
         layout_from: u16,
         /// For how long the sender may repeat a change, in seconds: replies to changes are kept for longer.
@@ -434,7 +434,7 @@ pub struct Reach {
 /// How far a scrub has come: everything before this byte of this object's datafile was verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScrubPosition {
-    /// Whose datafile.
+    /// The datafile's object.
     pub object: ObjectId,
     /// Which byte.
     pub offset: u64,
@@ -443,7 +443,7 @@ pub struct ScrubPosition {
 /// Something wrong with a datafile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataFault {
-    /// Whose datafile.
+    /// The datafile's object.
     pub object: ObjectId,
     /// First byte concerned.
     pub offset: u64,
@@ -525,7 +525,7 @@ pub struct SetAttributes {
     pub distribution: Option<DistributionHint>,
 }
 
-/// A wish for the distribution of new files; 0 leaves a value to the file system.
+/// A requested distribution of new files; 0 leaves a value to the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DistributionHint {
     /// Bytes of a strip, a multiple of 4 KiB and at least [`MAX_STUFFED_BYTES`].
@@ -615,15 +615,15 @@ pub enum Body {
         version: u64,
         /// The size that datafiles must first be cut to, if a truncation was not finished.
         truncating: Option<u64>,
-        /// How long the datafiles must be at least, in the order of the servers; 0 where nothing stands.
+        /// How long the datafiles must be at least, in the order of the servers; 0 where nothing must be.
         lengths: Vec<u64>,
     },
 }
 
-/// What a server answers.
+/// What a server sends back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// The answer, or why there is none.
+    /// The result, or why there is none.
     pub result: Result<Answer, Failure>,
 }
 
@@ -647,14 +647,14 @@ pub enum WantedSums {
     /// None: the server verifies.
     #[default]
     None,
-    /// Those that are stored; the server does not look at the blocks.
+    /// Those that are stored; the server does not read the blocks.
     Stored,
     /// Those of the blocks that are sent, which the server verifies as well. For another try: stored sums do not
     /// match a block that was read while it was written.
     Sent,
 }
 
-/// An operation's answer.
+/// An operation's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// It is done.
@@ -734,7 +734,7 @@ pub enum Answer {
     Checked {
         /// Where to go on; `None` at the end.
         next: Option<CheckCursor>,
-        /// Records that were looked at.
+        /// Records that were checked.
         records: u64,
         /// What was found wrong, in words.
         findings: Vec<String>,

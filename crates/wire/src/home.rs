@@ -2,7 +2,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `identity` | [`DirectoryIdentity`]: whose directory it is, since which formatting |
+//! | `identity` | [`DirectoryIdentity`]: the server that the directory belongs to, since which formatting |
 //! | `metadata/owner`, `data/owner` | [`PartIdentity`]: of which directory this is a part |
 //! | `enrolled` | [`Enrollment`]: which metadata have given it which number |
 //! | `metadata/failed-syncs`, `data/failed-syncs` | [`FailedSyncs`]: how often the disk failed to sync |
@@ -41,7 +41,7 @@ pub enum Unreadable {
     },
 }
 
-/// Whose directory it is.
+/// The file system and server that a directory belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryIdentity {
     /// The file system's identity.
@@ -275,7 +275,7 @@ impl Enrollment {
 pub struct FailedSyncs {
     /// How many have failed since the directory was formatted.
     pub count: u64,
-    /// The host's boot when the last one failed; 0 if none has, or it could not be told.
+    /// The host's boot when the last one failed; 0 if none has, or the boot is unknown.
     pub boot: u128,
 }
 

@@ -11,8 +11,8 @@
 //! draws them.
 //!
 //! There is no I/O here, no clock and no allocation policy: decoders borrow from or copy out of
-//! the bytes that they are given, never allocate more than the input could hold, and answer
-//! [`codec::Malformed`] to anything else. Every decoder has a fuzz target under `fuzz/`.
+//! the bytes that they are given, never allocate more than the input could hold, and return
+//! [`codec::Malformed`] for anything else. Every decoder has a fuzz target under `fuzz/`.
 //!
 //! Nor is there an operating system: network interfaces decode here too, so this room is `no_std`.
 #![no_std]

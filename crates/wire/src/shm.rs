@@ -32,9 +32,9 @@ pub const FLAG_MEMBARRIER: u16 = 1;
 pub enum Why {
     /// It breaks the protocol, or cannot be met for another reason that stays.
     Other = 0,
-    /// Who the other side is.
+    /// The other side's user is not accepted.
     Unauthorised = 1,
-    /// The refusing side has no place or no descriptors for a further peer; later it may have.
+    /// The refusing side has no room or no descriptors for a further peer; later it may have.
     Full = 2,
 }
 
@@ -60,9 +60,9 @@ pub enum Record {
     /// The first record, from the side that connected, with the pair's memory file and that
     /// process's doorbell page.
     Hello(Hello),
-    /// The answer, with the accepting process's doorbell page.
+    /// The reply, with the accepting process's doorbell page.
     Welcome(Welcome),
-    /// The answer to an unacceptable handshake; the socket is closed behind it.
+    /// The reply to an unacceptable handshake; the socket is closed behind it.
     Refused {
         /// Why, in words.
         reason: String,
@@ -127,8 +127,8 @@ pub struct Process {
     pub incarnation: u64,
     /// The bit in the sender's doorbell page that the other side rings.
     pub doorbell_bit: u32,
-    /// Address in the sender's memory of a word that holds `probe_value`: whoever can read it there
-    /// can reach the sender's memory.
+    /// Address in the sender's memory of a word that holds `probe_value`: a process that can read it
+    /// there can reach the sender's memory.
     pub probe_address: u64,
     /// See `probe_address`.
     pub probe_value: u64,
@@ -345,7 +345,7 @@ pub const fn slots_of(len: usize) -> u64 {
 }
 
 /// The memory of one pair of processes: ring 0, control words, ring 1, a region table for each side, a
-/// page of shared transfers ([`assist`]) for each side. Side 0 connected, side 1 accepted; ring `n` is
+/// page of split copies ([`assist`]) for each side. Side 0 connected, side 1 accepted; ring `n` is
 /// written by side `n`.
 ///
 /// The control words share a page with the end of ring 0 and the beginning of ring 1, and ring 0 starts to be
@@ -370,8 +370,8 @@ impl PairLayout {
     /// In a side's control words: how many slots of ring `side` have been consumed (or skipped behind a
     /// pad). Written by the ring's receiver.
     pub const CONSUMED: usize = 0;
-    /// In a side's control words: whether the receiver of ring `side` must be rung. Written by the
-    /// ring's receiver.
+    /// In a side's control words: whether notifications are enabled, that is, the receiver of ring `side`
+    /// does not poll the ring and must be rung. Written by the ring's receiver.
     pub const COLD: usize = 8;
     /// In a side's control words: whether the sender of ring `side` waits for room.
     pub const WANTS_ROOM: usize = 128;
@@ -441,7 +441,7 @@ impl PairLayout {
             + (side * self.region_slots + slot) * Self::REGION_BYTES
     }
 
-    /// Where the page of the transfers that `side` started and shares begins.
+    /// Where the page of the split copies that `side` initiated begins.
     pub const fn assist(self, side: usize) -> usize {
         self.region(2, 0) + side * assist::BYTES
     }
@@ -490,7 +490,7 @@ pub mod doorbell {
     pub const ARMED: usize = 0;
     /// Flag of [`ARMED`]: the process sleeps on this word itself, not on its descriptors.
     pub const PARKED: u64 = 1;
-    /// Flag of [`ARMED`]: somebody is about to wake the word's sleeper.
+    /// Flag of [`ARMED`]: a peer is about to wake the process that is parked on this word.
     pub const CALLED: u64 = 2;
     /// The flags lie below the numbers of sleeps.
     pub const SLEEP_STEP: u64 = 4;
@@ -526,18 +526,18 @@ pub mod bulk {
 /// A packet for the method itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Internal {
-    /// Asks the owner to copy between its regions and a piece of the asker's bulk area.
+    /// Requests of the owner to copy between its regions and a piece of the sender's bulk area.
     Copy(CopyRequest),
-    /// The owner's answer.
+    /// The owner's reply.
     Copied {
         /// The piece.
         piece: u8,
         /// How it went.
         outcome: CopyOutcome,
     },
-    /// Asks the owner for a remote atomic.
+    /// Requests a remote atomic of the owner.
     Atomic(AtomicRequest),
-    /// The owner's answer.
+    /// The owner's reply.
     AtomicDone {
         /// Which request.
         id: u64,
@@ -546,13 +546,13 @@ pub enum Internal {
     },
 }
 
-/// The most atomics that a side may have asked for and not yet seen answered.
+/// The most atomics that a side may have requested without having received their results.
 pub const ATOMIC_WINDOW: usize = 64;
 
 /// See [`Internal::Atomic`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicRequest {
-    /// The asker's number.
+    /// The requester's number.
     pub id: u64,
     /// The region's key.
     pub key: u64,
@@ -565,7 +565,7 @@ pub struct AtomicRequest {
 /// See [`Internal::Copy`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyRequest {
-    /// The piece of the asker's bulk area.
+    /// The piece of the requester's bulk area.
     pub piece: u8,
     /// Whether the owner's memory is written (from the piece) rather than read (into it).
     pub into_regions: bool,

@@ -310,12 +310,12 @@ pub struct RemovalRecord {
     pub writes: u32,
 }
 
-/// The last change that a client's slot asked for.
+/// The last change that was requested under a client's slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRecord {
     /// Its number.
     pub sequence: u64,
-    /// How long the reply may still be asked for, in seconds since the last request.
+    /// How long the reply may still be requested, in seconds since the last request.
     pub lease_s: u32,
     /// The encoded reply.
     pub reply: Vec<u8>,

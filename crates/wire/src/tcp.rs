@@ -46,17 +46,17 @@ pub const FRAGMENT_BYTES: usize = 24;
 /// The most fragments in one [`Kind::Get`].
 pub const MAX_GET_FRAGMENTS: usize = 1024;
 
-/// The most data that one [`Kind::Get`] may ask for.
+/// The most data that one [`Kind::Get`] may request.
 pub const MAX_GET_BYTES: u64 = 1024 * 1024;
 
-/// The most puts that a sender may have begun and not yet seen answered.
+/// The most puts that a sender may have begun without having received their [`Kind::PutDone`].
 pub const PUT_WINDOW: usize = 64;
 
-/// The most gets that a requester may have sent and not yet seen answered to the end. Times
+/// The most gets that a requester may have sent without having received their [`Kind::GetDone`]. Times
 /// [`MAX_GET_BYTES`] this is the most data in flight: 8 MiB, the product of 10 GB/s and 0.8 ms.
 pub const GET_WINDOW: usize = 8;
 
-/// The most atomics that a requester may have sent and not yet seen answered.
+/// The most atomics that a requester may have sent without having received their [`Kind::AtomicDone`].
 pub const ATOMIC_WINDOW: usize = 64;
 
 /// The most text in a [`Kind::Error`].
@@ -77,7 +77,7 @@ const _: () = assert!(MAX_GET_FRAGMENTS * FRAGMENT_BYTES <= MAX_PACKET);
 const _: () = assert!(MAX_PACKET <= MAX_PIECE);
 const _: () = assert!(MAX_RECORD_PLAIN + RECORD_TAG_BYTES <= u16::MAX as usize);
 
-/// How a side proves who it is.
+/// How a side authenticates itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Auth {
@@ -104,8 +104,8 @@ pub enum Purpose {
     /// A peer of its own.
     #[default]
     Peer = 0,
-    /// A further lane of a peer that is connected already: the initiator's [`StepKind::Accept`] has
-    /// the peer's [`Ticket`].
+    /// A further connection (subflow) of a peer that is connected already: the initiator's
+    /// [`StepKind::Accept`] has the peer's [`Ticket`].
     Lane = 1,
 }
 
@@ -154,7 +154,7 @@ pub struct Hello {
     pub auth: Auth,
     /// Whether the sender wants encryption. It is on if either side wants it.
     pub encrypt: bool,
-    /// For [`Auth::SameUser`]: who sends this. Zeros otherwise.
+    /// For [`Auth::SameUser`]: the sending process and descriptor. Zeros otherwise.
     pub holder: Holder,
     /// Whether the sender's processor computes AES-GCM fast and in constant time. It is the cipher if
     /// both sides' do.
@@ -258,7 +258,7 @@ impl Hello {
 pub enum StepKind {
     /// A Noise handshake message.
     Noise = 1,
-    /// The sender is satisfied with the receiver. It carries the [`Ticket`] of a lane, or nothing;
+    /// The sender accepts the receiver. It carries the [`Ticket`] of a further connection, or nothing;
     /// with the cluster's key as a Noise transport message, which proves that the sender holds the
     /// key now and is no replay.
     Accept = 2,
@@ -332,8 +332,8 @@ impl<'a> Step<'a> {
         out.extend_from_slice(self.payload);
     }
 
-    /// Takes the first step of `bytes`; `None` if it is not complete yet. Answers also how many
-    /// bytes it had.
+    /// Takes the first step of `bytes` and returns it with its length in bytes; `None` if it is not
+    /// complete yet.
     pub fn decode(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, Malformed> {
         let mut input = Reader::new(bytes);
         if input.remaining() < STEP_HEADER_BYTES {
@@ -377,16 +377,16 @@ pub enum Kind {
     /// The end of put `id`, which had `base` bytes of data. If [`Header::flag`] is set, the payload is
     /// a packet to deliver as soon as all data is there, provided that nothing was refused.
     PutEnd = 3,
-    /// The answer to [`Kind::PutEnd`]: put `id` has landed, or ([`Header::flag`]) was refused.
+    /// The reply to [`Kind::PutEnd`]: put `id` is in the receiver's memory, or ([`Header::flag`]) was refused.
     PutDone = 4,
-    /// Asks for data under the number `id`; the payload is a list of [`Fragment`]s.
+    /// Requests data under the number `id`; the payload is a list of [`Fragment`]s.
     Get = 5,
     /// Data for get `id`, from its byte `base` on.
     GetData = 6,
     /// The end of get `id`: `base` bytes of data were sent, which is all, or ([`Header::flag`]) the rest
     /// was refused.
     GetDone = 7,
-    /// Asks for a [`Kind::ProbeReply`] as a sign of life.
+    /// Requests a [`Kind::ProbeReply`] as a sign of life.
     Probe = 8,
     /// The sign of life.
     ProbeReply = 9,
@@ -397,10 +397,10 @@ pub enum Kind {
     /// Lets the receiver open `base` further connections that belong to this one: they name the
     /// [`Ticket`] in `id` and `key`. From the side that was connected to, once.
     Invite = 12,
-    /// Asks for a remote atomic under the number `id`, on the 8 bytes from `base` on of the region `key`; the payload is
+    /// Requests a remote atomic under the number `id`, on the 8 bytes from `base` on of the region `key`; the payload is
     /// the [`Operation`](crate::atomic::Operation).
     Atomic = 13,
-    /// The answer to atomic `id`; the payload is the [`Outcome`](crate::atomic::Outcome).
+    /// The reply to atomic `id`; the payload is the [`Outcome`](crate::atomic::Outcome).
     AtomicDone = 14,
 }
 
@@ -458,7 +458,7 @@ pub struct Header {
     pub flag: bool,
     /// Bytes of payload that follow.
     pub len: u32,
-    /// The number of a put or get, chosen by who began it.
+    /// The number of a put or get, chosen by the side that began it.
     pub id: u64,
     /// The key of a region.
     pub key: u64,
@@ -580,7 +580,7 @@ impl Header {
 /// A list of fragments. One fragment, the usual case, takes no memory of its own.
 pub type Fragments = SmallVec<[Fragment; 1]>;
 
-/// A span of a region that a [`Kind::Get`] asks for.
+/// A span of a region that a [`Kind::Get`] requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fragment {
     /// The region's key.
@@ -638,7 +638,7 @@ pub mod record {
     use super::{MAX_RECORD_PLAIN, RECORD_HEADER_BYTES, RECORD_TAG_BYTES};
     use crate::codec::{Malformed, Reader, within};
 
-    /// The prefix for a record whose ciphertext has `len` bytes.
+    /// The prefix for a record of `len` bytes of ciphertext.
     ///
     /// # Panics
     /// If a record may not have that length.

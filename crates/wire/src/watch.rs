@@ -44,7 +44,7 @@ pub mod word {
     pub const LOST_EVENTS: usize = 32;
     /// Rows behind this were never used.
     pub const ROWS_USED: usize = 40;
-    /// Rows that are wanted and have no place.
+    /// Rows that are missing because the table is full.
     pub const ROWS_MISSING: usize = 48;
     /// Version of the text at [`area::ASKED`](super::area::ASKED) that the process acted upon last.
     pub const APPLIED: usize = 56;
@@ -54,7 +54,7 @@ pub mod word {
 pub mod area {
     /// The process's name.
     pub const NAME: usize = 256;
-    /// The log masks that others ask for. The only part that others write.
+    /// The log masks that another process requests. The only part that other processes write.
     pub const ASKED: usize = 1024;
     /// The log masks in force.
     pub const IN_FORCE: usize = 1792;

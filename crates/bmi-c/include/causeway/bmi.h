@@ -22,23 +22,23 @@
  *         BMI_post_send       ------------------->  BMI_post_recv
  *         to the address that came with it          BMI_test
  *
- *     An unexpected message comes to whoever listens, in a buffer that the library makes. An expected one
- *     comes to whoever has posted a receive for its sender and its tag, into the receive's buffer. Messages
- *     of one sender and one tag arrive in the order in which they were posted.
+ *     An unexpected message needs no posted receive: the receiver gets it with BMI_testunexpected(), in a
+ *     buffer that the library makes. An expected one goes into the buffer of the receive that was posted for
+ *     its sender and its tag. Messages of one sender and one tag arrive in the order in which they were posted.
  *
  * RETURN VALUES
- *     Calls that answer an int answer 0 or more on success, and one of the codes BMI_E..., which are
+ *     Calls that return an int return 0 or more on success, and one of the codes BMI_E..., which are
  *     negative, on failure. BMI_strerror() says what a code means, BMI_last_error() what went wrong
  *     this time. A call that fails has done nothing, unless its description says otherwise.
  *
  * HANDLES
  *     An instance, an address, a context and an operation are numbers, though bmi_t * looks like a
- *     pointer. 0 (NULL) is never a valid one. A handle that has been given back, or that never was
- *     one, is answered with BMI_EHANDLE; it is never taken for another.
+ *     pointer. 0 (NULL) is never a valid one. A call with a handle that has been released, or that never
+ *     was one, returns BMI_EHANDLE; it is never taken for another.
  *
  * BUFFERS
  *     A buffer belongs to the library from the call that posts it until its operation has completed: until
- *     the post call answers 1 or fails, or a test call reports the operation, or BMI_finalize() returns.
+ *     the post call returns 1 or fails, or a test call reports the operation, or BMI_finalize() returns.
  *     Until then it must stay allocated. A send's buffer must not be written meanwhile, a receive's be
  *     neither read nor written. Arrays of struct iovec or handles, and text, are read during the call
  *     only. Any memory will do: heap, stack, static or mapped. The peer, and the kernel on its behalf,
@@ -46,7 +46,7 @@
  *
  *     One case cannot be hidden. If a peer process is stopped (SIGSTOP) in the very moment in which it
  *     writes into a receive's buffer or into exported memory, and the peer is then disconnected, the export
- *     ended or the instance finalized, the library gives the buffer back at once, with an error; the peer,
+ *     ended or the instance finalized, the library returns the buffer at once, with an error; the peer,
  *     when continued, may still finish the piece it was in (of at most 512 KiB). A cancelled operation does
  *     not complete before that piece is finished or the peer is dead. Memory from BMI_memalloc() that is
  *     freed meanwhile is not used for anything else until then. Sends are not concerned: what a peer reads
@@ -59,8 +59,8 @@
  *     inside waits until it has left, and a thread that waits for messages lets others in meanwhile. A wait
  *     ends for the thread whose operation has completed, whichever thread's call has found that out. An
  *     instance that one thread uses pays nothing for this; where several meet, a call may cost two switches
- *     between threads (some microseconds), so that one instance per thread is faster. BMI_wake() needs no
- *     turn: any thread and any signal handler may call it at any time, and it ends one wait. It is the only
+ *     between threads (some microseconds), so that one instance per thread is faster. BMI_wake() waits for no
+ *     other thread: any thread and any signal handler may call it at any time, and it ends one wait. It is the only
  *     call that a signal handler may make. The calls without a bmi_t * may be made by any thread, too.
  *
  *     All progress is made in calls that post, test, wait or cancel. A program that does not call for
@@ -69,11 +69,11 @@
  *     signals, and ends with BMI_finalize(). Where no thread can be started, sleeps are a little dearer.
  *
  * PROCESSES
- *     After fork() an instance belongs to the parent, whom the child cannot disturb: every call of the child
- *     with it answers BMI_EHANDLE and does nothing. The child initializes its own. It has the parent's
+ *     After fork() an instance belongs to the parent, and the child cannot disturb it: every call of the child
+ *     with it returns BMI_EHANDLE and does nothing. The child initializes its own. It has the parent's
  *     descriptors open until it ends or calls exec(); until then peers do not see the parent's death.
  *     What BMI_memalloc() and BMI_map() gave to the parent may be shared with peers: it is not mapped in the child,
- *     which must not touch it. A program whose child needs such data copies them before fork().
+ *     which must not touch it. If the child needs such data, the program copies them before fork().
  *     exit() without BMI_finalize() does no harm to others: peers see that the connection has closed.
  *
  *     Each peer takes a few of the process's descriptors. No call changes the limit of open files: a program
@@ -122,7 +122,7 @@ typedef struct bmi bmi_t;
 /* A peer's address. Valid as long as the program holds a reference to it. */
 typedef uint64_t bmi_addr_t;
 
-/* A completion context: operations posted to it are tested for together, apart from others. */
+/* A completion context: operations posted to it are tested for together, separately from others. */
 typedef uint64_t bmi_context_t;
 
 /* An operation in progress. Not reused for another one. */
@@ -172,7 +172,7 @@ typedef int64_t bmi_size_t;
 #define BMI_ELENGTH (-21)      /* local and remote lists do not cover the same number of bytes */
 #define BMI_EREADONLY (-22)    /* the memory is for reading only */
 
-/* A bug in the library stopped a call. The instance answers nothing else any more; finalize it, and mind
+/* A bug in the library stopped a call. All later calls with the instance return this; finalize it, and mind
  * what BMI_finalize() says of such an instance. */
 #define BMI_EINTERNAL (-23)
 
@@ -180,7 +180,7 @@ typedef int64_t bmi_size_t;
  * BMI_strerror - what a code means
  *
  * PARAMETERS
- *     code    what a call answered, or bmi_completion.error
+ *     code    what a call returned, or bmi_completion.error
  *
  * RETURN VALUE
  *     A sentence in English, never NULL. It is static: it is not freed and stays valid.
@@ -212,7 +212,7 @@ const char *BMI_version(void);
  */
 
 /* bmi_config.flags: keyed TCP connections are not encrypted once both sides have proved that they
- * hold the key. Only for networks that nobody else can write to. */
+ * hold the key. Only for networks that no other process can write to. */
 #define BMI_CLEARTEXT 1u
 
 /* Settings of an instance. Begin with BMI_CONFIG_INIT, then set what shall differ: 0 (NULL) stands for
@@ -228,11 +228,11 @@ struct bmi_config {
                                 usually 8 KiB, negative: none */
     int64_t unexpected_limit; /* most bytes of an unexpected message; usually 64 KiB. All processes
                                 should agree */
-    int64_t early_memory;    /* most bytes held for messages that nobody has asked for yet, of all peers
+    int64_t early_memory;    /* most bytes held for messages without a receive so far, of all peers
                                 together; usually 32 MiB. Senders wait when it is used up */
     int64_t connect_timeout_us; /* how long connecting may take; usually 5 s */
     int64_t spin_us;         /* longest spin before a sleep; usually 50, negative: none. It adapts below
-                                this; those who wait on the same processors yield to each other for
+                                this; threads that wait on the same processors yield to each other for
                                 up to 20 times as long */
     uint32_t flags;          /* BMI_CLEARTEXT or 0 */
     uint32_t tcp_connections; /* most TCP connections with one peer, up to 16: one for messages, further
@@ -247,7 +247,7 @@ struct bmi_config {
  *
  * PARAMETERS
  *     bmi     where the handle is written to; NULL is written if the call fails
- *     config  settings, read during the call only; NULL: the usual ones, and nobody is listened for
+ *     config  settings, read during the call only; NULL: the usual ones, without listening
  *
  * RETURN VALUE
  *     0.
@@ -274,11 +274,11 @@ int BMI_initialize(bmi_t **bmi, const struct bmi_config *config);
  *     Operations in progress are given up, and none of them completes. All their buffers are the
  *     program's again; what BMI_memalloc() and BMI_map() gave is gone. Messages whose sends have completed
  *     are handed to the network as far as it takes them at once: a program that must know that its last
- *     message has arrived waits for an answer before it finalizes. Unexpected messages that were taken
+ *     message has arrived waits for a reply before it finalizes. Unexpected messages that were taken
  *     stay valid until BMI_unexpected_free().
  *
- *     An instance that has answered BMI_EINTERNAL is given up, not taken apart: nobody knows what state it
- *     is in. Its connections and listening sockets stay open, its exports stay valid, and peers may go on
+ *     An instance that has returned BMI_EINTERNAL is given up and not torn down, since its state is
+ *     unknown. Its connections and listening sockets stay open, its exports stay valid, and peers may go on
  *     copying from and into the buffers of its operations, until the process ends: the program must
  *     neither free nor reuse them. What BMI_memalloc() and BMI_map() gave stays, too. Such a process had
  *     best save what it can and end.
@@ -301,7 +301,7 @@ int BMI_finalize(bmi_t *bmi);
  *     room    its bytes; 0 (and NULL) to ask for the length
  *
  * RETURN VALUE
- *     The length of the whole text without its NUL, as snprintf() answers it: if that is `room` or more,
+ *     The length of the whole text without its NUL, as snprintf() returns it: if that is `room` or more,
  *     the text was cut off.
  *
  * ERRORS
@@ -330,7 +330,7 @@ int BMI_wake(bmi_t *bmi);
 /*
  * BMI_addr_lookup - a handle for the process at an address
  *
- *     No connection is made yet: that nobody is there shows with the first operation. Equal texts give
+ *     No connection is made yet: an absent process is reported by the first operation. Equal texts give
  *     equal handles; each look-up adds a reference. The instance's own address may be looked up, too.
  *
  * PARAMETERS
@@ -341,7 +341,7 @@ int BMI_wake(bmi_t *bmi);
  *                are not wanted. Read during the call only
  *
  * RETURN VALUE
- *     0. The program owns a reference, and gives it back with BMI_addr_release().
+ *     0. The program owns a reference, and releases it with BMI_addr_release().
  *
  * ERRORS
  *     BMI_EADDRESS, BMI_ENOMETHOD, BMI_EINVAL, BMI_EHANDLE
@@ -378,8 +378,8 @@ int BMI_addr_release(bmi_t *bmi, bmi_addr_t addr);
  * BMI_addr_disconnect - drops the connection under an address
  *
  *     At once, without asking the peer: for one that hangs. Operations in progress with it complete with
- *     BMI_EDISCONNECTED, its messages that nobody has asked for are forgotten, what is exported to it is
- *     not any more. References stay.
+ *     BMI_EDISCONNECTED, its messages that no receive has matched are discarded, and exports to it end.
+ *     References stay.
  *
  * RETURN VALUE
  *     0.
@@ -389,7 +389,7 @@ int BMI_addr_release(bmi_t *bmi, bmi_addr_t addr);
  */
 int BMI_addr_disconnect(bmi_t *bmi, bmi_addr_t addr);
 
-/* Who is at the other end, as far as is known for certain. */
+/* The process at the other end, as far as it is known for certain. */
 #define BMI_IDENTITY_UNKNOWN 0 /* not connected */
 #define BMI_IDENTITY_LOCAL 1   /* a process of this host; the kernel vouches for its numbers */
 #define BMI_IDENTITY_KEYED 2   /* it holds the key */
@@ -402,7 +402,7 @@ struct bmi_identity {
 };
 
 /*
- * BMI_addr_identity - who is at an address
+ * BMI_addr_identity - which process is at an address
  *
  * PARAMETERS
  *     identity  filled in
@@ -473,7 +473,7 @@ int BMI_close_context(bmi_t *bmi, bmi_context_t context);
  *               order. The array itself is read during the call only. Up to 2^20 entries
  *     tag       the message's
  *     context   where the operation's completion is found
- *     user_ptr  given back with the completion; the library does not look at it
+ *     user_ptr  returned with the completion; the library does not use it
  *
  * RETURN VALUE
  *     1   the operation has completed: its buffers are the program's again, and it is not tested for
@@ -488,7 +488,7 @@ int BMI_close_context(bmi_t *bmi, bmi_context_t context);
  */
 
 /*
- * BMI_post_send - sends a message to whoever receives it
+ * BMI_post_send - sends an expected message
  * BMI_post_send_list - the same, gathered from several buffers
  *
  *     `dest` receives it with BMI_post_recv() of this process's address and `tag`. A completed send means
@@ -520,11 +520,11 @@ int BMI_post_sendunexpected_list(bmi_t *bmi, bmi_op_t *op, bmi_addr_t dest,
  *     The next message of `source` with `tag`, which may have come already. It may be smaller than the
  *     buffer; one that is larger fails with BMI_ETOOLARGE and is lost.
  *
- *     What has come and was not asked for is forgotten when its sender goes away. So the receive of an
- *     answer is best posted before the question is sent.
+ *     A message that has come before its receive is discarded when its sender goes away. So the receive of a
+ *     reply is best posted before the request is sent.
  *
  * PARAMETERS
- *     actual_size  the message's bytes are written here if the call answers 1 (otherwise they come with
+ *     actual_size  the message's size in bytes is written here if the call returns 1 (otherwise it comes with
  *                  the completion); may be NULL
  */
 int BMI_post_recv(bmi_t *bmi, bmi_op_t *op, bmi_addr_t source, void *buffer, bmi_size_t size,
@@ -556,7 +556,7 @@ int BMI_cancel(bmi_t *bmi, bmi_op_t op);
  *
  *     They make progress with everything, then report what has completed. If nothing has, they wait for
  *     it, at most `idle_us` microseconds: spinning for a moment, then asleep. The wait ends the moment
- *     something is done, or with BMI_wake(). 0 looks once. Longer than a day is a day; negative is
+ *     something is done, or with BMI_wake(). 0 tests once. Longer than a day is a day; negative is
  *     BMI_EINVAL.
  */
 
@@ -586,7 +586,7 @@ struct bmi_completion {
  *     BMI_EINVAL
  *
  * EXAMPLE
- *     int rc = BMI_post_recv(bmi, &op, server, answer, sizeof answer, &size, tag, context, NULL);
+ *     int rc = BMI_post_recv(bmi, &op, server, reply, sizeof reply, &size, tag, context, NULL);
  *     while (rc == 0) {
  *         rc = BMI_test(bmi, op, &done, 1000000);
  *         if (rc == 1) {
@@ -635,7 +635,7 @@ int BMI_testcontext(bmi_t *bmi, bmi_context_t context, struct bmi_completion *do
 
 /* An unexpected message. */
 struct bmi_unexpected {
-    bmi_addr_t from; /* who sent it; the program owns a reference (BMI_addr_release()) */
+    bmi_addr_t from; /* the sender; the program owns a reference (BMI_addr_release()) */
     bmi_tag_t tag;   /* as it was sent with */
     void *buffer;    /* its bytes, the program's until BMI_unexpected_free(); NULL if it has none */
     bmi_size_t size; /* how many */
@@ -757,8 +757,8 @@ struct bmi_region {
  *     That peer only, and no other memory. The buffer must stay allocated until BMI_unexport(), or until
  *     the connection to the peer has ended: BMI_addr_disconnect(), the last BMI_addr_release() of an
  *     address without operations, an operation that failed because the peer is gone, BMI_finalize().
- *     Unlike a posted buffer it may be read and written meanwhile; who sees what when is for the
- *     programs to agree on.
+ *     Unlike a posted buffer it may be read and written meanwhile; the programs agree on when which side
+ *     sees what.
  *
  * PARAMETERS
  *     access  BMI_READ, BMI_WRITE or both
@@ -853,7 +853,7 @@ int BMI_map(bmi_t *bmi, bmi_addr_t addr, const struct bmi_region *region, void *
 /* For BMI_set_info(). Of the whole instance unless an address is allowed. */
 #define BMI_EAGER_LIMIT 1 /* see bmi_config; of one address or, with address 0, of those without one */
 #define BMI_SPIN_US 2     /* see bmi_config; 0: none */
-#define BMI_RENDEZVOUS 3  /* who copies large messages: BMI_ADAPTIVE, BMI_PULL or BMI_PUSH */
+#define BMI_RENDEZVOUS 3  /* which side copies large messages: BMI_ADAPTIVE, BMI_PULL or BMI_PUSH */
 #define BMI_SERVER 4      /* 1: under load this process lets its clients do the copying; 0: not. A
                              process that listens is one unless told otherwise */
 
@@ -866,13 +866,13 @@ int BMI_map(bmi_t *bmi, bmi_addr_t addr, const struct bmi_region *region, void *
 #define BMI_CONNECTED 101          /* open connections */
 #define BMI_OPERATIONS 102         /* operations in progress */
 #define BMI_TRANSFERS 103          /* transfers of remote memory in progress */
-#define BMI_EARLY_BYTES 104        /* bytes held for messages that nobody has asked for yet */
+#define BMI_EARLY_BYTES 104        /* bytes held for messages without a receive so far */
 #define BMI_UNEXPECTED_WAITING 105 /* unexpected messages that wait to be taken */
 #define BMI_UNEXPECTED_LIMIT 106   /* most bytes of an unexpected message (address 0) */
 
 /*
  * BMI_set_info - sets an option
- * BMI_get_info - asks for one, such as for the load that a scheduler wants to know
+ * BMI_get_info - reads one, such as the load that a scheduler wants to know
  *
  * PARAMETERS
  *     addr    the address concerned, or 0. An option of the whole instance takes 0 only

@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <pthread.h>
 
-/* Every call refuses a handle that is none; none of them looks at the other arguments first. */
+/* Every call refuses a handle that is none, before it reads the other arguments. */
 static void refuse(bmi_t *bmi) {
     char text[8];
     uint64_t number = 0;
@@ -237,7 +237,7 @@ int main(int argc, char **argv) {
     sizes_of_memory(&layer, self);
     threads(&layer);
     wake_by_signal(&layer);
-    /* Instances are apart, and a handle of one that is gone is not taken for a later one. */
+    /* Instances are separate, and a handle of one that is gone is not taken for a later one. */
     CHECK(layer.bmi != other.bmi);
     bmi_t *gone = other.bmi;
     close_layer(&other);

@@ -55,7 +55,7 @@ static inline void close_layer(struct layer *layer) {
     CHECK_IS(BMI_finalize(layer->bmi), 0);
 }
 
-/* Waits for an operation; answers its bytes or its error. */
+/* Waits for an operation; returns its bytes or its error. */
 static inline int64_t finish(struct layer *layer, int posted, bmi_op_t op, bmi_size_t at_once) {
     struct bmi_completion done;
     if (posted < 0) return posted;
@@ -134,7 +134,7 @@ struct child {
     char address[512];
 };
 
-/* Runs `serve` in a child that listens at `listen`; answers when it does. */
+/* Runs `serve` in a child that listens at `listen`; returns when it does. */
 static inline struct child start_server(const char *listen, void (*serve)(struct layer *)) {
     struct child child = {0, ""};
     int ends[2];

@@ -12,11 +12,11 @@ static void serve_until_killed(struct layer *layer) {
 }
 
 static int64_t ask(struct layer *layer, bmi_addr_t server, bmi_tag_t tag) {
-    char answer[8] = "";
+    char reply[8] = "";
     int64_t sent = send_unexpected(layer, server, "ping", 5, tag);
     if (sent < 0) return sent;
-    int64_t got = recv_from(layer, server, answer, sizeof answer, tag);
-    if (got >= 0) CHECK(got == 5 && strcmp(answer, "ping") == 0);
+    int64_t got = recv_from(layer, server, reply, sizeof reply, tag);
+    if (got >= 0) CHECK(got == 5 && strcmp(reply, "ping") == 0);
     return got;
 }
 
@@ -41,7 +41,7 @@ static void cancel(struct layer *layer, bmi_addr_t server) {
     CHECK(strstr(BMI_last_error(), "cancelled") != NULL);
     CHECK_IS(BMI_cancel(layer->bmi, op), 0);
 
-    /* A large send that nobody receives, and one whose context is closed. */
+    /* A large send without a receive, and one whose context is closed. */
     char *large = calloc(1, 1 << 20);
     int rc = BMI_post_send(layer->bmi, &op, server, large, 1 << 20, 1001, layer->context, NULL);
     CHECK_IS(rc, 0);
@@ -106,9 +106,9 @@ int main(int argc, char **argv) {
     CHECK(waitpid(second.pid, NULL, 0) == second.pid);
 
     CHECK_IS(BMI_addr_release(layer.bmi, server), 0);
-    bmi_addr_t nobody = look_up(&layer, "tcp://127.0.0.1:1,shm:///no/such/socket");
-    CHECK_IS(ask(&layer, nobody, 1), BMI_EREFUSED);
-    CHECK_IS(BMI_addr_release(layer.bmi, nobody), 0);
+    bmi_addr_t unused = look_up(&layer, "tcp://127.0.0.1:1,shm:///no/such/socket");
+    CHECK_IS(ask(&layer, unused, 1), BMI_EREFUSED);
+    CHECK_IS(BMI_addr_release(layer.bmi, unused), 0);
     close_layer(&layer);
     return 0;
 }

@@ -27,7 +27,7 @@ static void play_child(struct layer *layer, const char *address) {
     close_layer(&own);
 }
 
-/* Serves one message and answers it; the client's side of it is `client`, if that is in this process. */
+/* Serves one message and replies to it; the client's side of it is `client`, if that is in this process. */
 static void serve_one(struct layer *layer, struct layer *client, bmi_tag_t tag) {
     struct bmi_unexpected message;
     int count;

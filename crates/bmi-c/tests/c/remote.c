@@ -17,7 +17,7 @@ static void take_mapped(struct layer *layer, bmi_addr_t client) {
     free(taken);
 }
 
-/* Exports a plain and an allocated buffer, and looks at them when the client says so. */
+/* Exports a plain and an allocated buffer, and checks them when the client says so. */
 static void serve(struct layer *layer) {
     struct bmi_unexpected hello = next_unexpected(layer);
     bmi_addr_t client = hello.from;
@@ -122,7 +122,7 @@ static void map_again(struct layer *layer, bmi_addr_t server, const struct bmi_r
     CHECK_IS(send_to(layer, server, mapped, SIZE, MAPPED), SIZE);
 }
 
-static void look(struct layer *layer, bmi_addr_t server) {
+static void check_connection(struct layer *layer, bmi_addr_t server) {
     int64_t value;
     char text[4096];
     struct bmi_identity identity;
@@ -166,7 +166,7 @@ int main(int argc, char **argv) {
     CHECK_IS(send_unexpected(&layer, server, "", 1, 1), 1);
     struct bmi_region regions[3];
     CHECK_IS(recv_from(&layer, server, regions, sizeof regions, REGIONS), sizeof regions);
-    look(&layer, server);
+    check_connection(&layer, server);
     transfers(&layer, server, regions);
     void *mapped = &layer;
     CHECK_IS(BMI_map(layer.bmi, server, &regions[0], &mapped), BMI_EUNSUPPORTED);

@@ -27,31 +27,31 @@ struct job {
     bmi_tag_t tag;
 };
 
-/* Asks again and again, and gets each answer once and in order. */
+/* Sends one request after the other, and gets each reply once and in order. */
 static void *ask(void *job_) {
     struct job *job = job_;
     for (int n = 0; n < MESSAGES; n++) {
-        int answer = -1;
+        int reply = -1;
         CHECK_IS(send_unexpected(job->layer, job->server, &n, sizeof n, job->tag), sizeof n);
-        CHECK_IS(recv_from(job->layer, job->server, &answer, sizeof answer, job->tag), sizeof answer);
-        CHECK_IS(answer, n);
+        CHECK_IS(recv_from(job->layer, job->server, &reply, sizeof reply, job->tag), sizeof reply);
+        CHECK_IS(reply, n);
     }
     return NULL;
 }
 
-/* Waits for what another thread asks for. */
-static void *wait_for_answer(void *job_) {
+/* Waits for the reply to another thread's request. */
+static void *wait_for_reply(void *job_) {
     struct job *job = job_;
     struct bmi_completion done;
     bmi_size_t size;
     bmi_op_t op;
-    int answer = -1;
-    CHECK_IS(BMI_post_recv(job->layer->bmi, &op, job->server, &answer, sizeof answer, &size, job->tag,
+    int reply = -1;
+    CHECK_IS(BMI_post_recv(job->layer->bmi, &op, job->server, &reply, sizeof reply, &size, job->tag,
                            job->layer->context, NULL), 0);
     /* One wait is enough: only a completion, a call or the end of the time ends it. */
     CHECK_IS(BMI_test(job->layer->bmi, op, &done, 100LL * SECOND_US), 1);
     CHECK_IS(done.error, 0);
-    CHECK_IS(answer, 17);
+    CHECK_IS(reply, 17);
     return NULL;
 }
 
@@ -63,7 +63,7 @@ int main(int argc, char **argv) {
     pthread_t threads[THREADS + 1];
     for (int n = 0; n <= THREADS; n++) {
         jobs[n] = (struct job){&layer, server, n < THREADS ? (bmi_tag_t)n : WAITED};
-        CHECK(pthread_create(&threads[n], NULL, n < THREADS ? ask : wait_for_answer, &jobs[n]) == 0);
+        CHECK(pthread_create(&threads[n], NULL, n < THREADS ? ask : wait_for_reply, &jobs[n]) == 0);
     }
     for (int n = 0; n < THREADS; n++) CHECK(pthread_join(threads[n], NULL) == 0);
     /* The last one has waited all the time, and is alone now. */

@@ -18,13 +18,13 @@ pub(crate) fn read(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect(path)
 }
 
-/// Runs a command; answers its output.
+/// Runs a command; returns its output.
 pub(crate) fn run(command: &mut Command) -> Output {
     let output = command.output();
     output.unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// Runs a command that has to succeed; answers what it wrote.
+/// Runs a command that has to succeed; returns what it wrote.
 pub(crate) fn succeed(command: &mut Command) -> String {
     let output = run(command);
     let (out, error) = (
@@ -39,7 +39,7 @@ pub(crate) fn succeed(command: &mut Command) -> String {
 /// `make` with a target, for the debug build of the library, which the tests have half built already.
 pub(crate) fn make(target: &str, settings: &[String]) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut command = Command::new("make");
     command.current_dir(root()).arg(target).args(settings);
     command.arg("BMI_PROFILE=dev");

@@ -1,5 +1,5 @@
 //! C programs, compiled against the installed header and library, under the address and undefined
-//! behaviour sanitizers, or under valgrind (`make valgrind`), which looks into the library, too. What leaks
+//! behaviour sanitizers, or under valgrind (`make valgrind`), which checks the library, too. What leaks
 //! fails.
 
 use std::net::TcpListener;
@@ -184,7 +184,7 @@ fn wait_for(what: &str, mut is_done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn the_example_answers() {
+fn the_example_serves_requests() {
     let source = root().join("examples/bmi.c");
     let lines = std::fs::read_to_string(&source).unwrap().lines().count();
     assert!(lines <= 60, "an example of {lines} lines");
@@ -198,17 +198,17 @@ fn the_example_answers() {
         let mut serve = command(&program);
         let mut server = Server(serve.args(["serve", at]).spawn().unwrap());
         let ask = |text: &str| run(command(&program).args(["ask", ask_at, text]));
-        let mut answer = ask("hello");
-        wait_for("the server answers", || {
-            let error = String::from_utf8_lossy(&answer.stderr);
+        let mut output = ask("hello");
+        wait_for("the server replies", || {
+            let error = String::from_utf8_lossy(&output.stderr);
             let is_early = error.contains("nothing listens there");
-            assert!(answer.status.success() || is_early, "{error}");
+            assert!(output.status.success() || is_early, "{error}");
             if is_early {
-                answer = ask("hello");
+                output = ask("hello");
             }
             !is_early
         });
-        assert_eq!(String::from_utf8_lossy(&answer.stdout), "HELLO\n");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "HELLO\n");
         assert_eq!(String::from_utf8_lossy(&ask("quit").stdout), "QUIT\n");
         wait_for("the server ends", || server.0.try_wait().unwrap().is_some());
         assert!(server.0.wait().unwrap().success());

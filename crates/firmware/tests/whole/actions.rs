@@ -141,7 +141,7 @@ fn the_sequential_discipline_waits_for_each_transfer() {
                 Done::Finished(_) => running -= 1,
                 Done::Charged(step, _) => assert!(
                     running == 0 || *step != Step::DequeueDoorbell,
-                    "{name} looks at doorbells while a transfer runs"
+                    "{name} polls doorbells while a transfer runs"
                 ),
             }
             assert!(running <= 1, "{name}");

@@ -65,7 +65,7 @@ fn without_the_option_a_frame_waits_for_its_data() {
 
 /// Of several frames that one engine has in its queue only the one in service is followed.
 #[test]
-fn what_only_waits_to_be_read_keeps_nobody_from_the_network() {
+fn only_the_frame_in_service_is_followed() {
     let settings = design("QoSVIA cutting through");
     let mut world = World::pair(&settings);
     let (a, _) = world.connect(0, 1, level(Reliability::Unreliable));

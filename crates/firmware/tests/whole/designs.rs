@@ -233,7 +233,7 @@ fn messages_inside_descriptors_arrive_in_every_design() {
 
 /// Room that one processor makes is used even if the other has gone idle.
 #[test]
-fn no_processor_waits_for_the_other_to_look_again() {
+fn no_processor_waits_for_an_event_of_the_other() {
     for name in ["two processors", "two processors polling"] {
         let mut settings = design(name);
         settings.limits.frames = 1;
@@ -263,7 +263,7 @@ fn no_processor_waits_for_the_other_to_look_again() {
 
 /// Many messages at a time over several connections in both directions, events in random order.
 #[test]
-fn crowds_of_messages_arrive_in_every_design() {
+fn many_messages_at_a_time_arrive_in_every_design() {
     for (number, (name, settings)) in designs().into_iter().enumerate() {
         for reliability in LEVELS {
             let mut world = World::pair(&settings);

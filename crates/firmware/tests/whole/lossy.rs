@@ -28,7 +28,7 @@ struct Way {
     messages: Vec<Message>,
     receives: Vec<(u64, Span)>,
     sends: Vec<u64>,
-    /// RDMA reads and writes without immediate data: descriptor, where the bytes end up, whose, which.
+    /// RDMA reads and writes without immediate data: descriptor, node and span that get the bytes, the bytes.
     moves: Vec<(u64, usize, Span, Vec<u8>)>,
 }
 
@@ -166,7 +166,7 @@ impl Way {
             }
             let found = std::iter::from_fn(|| rest.pop_front())
                 .find(|message| message.bytes == bytes && message.bits == bits);
-            assert!(found.is_some(), "receive {at} has what nobody sent");
+            assert!(found.is_some(), "receive {at} has what was not sent");
         }
     }
 }

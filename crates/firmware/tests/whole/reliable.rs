@@ -98,22 +98,22 @@ fn step_without_host_dma(world: &mut World) -> bool {
     stepped
 }
 
-/// Whether a send of 4 KB completes before its data is in the peer's memory. If `answers`, the peer sends
+/// Whether a send of 4 KB completes before its data is in the peer's memory. If `replies`, the peer sends
 /// something meanwhile, which takes acknowledgements along.
-fn completes_early(settings: &Settings, reliability: Reliability, answers: bool) -> bool {
+fn completes_early(settings: &Settings, reliability: Reliability, replies: bool) -> bool {
     let mut world = World::pair(settings);
     let (a, b) = world.connect(0, 1, level(reliability));
     let into = world.nodes[1].host.span(4000);
     world.nodes[1].receive(world.now, b, &[into]);
-    let answer = world.nodes[0].receive(world.now, a, &[]);
+    let reply = world.nodes[0].receive(world.now, a, &[]);
     world.settle();
     let from = world.nodes[0].host.with(&pattern(4000, 1));
     let sent = world.nodes[0].send(world.now, a, &[from]);
     while step_without_host_dma(&mut world) {}
-    if answers {
+    if replies {
         world.nodes[1].send_inside(world.now, b, &[1]);
         while step_without_host_dma(&mut world) {}
-        assert_ne!(world.nodes[0].status(answer).bits, 0, "the answer has come");
+        assert_ne!(world.nodes[0].status(reply).bits, 0, "the reply has come");
     }
     let early = world.nodes[0].status(sent).bits == status::DONE;
     assert_ne!(world.nodes[1].host.contents(into), pattern(4000, 1));

@@ -1,10 +1,10 @@
-//! The program runs where there is no operating system: its compiled library and that of `wire` ask for
+//! The program runs where there is no operating system: its compiled library and that of `wire` need
 //! nothing but `core`, `alloc` and what every compiler brings along.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What compiled code may ask for beside Rust's own `core` and `alloc`.
+/// What compiled code may need beside Rust's own `core` and `alloc`.
 const ALLOWED: &[&str] = &[
     "memcpy",
     "memmove",
@@ -17,7 +17,7 @@ const ALLOWED: &[&str] = &[
     "_GLOBAL_OFFSET_TABLE_",
 ];
 
-/// The libraries that are looked at.
+/// The libraries that are checked.
 const LIBRARIES: [&str; 3] = ["libcauseway_firmware", "libcauseway_wire", "libsmallvec"];
 
 /// Whether a library for bare machines may leave this symbol to others.
@@ -36,8 +36,8 @@ fn is_allowed(symbol: &str) -> bool {
     }
 }
 
-/// Builds the library as for a bare machine: apart, so that no other room's wishes decide how its
-/// dependencies are compiled. Returns what cargo says it has made of the program and of what it is linked with: the
+/// Builds the library as for a bare machine, in a build of its own, so that features of other rooms do not change how
+/// its dependencies are compiled. Returns what cargo says it has made of the program and of what it is linked with: the
 /// directory may hold libraries of earlier builds as well.
 fn build() -> Vec<PathBuf> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());

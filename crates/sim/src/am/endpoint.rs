@@ -9,8 +9,8 @@ use super::port::{Arguments, Awaited, Fragment, Function, Kind, Message, Port, R
 
 /// Something on its way out that has met a lack of room.
 ///
-/// There are at most as many as requests have arrived and not been answered, which the port's room
-/// bounds, and one store of the program's own.
+/// There are at most as many as requests have arrived without having got their reply, which the port's
+/// room bounds, and one store of the program's own.
 struct Outgoing {
     to: Rank,
     handler: HandlerId,
@@ -24,7 +24,7 @@ enum Rest {
     Reply,
     /// Pieces of a bulk transfer.
     Bulk {
-        /// Whether it answers a get.
+        /// Whether it is the reply to a get.
         answers_get: bool,
         source: Span,
         into: Place,
@@ -53,7 +53,7 @@ pub struct Endpoint<P, S: 'static> {
 }
 
 impl<P: Port, S> Endpoint<P, S> {
-    /// An endpoint whose messages `port` carries, and whose handlers change `state`.
+    /// An endpoint that sends and receives through `port`, with handlers that change `state`.
     pub fn new(port: P, state: S, handlers: &'static Handlers<S>) -> Self {
         Self {
             port,
@@ -124,7 +124,7 @@ impl<P: Port, S> Endpoint<P, S> {
         Ok(())
     }
 
-    /// Sends what there is room for, a piece to each process in turn, so that they get on alike. What goes to one process
+    /// Sends what there is room for, a piece to one process after the other, so that they get on alike. What goes to one process
     /// stays in order; one that has no room does not hold up the others.
     fn flush(&mut self) -> Result<(), AmError> {
         let mut full: Vec<Rank> = Vec::new();
@@ -218,7 +218,7 @@ impl<P: Port, S> Endpoint<P, S> {
         })
     }
 
-    /// Does with a message what its kind asks for.
+    /// Handles a message according to its kind.
     fn accept(&mut self, source: Rank, message: Message) -> Result<(), AmError> {
         let Message {
             kind,
@@ -315,11 +315,11 @@ impl<P: Port, S> Endpoint<P, S> {
 }
 
 impl Outgoing {
-    /// On whose account sending it goes.
+    /// The function that the time of sending it is charged to.
     fn function(&self) -> Function {
         match self.rest {
             Rest::Reply => Function::Reply,
-            // A get's answer is sent by whoever polls.
+            // The reply to a get is sent from within a poll.
             Rest::Bulk {
                 answers_get: true, ..
             } => Function::Poll,

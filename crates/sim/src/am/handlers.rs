@@ -16,11 +16,11 @@ pub struct Arrival<'a, S> {
     pub state: &'a mut S,
     /// The process's regions.
     pub memory: &'a mut Memory,
-    /// Who sent it.
+    /// The sender.
     pub source: Rank,
     /// The words that came with it.
     pub words: &'a [u64],
-    /// What has landed, for a store or a get.
+    /// The memory that was written, for a store or a get.
     pub landed: Option<Span>,
     pub(super) handler: HandlerId,
     pub(super) may_reply: bool,
@@ -29,7 +29,7 @@ pub struct Arrival<'a, S> {
 }
 
 impl<S> Arrival<'_, S> {
-    /// Answers a request or a store, once (`am_reply`).
+    /// Replies to a request or a store, once (`am_reply`).
     pub fn reply(&mut self, handler: HandlerId, words: &[u64]) -> Result<(), AmError> {
         if !self.may_reply || self.reply.is_some() {
             return Err(AmError::SecondReply(self.handler.0));

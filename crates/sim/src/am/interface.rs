@@ -23,22 +23,22 @@ pub enum AmError {
     /// The table has no such handler.
     #[error("process {source_rank} names handler {handler}, but the table has only {handlers}")]
     NoHandler {
-        /// Who sent the message.
+        /// The message's sender.
         source_rank: Rank,
         /// What it named.
         handler: u16,
         /// How many there are.
         handlers: usize,
     },
-    /// Memory that nobody made.
+    /// Memory that does not exist.
     #[error(
         "process {rank} names {bytes} bytes at {offset} of region {region}, which process {owner} \
          does not have"
     )]
     NoMemory {
-        /// Who named it.
+        /// The process that named it.
         rank: Rank,
-        /// Whose memory it would be.
+        /// The process that would own it.
         owner: Rank,
         /// In which region.
         region: u32,
@@ -47,13 +47,13 @@ pub enum AmError {
         /// How many.
         bytes: u64,
     },
-    /// A request is answered once, and a reply never.
+    /// A request gets one reply, and a reply none.
     #[error("handler {0} replied twice, or to a reply")]
     SecondReply(u16),
     /// A handler found that what it was sent cannot be right.
     #[error("handler {handler} refused what process {source_rank} sent: {why}")]
     Refused {
-        /// Who sent it.
+        /// The sender.
         source_rank: Rank,
         /// Which handler.
         handler: u16,
@@ -71,7 +71,7 @@ impl From<Stop> for AmError {
     }
 }
 
-/// Active Messages for one process, whose handlers work on a `State`.
+/// Active Messages for one process, with handlers that work on a `State`.
 ///
 /// Handlers run only in [`poll`](Self::poll), which every call that must wait makes too.
 pub trait ActiveMessages {

@@ -2,8 +2,8 @@
 //!
 //! Nothing here knows that it is simulated. A program talks to [`ActiveMessages`]; [`Endpoint`]
 //! implements it once, over any [`Port`] that carries short messages and fragments in order. The
-//! simulator's port lets virtual time pass; a port over a real transport need not even look at the
-//! work that it is told about.
+//! simulator's port lets virtual time pass; a port over a real transport may ignore the work that it
+//! is told about.
 //!
 //! Reading order: [`port`] (what is below), [`memory`] (what bulk transfers read and write),
 //! [`handlers`] (what a message runs), [`interface`] (what a program sees), [`endpoint`] (the layer
@@ -11,9 +11,9 @@
 //!
 //! What it takes from GAM 1.1: a program is one of equal processes with consecutive ranks; handlers
 //! are named by index into a table that is the same everywhere; a request carries up to
-//! [`port::ARGUMENTS`] words and may be answered by one reply, a reply by nothing; a store names the
-//! destination's memory and runs a handler there when all of it has landed; a get reads the source's
-//! memory and runs a handler here; whoever waits polls. What it leaves out: asynchronous stores with
+//! [`port::ARGUMENTS`] words and may get one reply, a reply gets none; a store names the
+//! destination's memory and runs a handler there when all of it has arrived; a get reads the source's
+//! memory and runs a handler here; a process that waits polls. What it leaves out: asynchronous stores with
 //! an end function of their own.
 
 pub mod endpoint;

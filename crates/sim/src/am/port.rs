@@ -1,4 +1,4 @@
-//! What the layer needs from below, and what it tells about its own work.
+//! What the layer needs from below, and what it reports about its own work.
 
 use std::fmt;
 
@@ -48,14 +48,14 @@ pub enum Kind {
     Reply,
     /// A fragment of a store; the last one runs a request handler.
     Store(Fragment),
-    /// Asks for `source` to be sent to `into`.
+    /// Requests that `source` be sent to `into`.
     Get {
         /// What to send.
         source: Span,
-        /// Where it is to land.
+        /// Where it is to be stored.
         into: Place,
     },
-    /// A fragment of what a get asked for; the last one runs a reply handler.
+    /// A fragment of what a get reads; the last one runs a reply handler.
     GetData(Fragment),
 }
 
@@ -64,7 +64,7 @@ pub enum Kind {
 pub struct Fragment {
     /// Where the piece lies in the sender's memory.
     pub from: Place,
-    /// Where the piece lands.
+    /// Where the piece is stored.
     pub into: Place,
     /// All that the transfer has landed once this piece has, if this is the last.
     pub landed: Option<Span>,
@@ -193,10 +193,10 @@ impl Work {
     }
 }
 
-/// What a process cannot go on without, so that a standstill can say who waits for whom.
+/// What a process cannot go on without, so that the report of a standstill can say which process waits for which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Awaited {
-    /// From whom; `None` when anybody will do.
+    /// From which process; `None` for any.
     pub from: Option<Rank>,
     /// What, in the program's words.
     pub what: &'static str,
@@ -211,7 +211,7 @@ impl Awaited {
         }
     }
 
-    /// `what`, from whoever sends it.
+    /// `what`, from any process.
     pub fn from_any(what: &'static str) -> Self {
         Self { from: None, what }
     }
@@ -226,7 +226,7 @@ impl fmt::Display for Awaited {
     }
 }
 
-/// The carrier has ended, and nothing more will come or go. Whoever ended it knows why.
+/// The carrier has ended, and nothing more will come or go. The machine that ended it reports why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stop;
 
@@ -234,7 +234,7 @@ pub struct Stop;
 ///
 /// No call runs a handler. A port never takes more than it has room for: `send` hands the message
 /// back instead, and the caller polls, because the room may depend on the other side's getting
-/// answers from this one.
+/// replies from this one.
 pub trait Port {
     /// Which process this is.
     fn rank(&self) -> Rank;
@@ -266,6 +266,6 @@ pub trait Port {
     /// The layer has done this.
     fn step(&mut self, step: Step, times: u64);
 
-    /// From here on the processor is in `function`; answers where it was.
+    /// From here on the processor is in `function`; returns where it was.
     fn enter(&mut self, function: Function) -> Function;
 }

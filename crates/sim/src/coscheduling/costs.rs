@@ -11,7 +11,7 @@ use crate::profile::{FileError, Section, Source};
 /// The hosts and their operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// How often the dispatcher looks for a higher thread, and for used-up quanta.
+    /// How often the dispatcher checks for a higher thread, and for used-up quanta.
     pub tick: Time,
     /// How often all threads are raised to the highest level.
     pub raise: Time,

@@ -1,7 +1,7 @@
 //! Chapter 6: parallel jobs that share the processors of a cluster.
 //!
 //! Eight hosts with one processor each run several jobs, of each one process. Their messages pass the hosts by, so
-//! that a host's dispatcher does not know who waits for whom; strategies ([`causeway_cosched`]) give it hints.
+//! that a host's dispatcher does not know which process waits for which; strategies ([`causeway_cosched`]) give it hints.
 //!
 //! | part | what it holds |
 //! |---|---|

@@ -14,7 +14,7 @@ pub struct Counts {
     pub switches: u64,
     /// Interrupts of the card.
     pub interrupts: u64,
-    /// Boosts that the driver asked for.
+    /// Boosts that the driver requested.
     pub boosts: u64,
     /// Times that a thread blocked on a message.
     pub blocks: u64,
@@ -38,7 +38,7 @@ pub(super) struct Node {
     pub(super) last: Option<u16>,
     /// The last moment at which the card fetched what the host runs, and that.
     sampled: (Time, Option<u16>),
-    /// A look for a higher thread is on its way.
+    /// A check for a higher thread is on its way.
     pub(super) is_preempting: bool,
     /// When its ticks are, within a tick.
     pub(super) phase: Time,

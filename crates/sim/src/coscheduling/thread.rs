@@ -57,9 +57,9 @@ pub(super) struct Thread {
     pub(super) wanted: Option<Wanted>,
     /// Messages that have come and that no receive has taken, from each node.
     pub(super) inbox: [u32; NODES],
-    /// Of these, those that the library has not looked at: they lie in the endpoint.
+    /// Of these, those that the library has not polled: they lie in the endpoint.
     pub(super) pending: [u32; NODES],
-    /// Messages to each node that the library there has not looked at.
+    /// Messages to each node that the library there has not polled.
     pub(super) outstanding: [u32; NODES],
     /// Processor time since it began.
     pub(super) cpu: Time,

@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    /// On a bus of 64 bit the rate that the table asks for is possible, and all entries are met.
+    /// On a bus of 64 bit the rate that the table needs is possible, and all entries are met.
     #[test]
     fn table_3_2_is_met_on_a_wider_bus() {
         let text = include_str!("../../profiles/endpoints.toml");

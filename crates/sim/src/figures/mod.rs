@@ -298,7 +298,7 @@ pub(crate) fn microseconds(time: Time) -> f64 {
     time as f64 / MICROSECOND as f64
 }
 
-/// Rows with what judging asks of them.
+/// Rows with what judging needs of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows<'a>(&'a [Row]);
 

@@ -117,7 +117,7 @@ pub struct Setting {
     settings: Settings,
     shape: Shape,
     channels: Vec<Flow>,
-    /// Whose latency is a curve, besides θ.
+    /// The channels of which the latency is a curve, besides θ.
     latency_of: LatencyOf,
 }
 
@@ -182,7 +182,7 @@ fn constant(classes: [u64; 3], counts: [usize; 3]) -> Vec<Flow> {
     flows
 }
 
-/// Channels of so many classes, as many of each, in turn: each receiver then has the channels of one class (§5.4.1.2).
+/// Channels of so many classes, as many of each, alternating: each receiver then has the channels of one class (§5.4.1.2).
 fn in_turn(channels: &[Flow], classes: usize) -> Vec<Flow> {
     let each = channels.len() / classes;
     let place = |number: usize| (number % classes) * each + number / classes;
@@ -408,7 +408,7 @@ fn experiment(setting: &Setting, effort: Effort) -> Experiment {
             (Effort::Full, Assumption::Own) => 400 * MILLISECOND,
             _ => 100 * MILLISECOND,
         },
-        // What a program that reads a clock for each message can tell apart.
+        // What a program that reads a clock for each message can distinguish.
         resolution: 10 * MICROSECOND,
         admission: false,
         data_offset: match setting.figure {

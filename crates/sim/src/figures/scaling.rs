@@ -261,7 +261,7 @@ fn load(curve: &Curve, nodes: usize, effort: Effort) -> Load {
             (Effort::Quick, true) if curve.posting.is_none() && curve.order == Order::default() => {
                 6
             }
-            // What tailgating gains for wait and latency is so alike that few rounds do not tell which is more.
+            // What tailgating gains for wait and latency is so alike that few rounds do not show which is more.
             (Effort::Quick, false) if curve.burst > 1 => 60,
             (Effort::Quick, false) => 20,
             (_, true) => 20,

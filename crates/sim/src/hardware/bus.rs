@@ -1,7 +1,7 @@
 //! The bus between the host and its cards.
 //!
 //! A transaction costs arbitration, an address phase and one cycle for each width of data. Writes are
-//! posted: whoever writes is free when the last word is on the bus, and the bridge delivers after its
+//! posted: the writer is free when the last word is on the bus, and the bridge delivers after its
 //! latency. A read of host memory is refused at once (the *retry*); the bridge fetches the data from
 //! memory meanwhile, the bus is free for others, and the second try finds the data.
 
@@ -15,7 +15,7 @@ pub struct IoBusSpec {
     pub clock_hz: u64,
     /// Bytes that move in one cycle.
     pub width_bytes: u64,
-    /// Cycles from asking for the idle bus to having it.
+    /// Cycles from requesting the idle bus to having it.
     pub arbitration_cycles: u64,
     /// Cycles of a transaction besides its data.
     pub address_cycles: u64,
@@ -105,7 +105,7 @@ impl IoBus {
         self.bus.occupy(now, each * loads).end
     }
 
-    /// A card writes a burst of `bytes` to host memory; the answer's `end` is when the bus is free again.
+    /// A card writes a burst of `bytes` to host memory; the span's `end` is when the bus is free again.
     /// The bytes are in memory at [`Self::landed`].
     pub fn burst_write(&mut self, now: Time, bytes: u64, memory: &mut Memory) -> Span {
         let span = self.bus.occupy(now, self.transaction(bytes));
@@ -118,7 +118,7 @@ impl IoBus {
         end + self.spec.bridge_latency
     }
 
-    /// A card asks to read a burst of `bytes` of host memory and is refused; answers when the bridge has
+    /// A card requests to read a burst of `bytes` of host memory and is refused; returns when the bridge has
     /// the data, which is when to call [`Self::burst_read`].
     pub fn burst_read_refused(&mut self, now: Time, bytes: u64, memory: &mut Memory) -> Time {
         self.retries += 1;

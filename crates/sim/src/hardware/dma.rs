@@ -1,7 +1,7 @@
 //! A DMA engine between host memory and the card.
 //!
 //! A job goes over the I/O bus burst by burst; between bursts others get the bus. The engine's own side (the
-//! card's memory) may be slower than the bus: the next burst is asked for when the last one has been put away.
+//! card's memory) may be slower than the bus: the next burst is requested when the last one has been put away.
 
 use std::collections::VecDeque;
 
@@ -45,7 +45,7 @@ impl Channels {
 /// What an engine is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostDmaSpec {
-    /// From taking a job up to asking for the bus.
+    /// From taking a job up to requesting the bus.
     pub startup: Time,
     /// Bytes per second that its own side takes and gives.
     pub bytes_per_second: u64,
@@ -58,7 +58,7 @@ pub struct HostDmaSpec {
 /// One contiguous transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Whose it is; comes back when it is finished.
+    /// Names it for the caller; comes back when it is finished.
     pub token: u64,
     /// Which way.
     pub direction: Direction,
@@ -73,7 +73,7 @@ pub struct Job {
 pub struct Wake {
     /// When.
     pub at: Time,
-    /// For whom.
+    /// For which channel.
     pub channel: usize,
 }
 
@@ -92,9 +92,9 @@ pub struct DmaFull;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Asks for the next burst.
+    /// Requests the next burst.
     Ask,
-    /// The bridge has the data of a burst that was asked for at `asked`.
+    /// The bridge has the data of a burst that was requested at `asked`.
     Fetch { asked: Time, bytes: u64 },
     /// The last burst is being put away.
     Settle,
@@ -103,7 +103,7 @@ enum Step {
 #[derive(Clone, Copy, Debug)]
 struct Active {
     job: Job,
-    /// Bytes that it has not asked for.
+    /// Bytes that it has not requested.
     left: u64,
     /// Bytes that are being put away.
     moving: u64,
@@ -154,7 +154,7 @@ impl HostDma {
         self.channels.iter().all(Option::is_none)
     }
 
-    /// Takes `job`, at once or into the queue. Answers when to call [`Self::advance`] if it starts at once.
+    /// Takes `job`, at once or into the queue. Returns when to call [`Self::advance`] if it starts at once.
     pub fn start(&mut self, now: Time, job: Job) -> Result<Option<Wake>, DmaFull> {
         let free = (0..self.channels.len()).find(|&channel| {
             self.channels[channel].is_none() && self.spec.channels.takes(channel, job.direction)
@@ -236,7 +236,7 @@ impl HostDma {
         }
     }
 
-    /// Answers when the channel goes on after a burst that was asked for at `asked`, left the bus at `end`, and lies
+    /// Returns when the channel goes on after a burst that was requested at `asked`, left the bus at `end`, and lies
     /// where it belongs at `landed`.
     fn put_away(
         &self,

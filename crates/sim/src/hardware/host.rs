@@ -20,9 +20,10 @@ pub struct HostSpec {
     pub card_access: Time,
 }
 
-/// One processor, on which processes and interrupt handlers take turns.
+/// One processor, which processes and interrupt handlers share.
 ///
-/// Whoever is on it runs to the end of what was asked for; a process that computes long asks in pieces.
+/// A process or handler that has it runs to the end of the requested time; a process that computes long requests it in
+/// pieces.
 #[derive(Clone, Debug)]
 pub struct HostCpu {
     spec: HostSpec,
@@ -72,7 +73,7 @@ impl HostCpu {
         self.run(now, process, self.spec.system_call + for_time)
     }
 
-    /// Interrupts whoever runs, for a handler that takes `for_time`.
+    /// Interrupts the process that runs, for a handler that takes `for_time`.
     pub fn interrupt(&mut self, now: Time, for_time: Time) -> Span {
         self.time.occupy(now, self.spec.interrupt + for_time)
     }

@@ -1,4 +1,4 @@
-//! One direction of a link: who has it when.
+//! The schedule of one direction of a link.
 
 use std::collections::VecDeque;
 
@@ -10,13 +10,13 @@ use crate::engine::Time;
 /// have its place before one that comes early. The early one takes the gap before it, if it fits in.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lane {
-    /// When it is taken: in order, apart from each other.
+    /// When it is taken: in order, without overlap.
     taken: VecDeque<(Time, Time)>,
     /// What was taken before this is forgotten.
     forgotten: Time,
 }
 
-/// A gap in a lane's reservations.
+/// A gap in a schedule's reservations.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gap {
     place: usize,
@@ -25,7 +25,7 @@ pub(super) struct Gap {
 }
 
 impl Lane {
-    /// The first gap of `length` from `earliest` on. Nobody asks for what is before `now` any more.
+    /// The first gap of `length` from `earliest` on. What is before `now` is not needed any more.
     pub(super) fn gap(&mut self, now: Time, earliest: Time, length: Time) -> Gap {
         while let Some(&(_, end)) = self.taken.front().filter(|(_, end)| *end <= now) {
             self.forgotten = end;

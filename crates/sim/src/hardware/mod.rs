@@ -1,23 +1,23 @@
-//! What takes time in a node and between nodes, apart from the programs that run there.
+//! What takes time in a node and between nodes, except for the programs that run there.
 //!
-//! Everything here is passive: whoever drives it calls it at the present time of the
-//! [`Engine`](crate::engine::Engine), gets told when what was asked for begins and ends, and puts the event in
-//! itself. One rule makes this exact: **calls come in the order of time**, so that who asks first is
-//! served first and no reservation is ever taken back. The same models therefore serve the
+//! Everything here is passive: the caller calls it at the present time of the
+//! [`Engine`](crate::engine::Engine), gets the times at which what it requested begins and ends, and schedules the
+//! event itself. One rule makes this exact: **calls come in the order of time**, so that the first request is
+//! served first and no reservation is ever cancelled. The same models therefore serve the
 //! network interface's driver, kernel paths and programs that run as coroutines.
 //!
 //! | part | models |
 //! |---|---|
-//! | [`Shared`] | anything that serves one at a time, in the order of asking, with its use counted |
+//! | [`Shared`] | anything that serves one at a time, in the order of requests, with its use counted |
 //! | [`Memory`] | caches, memory accesses and copies by a processor; the memory bus that DMA shares |
 //! | [`IoBus`] | PCI and its kin: arbitration, address cycles, bursts, reads that are refused once and tried again, the bridge's latency, programmed reads and writes |
 //! | [`HostDma`] | a DMA engine between host memory and the card, with or without a queue, with one or several channels |
 //! | [`HostCpu`] | a processor of the host: computation, system calls, context switches, interrupts |
 //! | [`Network`] | links, output-queued switches that stop the sender or drop, routes over a [`Topology`], which is a tree |
 //!
-//! A DMA transfer in short: [`HostDma::start`] takes a job and answers when to call
+//! A DMA transfer in short: [`HostDma::start`] takes a job and returns when to call
 //! [`HostDma::advance`] for which channel; each call does the next step of a burst on the bus
-//! and answers when to call again, or that the job is finished.
+//! and returns when to call again, or that the job is finished.
 
 mod bus;
 mod dma;

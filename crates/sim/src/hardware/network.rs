@@ -127,7 +127,7 @@ struct Leg {
     bytes_per_second: u64,
     /// Of the link.
     latency: Time,
-    /// Of the switch whose output it is; 0 for a node's own.
+    /// Of the switch that has this output; 0 for a node's own.
     switch_latency: Time,
     /// How long the output's buffer takes to run dry.
     slack: Time,
@@ -449,7 +449,7 @@ impl Network {
         }
     }
 
-    /// Holds the frame on each leg until the next output's buffer can take its tail; answers when that has left its
+    /// Holds the frame on each leg until the next output's buffer can take its tail; returns when that has left its
     /// sender.
     fn hold_back(&mut self) -> Option<Time> {
         let last = self.way.last()?;

@@ -11,7 +11,7 @@ pub struct Span {
     pub end: Time,
 }
 
-/// Serves requests one after the other in the order in which they ask, and counts its use.
+/// Serves requests one after the other in the order in which they come, and counts its use.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
     free_at: Time,
@@ -32,7 +32,7 @@ impl Shared {
         Span { start, end }
     }
 
-    /// Keeps whoever holds the resource on it until `end`, when that is later than was reserved.
+    /// Extends the last reservation until `end`, when that is later than was reserved.
     pub fn hold_until(&mut self, end: Time) {
         if end > self.free_at {
             self.busy += end - self.free_at;
@@ -40,7 +40,7 @@ impl Shared {
         }
     }
 
-    /// From when on nobody has reserved it.
+    /// From when on it is not reserved.
     pub fn free_at(&self) -> Time {
         self.free_at
     }

@@ -34,7 +34,7 @@ fn engine(channels: Channels, queue_length: u64) -> HostDma {
     })
 }
 
-/// Runs `jobs`, all started at 0, and answers when each has ended.
+/// Runs `jobs`, all started at 0, and returns when each has ended.
 fn run(mut dma: HostDma, jobs: &[Job]) -> Vec<(Time, u64)> {
     let (mut bus, mut memory) = (bus(), memory());
     let mut events = Engine::new();

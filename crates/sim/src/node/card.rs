@@ -1,6 +1,6 @@
 //! A card: its processors' turns, and its DMA engines.
 //!
-//! A turn is computed at its beginning. What it asks for takes place later, at the beginning plus what was charged
+//! A turn is computed at its beginning. What it requests takes place later, at the beginning plus what was charged
 //! before: each transfer becomes an event of its own. A host transfer of several pieces reaches a queued
 //! engine piece by piece, as the program describes them; an engine without queue gets all at once.
 
@@ -146,7 +146,7 @@ pub(crate) struct CardState {
     /// For timelines: messages that have come in on each interface, and what fills which receive.
     pub(crate) incoming: BTreeMap<u32, VecDeque<(u32, u64)>>,
     filled_by: BTreeMap<u64, (u32, u64)>,
-    /// What the program has told the driver of sleepers, in its last turn.
+    /// What the program has reported for processes that sleep, in its last turn.
     pub(crate) ready: Vec<Armed>,
 }
 
@@ -214,7 +214,7 @@ impl CardState {
             .is_some_and(|state| state.generation == generation)
     }
 
-    /// Asks for a turn at `at`.
+    /// Schedules a turn at `at`.
     fn schedule(&mut self, events: &mut Events, processor: usize, at: Time, doing: Doing) {
         let state = &mut self.processors[processor];
         state.generation = state.generation.wrapping_add(1);
@@ -227,8 +227,8 @@ impl CardState {
         events.at(at, turn);
     }
 
-    /// Before an input that comes from an engine, or from elsewhere: wakes whoever it concerns. Answers how many
-    /// doorbells each processor has polled while it had nothing else to do.
+    /// Before an input that comes from an engine, or from elsewhere: wakes the processors that it concerns. Returns how
+    /// many doorbells each processor has polled while it had nothing else to do.
     pub(crate) fn wake(&mut self, events: &mut Events, from: Option<DmaEngine>) -> [u32; 2] {
         let now = events.now();
         let poll = self.poll_time();
@@ -349,7 +349,7 @@ impl CardState {
         }
     }
 
-    /// A doorbell has come, before the program hears of it.
+    /// A doorbell has come, before the program gets it as an input.
     pub(crate) fn ring(&mut self, now: Time, vi: u32, side: Side) {
         if let (Some(rung), Side::Send) = (self.rung.get_mut(vi as usize), side) {
             rung.push_back(now);
@@ -406,7 +406,7 @@ impl CardState {
         }
     }
 
-    /// A piece of a transfer has come; answers the frame that followed it if that was the last of its data.
+    /// A piece of a transfer has come; returns the frame that followed it if that was the last of its data.
     pub(crate) fn piece_done(&mut self, number: u32, bytes: u64) -> Option<u32> {
         let transfer = self.transfers.get_mut(number)?;
         transfer.pieces_left = transfer.pieces_left.saturating_sub(1);
@@ -505,7 +505,7 @@ impl TurnCard<'_> {
         self.record.mark(mark);
     }
 
-    /// The first transfer for a message tells whose doorbell it was that was noticed.
+    /// The first transfer for a message tells which interface's doorbell was noticed.
     fn first_of(&mut self, vi: u32, side: Side, message: u64) {
         let place = message as usize % self.card.remembered.len();
         let (noticed, seen) = &mut self.card.remembered[place];

@@ -1,6 +1,6 @@
 //! Processes of a host, and the library through which they use the card.
 //!
-//! A process is a state machine that answers what to do next ([`Process::next`]). It has a clock of its own,
+//! A process is a state machine that returns what to do next ([`Process::next`]). It has a clock of its own,
 //! which runs ahead of the present while the process computes; only what others can see (the doorbell's
 //! crossing the bus) is an event. While it polls, nothing is simulated: when a completion lands in memory,
 //! it is computed which poll finds it.
@@ -21,7 +21,7 @@ pub trait Process {
     /// What to do next. `now` is the process's time; `completed` is what it waited for, if it did.
     fn next(&mut self, now: Time, completed: Option<Completed>) -> Do;
 
-    /// Hears of a completion at the moment it is in memory, whether or not anybody waits for it.
+    /// Called for a completion at the moment it is in memory, whether or not the process waits for it.
     fn landed(&mut self, now: Time, completed: Completed) {
         let _ = (now, completed);
     }
@@ -63,7 +63,7 @@ pub enum Do {
 pub enum Await {
     /// The next descriptor of this work queue.
     One(u32, Side),
-    /// The next receive of any of its virtual interfaces, whose descriptors it looks at in turn.
+    /// The next receive of any of its virtual interfaces; it polls their descriptors one after the other.
     AnyReceive,
     /// The next entry of its completion queue.
     Queue,
@@ -137,7 +137,7 @@ pub(crate) struct Vi {
     local: u32,
     depth: u32,
     queued: [bool; 2],
-    /// Nobody waits for completions of this side.
+    /// The process does not wait for completions of this side.
     counted: [bool; 2],
     sides: [WorkQueue; 2],
     /// The node at the other end, and its virtual interface.
@@ -211,7 +211,7 @@ pub(crate) enum State {
     Running,
     /// It has built a descriptor and is about to ring.
     Ringing { vi: u32, side: Side, slot: u32 },
-    /// It polls, from this time on; `from` is the interface that the first poll looks at.
+    /// It polls, from this time on; `from` is the interface that it polls first.
     Awaiting { what: Await, since: Time, from: u32 },
     /// It is over.
     Ended,
@@ -299,7 +299,7 @@ pub(crate) struct Host {
     pub(crate) remembers: bool,
 }
 
-/// What the card is to tell of when it has something.
+/// A queue that the card is to raise an interrupt for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Armed {
     /// One side of an interface.
@@ -342,7 +342,7 @@ impl Host {
             .unwrap_or_default()
     }
 
-    /// Lets a process go on: asks its program what to do, and does it.
+    /// Lets a process go on: carries out what its program returns as the next step.
     pub(crate) fn go_on(&mut self, process: u32, polling: Polling) -> Next {
         let Some(state) = self.processes.get_mut(process as usize) else {
             return Next::Nothing;
@@ -474,7 +474,7 @@ impl Host {
         (address, self.descriptors, shadow)
     }
 
-    /// A status is in memory. Answers when its process finds it, if it polls for it.
+    /// A status is in memory. Returns when its process finds it, if it polls for it.
     pub(crate) fn status_landed(
         &mut self,
         now: Time,
@@ -511,7 +511,7 @@ impl Host {
         self.find(process, now, polling).map(|at| (process, at))
     }
 
-    /// An entry of a completion queue is in memory. Answers when its process finds it, if it polls.
+    /// An entry of a completion queue is in memory. Returns when its process finds it, if it polls.
     pub(crate) fn entry_landed(
         &mut self,
         now: Time,
@@ -530,13 +530,13 @@ impl Host {
         }
     }
 
-    /// Whether what a process polls for is there by `now`; then takes it and answers when the process goes on.
+    /// Whether what a process polls for is there by `now`; then takes it and returns when the process goes on.
     fn find(&mut self, process: u32, now: Time, polling: Polling) -> Option<Time> {
         let state = self.processes.get_mut(process as usize)?;
         let State::Awaiting { what, since, from } = state.state else {
             return None;
         };
-        // The polls before the one that finds it, and which interface that one looks at.
+        // The polls before the one that finds it, and the interface of that one.
         let round = now.saturating_sub(since).div_ceil(polling.poll.max(1));
         let (polls, vi, side) = match what {
             Await::One(local, side) => {
@@ -595,7 +595,7 @@ impl Host {
         }
     }
 
-    /// A process gives up its wait, if that is the one of this number; tells whether.
+    /// A process gives up its wait, if that is the one of this number; returns whether it does.
     pub(crate) fn give_up(&mut self, process: u32, wait: u32, now: Time) -> bool {
         let Some(state) = self.processes.get_mut(process as usize) else {
             return false;

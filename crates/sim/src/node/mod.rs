@@ -6,7 +6,7 @@
 //!
 //! | part | does |
 //! |---|---|
-//! | [`plan`] | says which processes and virtual interfaces there are, and who is connected to whom |
+//! | [`plan`] | says which processes, virtual interfaces and connections there are |
 //! | [`card`] | gives the program its turns, charges its steps, feeds the DMA engines |
 //! | [`host`] | lets processes post, ring, poll and sleep |
 //! | [`record`] | notes when each message reached each stage, and how much everything was used |
@@ -66,7 +66,7 @@ pub(crate) enum Event {
     Received { node: u32, frame: u32, buffer: u32 },
     /// A process goes on.
     Process { node: u32, process: u32 },
-    /// The program asked to be called by now.
+    /// The program's deadline has come.
     Deadline { node: u32 },
     /// A process has waited long enough, if this is the wait that it is in.
     Timeout { node: u32, process: u32, wait: u32 },
@@ -74,7 +74,7 @@ pub(crate) enum Event {
     Interrupt { node: u32, process: u32 },
 }
 
-/// An event as the queue keeps it: two words that are made and taken apart in registers. (An `Event` is written
+/// An event as the queue keeps it: two words that are packed and unpacked in registers. (An `Event` is written
 /// field by field and copied as a whole, for which a processor has to wait until all that it wrote before is in its
 /// cache: that cost more than the queue itself.)
 #[derive(Clone, Copy, Debug)]
@@ -257,7 +257,7 @@ impl<T> Slab<T> {
         self.items.get_mut(place as usize)?.as_mut()
     }
 
-    /// The first place whose item is as wanted.
+    /// The first place with an item as wanted.
     pub(crate) fn position(&self, wanted: impl Fn(&T) -> bool) -> Option<u32> {
         let found = |item: &Option<T>| item.as_ref().is_some_and(&wanted);
         self.items.iter().position(found).map(|place| place as u32)

@@ -14,7 +14,7 @@ use crate::profile::Profile;
 
 /// Address of the first byte of descriptors and completion queues; the memory behind it is simulated.
 pub(crate) const DESCRIPTORS_AT: u64 = 1 << 20;
-/// Address of the first page of messages' data, whose bytes nobody looks at.
+/// Address of the first page of messages' data. Its bytes are not simulated.
 const DATA_AT: u64 = 1 << 40;
 /// The protection tag of everything.
 const TAG: u32 = 1;
@@ -22,7 +22,7 @@ const TAG: u32 = 1;
 /// Which completions of a virtual interface go to its process's completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Queues {
-    /// None: the process looks at descriptors.
+    /// None: the process polls descriptors.
     #[default]
     None,
     /// Those of receives.
@@ -149,14 +149,14 @@ impl Plan {
         }
     }
 
-    /// Adds a process and answers its number on its node.
+    /// Adds a process and returns its number on its node.
     pub fn process(&mut self, node: usize, process: impl Process + 'static) -> usize {
         let number = self.processes.iter().filter(|(on, _)| *on == node).count();
         self.processes.push((node, Box::new(process)));
         number
     }
 
-    /// Adds a virtual interface and answers its index.
+    /// Adds a virtual interface and returns its index.
     pub fn vi(&mut self, vi: ViPlan) -> usize {
         self.vis.push(vi);
         self.vis.len() - 1

@@ -269,14 +269,14 @@ impl World {
         }
     }
 
-    /// Tells the program what happened, and wakes processors.
+    /// Passes an input to the program, and wakes processors.
     fn input(&mut self, node: u32, from: Option<DmaEngine>, input: Input<'_>) {
         self.wake(node, from);
         let now = self.events.now();
         self.nodes[node as usize].firmware.input(now, input);
     }
 
-    /// Wakes the processors that an input concerns, and tells the program what they have polled.
+    /// Wakes the processors that an input concerns, and passes to the program how many doorbells they have polled.
     fn wake(&mut self, node: u32, from: Option<DmaEngine>) {
         let now = self.events.now();
         let Node { firmware, card, .. } = &mut self.nodes[node as usize];
@@ -670,7 +670,7 @@ impl World {
         self.arm(node, process);
     }
 
-    /// Has the card tell of what a process sleeps for.
+    /// Arms at the card what a process sleeps for.
     fn arm(&mut self, node: u32, process: u32) {
         for armed in self.nodes[node as usize].host.sleep(process) {
             let input = match armed {

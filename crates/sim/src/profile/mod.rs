@@ -62,7 +62,7 @@ pub struct LibrarySpec {
     pub complete: Time,
     /// How processes wait.
     pub waits: Waits,
-    /// What they ask of connections.
+    /// The reliability of their connections.
     pub reliability: Reliability,
 }
 
@@ -72,7 +72,7 @@ pub enum Waits {
     /// It polls, and holds a processor.
     #[default]
     Poll,
-    /// It tells the card by a system call, sleeps, and is woken by an interrupt.
+    /// It arms the card's interrupt by a system call, sleeps, and is woken by the interrupt.
     Block,
 }
 
@@ -84,9 +84,9 @@ pub struct CardSpec {
     /// Bytes of memory.
     pub memory_bytes: u64,
     /// Cycles that one way round the idle program's loop takes; what happens meanwhile is noticed half of it later on average. This is that of the
-    /// event-driven programs, which look at every engine.
+    /// event-driven programs, which poll every engine.
     pub idle_loop_cycles: u64,
-    /// The same of the sequential program, which looks at doorbells and arrivals only.
+    /// The same of the sequential program, which polls doorbells and arrivals only.
     pub sequential_idle_loop_cycles: u64,
     /// What each step of the program takes.
     pub steps: StepCosts,
@@ -113,7 +113,7 @@ pub struct NetDmaSpec {
 pub struct StepCosts([u64; Step::ALL.len()]);
 
 impl StepCosts {
-    /// A table in which each step costs what `cost` answers.
+    /// A table in which each step costs what `cost` returns.
     pub fn new(mut cost: impl FnMut(Step) -> u64) -> Self {
         Self(Step::ALL.map(&mut cost))
     }
@@ -143,7 +143,7 @@ impl Profile {
         }
     }
 
-    /// Reads a profile's text; `file` is its name for complaints.
+    /// Reads a profile's text; `file` is its name for errors.
     pub fn parse(text: &str, file: &str) -> Result<Self, FileError> {
         read::profile(text, file)
     }

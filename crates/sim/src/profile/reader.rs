@@ -1,4 +1,4 @@
-//! Strict reading of parameter files: every complaint names its line, and says what is allowed.
+//! Strict reading of parameter files: every error names its line, and says what is allowed.
 
 use std::fmt;
 use std::ops::Range;
@@ -27,7 +27,7 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// A file's text and name: what turns a place into a complaint.
+/// A file's text and name: what an error needs beside a position.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) file: &'a str,
@@ -147,7 +147,7 @@ impl<'a> Section<'a> {
         self.optional_section(key)?.ok_or(missing)
     }
 
-    /// Complains about the first key that nobody asked for.
+    /// Reports the first key that was not read as an error.
     pub(crate) fn finish(self) -> Result<(), FileError> {
         match self.table.iter().next() {
             None => Ok(()),
@@ -163,7 +163,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Takes `{ value = …, source = "…" }` apart; a value without a source is refused.
+    /// Reads `{ value = …, source = "…" }`; a value without a source is refused.
     fn sourced(&mut self, key: &str) -> Result<Spanned<DeValue<'a>>, FileError> {
         let found = self.need(key)?;
         let span = found.span();
@@ -202,7 +202,7 @@ impl<'a> Section<'a> {
         let value = self.sourced(key)?;
         let found = self.as_quantity(key, &value, kind)?;
         let (least, most, allowed) = kind.of_hardware();
-        // Whether there may be none is for who reads it to say.
+        // Whether 0 is allowed is for the caller to say.
         if found.value > 0 && !(least..=most).contains(&found.value) {
             let path = self.path(key);
             let wrong = format!("`{path}` is beyond what is simulated: it must be {allowed}");

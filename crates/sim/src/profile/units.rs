@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// What may be written, for complaints.
+    /// What may be written, for errors.
     fn allowed(self) -> String {
         let (what, example) = match self {
             Self::Time => ("a time", "30 ns"),

@@ -1,4 +1,4 @@
-//! A barrier over a tree of requests: everybody's arrival climbs to process 0, and the release comes down.
+//! A barrier over a tree of requests: the arrivals of all processes climb to process 0, and the release comes down.
 
 use crate::am::port::{Awaited, Rank};
 use crate::am::{ActiveMessages, AmError, Arrival, HandlerId};

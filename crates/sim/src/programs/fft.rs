@@ -277,7 +277,7 @@ impl Program for Fft {
             Awaited::from(next as Rank, "elements, and from the others"),
             |state| state.landed as usize >= ranks - 1,
         )?;
-        // Whoever computes does not poll: others may still be getting elements from here.
+        // A process that computes does not poll: others may still be getting elements from here.
         pass(am, ARRIVE, RELEASE)?;
 
         let mut blocked = vec![(0.0, 0.0); own];

@@ -2,8 +2,8 @@
 //! is given its share of each bucket's ranks by the process that owns the bucket.
 //!
 //! The ring leaves each process with the merged counts of its own share of the buckets. It turns them into the rank behind each
-//! bucket's last key; whoever asks with its local counts has them subtracted, and what is left is where its keys
-//! begin. The asking goes round skewed, so that no owner is asked by all at once.
+//! bucket's last key; a process that sends a request with its local counts has them subtracted, and what is left is where
+//! its keys begin. The requests go round skewed, so that no owner gets those of all at once.
 
 use super::Program;
 use super::barrier::{Barrier, HasBarrier, on_arrival, on_release, pass};
@@ -91,10 +91,10 @@ pub struct SortState {
     rounds: usize,
     /// How many keys lie in the shares before this one.
     before: Option<u64>,
-    /// The answers that have come, and the ranks.
+    /// The replies that have come, and the ranks.
     answers: usize,
     landed: usize,
-    /// Where the owned share of the ranks lies, and where answers are put.
+    /// Where the owned share of the ranks lies, and where replies are put.
     ends: Option<Region>,
     answered: Option<Region>,
 }
@@ -123,7 +123,7 @@ fn on_before(arrival: &mut Arrival<'_, SortState>) -> Result<(), AmError> {
     Ok(())
 }
 
-/// Subtracts the asker's counts from the ends of the buckets, and keeps what is left for it to get.
+/// Subtracts the requester's counts from the ends of the buckets, and keeps what is left for it to get.
 fn on_subtract(arrival: &mut Arrival<'_, SortState>) -> Result<(), AmError> {
     let landed = arrival.landing()?;
     let (Some(ends), Some(answered)) = (arrival.state.ends, arrival.state.answered) else {
@@ -165,7 +165,7 @@ struct Share {
     ranks: usize,
     buckets: usize,
     bytes: u64,
-    /// Local counts, merged counts, what comes around the ring, the owned ends, askers' counts, answers, begins.
+    /// Local counts, merged counts, what comes around the ring, the owned ends, requesters' counts, replies, begins.
     local: Region,
     merged: Region,
     incoming: Region,
@@ -264,7 +264,7 @@ impl IntegerSort {
         Ok(())
     }
 
-    /// Asks each owner where this process's keys begin.
+    /// Requests of each owner where this process's keys begin.
     fn ask<A: ActiveMessages<State = SortState>>(am: &mut A, share: &Share) -> Result<(), AmError> {
         let Share {
             rank, ranks, bytes, ..
@@ -272,7 +272,7 @@ impl IntegerSort {
         for step in 0..ranks {
             let owner = (rank + step) % ranks;
             let counts = share.local.at(owner as u64 * bytes).span(bytes);
-            // Everybody has a place of its own at the owner, the owner itself too.
+            // Each process has a slot of its own at the owner, the owner itself too.
             let slot = rank as u64 * bytes;
             am.store(owner as Rank, counts, share.asked.at(slot), SUBTRACT, 0)?;
             let awaited = Awaited::from(owner as Rank, "an answer about ranks");

@@ -1,4 +1,4 @@
-//! Ping_Pong and Ping_Bulk (§2.4.1): process 0 sends a short message or a block, process 1 answers with a reply, over and over.
+//! Ping_Pong and Ping_Bulk (§2.4.1): process 0 sends a short message or a block, process 1 sends a reply, over and over.
 
 use super::Program;
 use crate::am::port::{Awaited, Rank, Work};

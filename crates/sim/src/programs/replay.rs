@@ -60,7 +60,7 @@ pub enum TraceError {
         /// What is wrong, and what is expected.
         why: String,
     },
-    /// Messages are sent that nobody receives, or the other way round.
+    /// Messages are sent without being received, or the other way round.
     #[error(
         "process {to} receives {received} messages from process {from}, which sends it {sent}; both must be as many"
     )]

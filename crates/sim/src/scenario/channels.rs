@@ -1,4 +1,4 @@
-//! Channels of a scenario: who sends what to whom.
+//! Channels of a scenario: their senders, receivers and messages.
 
 use crate::engine::MILLISECOND;
 use crate::profile::units::Kind as Unit;
@@ -36,7 +36,7 @@ enum FlowName {
     BestEffort,
 }
 
-/// Reads the workload's section, whose kind is `channels`. `open` reads a file that is named beside the scenario.
+/// Reads the workload's section of kind `channels`. `open` reads a file that is named beside the scenario.
 pub(super) fn read(
     workload: &mut Section<'_>,
     seed: u64,

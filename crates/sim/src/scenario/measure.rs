@@ -1,4 +1,4 @@
-//! What a run has measured, and what several runs tell together.
+//! What a run has measured, and estimates from several runs.
 
 use serde::{Deserialize, Serialize};
 

@@ -63,7 +63,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Reads `[network]`, if it is there, for programs on so many hosts; tells whether it is.
+/// Reads `[network]`, if it is there, for programs on so many hosts; returns whether it is.
 pub(super) fn read_links(
     root: &mut Section<'_>,
     links: &mut Links,
@@ -81,7 +81,7 @@ pub(super) fn read_links(
     Ok(true)
 }
 
-/// Reads the section, and tells where it is.
+/// Reads the section, and returns where it is.
 fn section(
     root: &mut Section<'_>,
     profile: &mut Links,

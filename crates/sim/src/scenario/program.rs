@@ -75,7 +75,7 @@ const LARGEST_SCALE: f64 = 1e6;
 /// Most processes of a program.
 const MOST_PROCESSES: u64 = 4_096;
 
-/// Reads the workload's section, whose kind is `program`. `open` reads a file that is named beside the scenario.
+/// Reads the workload's section of kind `program`. `open` reads a file that is named beside the scenario.
 pub(super) fn read(
     root: &mut Section<'_>,
     workload: &mut Section<'_>,

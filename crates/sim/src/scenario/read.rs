@@ -90,7 +90,7 @@ const MOST_REPLICATIONS: u64 = 1_000;
 /// Most interfaces that are simulated: each has queues and buffers.
 const MOST_INTERFACES: usize = 1 << 16;
 
-/// Reads a scenario. `file` is its name for complaints; `open` reads a file that it names, whose path begins where the
+/// Reads a scenario. `file` is its name for errors; `open` reads a file that it names, whose path begins where the
 /// scenario lies.
 pub fn read(
     text: &str,

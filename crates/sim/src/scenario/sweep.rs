@@ -1,8 +1,8 @@
 //! `[sweep]`: the same experiment with one value after the other of a key.
 //!
 //! The key is one that the file has, by its path (`workload.rounds`, `network.rate`, `workload.channel.0.rate`), or one of the
-//! profile's (`profile.host_dma.rate`). Each value takes its place in the file, so that it may be what the key may be, and what is
-//! wrong with it is told with the key's line.
+//! profile's (`profile.host_dma.rate`). Each value takes its place in the file, so that it may be what the key may be, and an
+//! error in it is reported with the key's line.
 
 use std::ops::Range;
 

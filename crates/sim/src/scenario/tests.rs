@@ -197,7 +197,7 @@ fn seeds_make_a_difference_where_there_is_chance() {
     assert_eq!(found("seed = 7"), found("seed = 7"));
 }
 
-/// `text` with one line replaced; the complaint must name the line and have these words.
+/// `text` with one line replaced; the error must name the line and have these words.
 pub(super) fn refused(text: &str, line: &str, by: &str, at: usize, words: &[&str]) {
     assert!(text.contains(line), "{line}");
     let error = scenario(&text.replacen(line, by, 1)).expect_err(by);

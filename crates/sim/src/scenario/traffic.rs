@@ -42,7 +42,7 @@ enum SizesName {
     Weighted,
 }
 
-/// Reads the workload's section, whose kind is `traffic`. Sizes are the file's unless `[workload.sizes]` says how they are
+/// Reads the workload's section of kind `traffic`. Sizes are the file's unless `[workload.sizes]` says how they are
 /// distributed.
 pub(super) fn read(workload: &mut Section<'_>, seed: u64) -> Result<Traffic, FileError> {
     let nodes = workload.own_count("nodes", 2, MOST_NODES)?;
@@ -138,7 +138,7 @@ fn closed(workload: &mut Section<'_>, operation: Operation) -> Result<Loop, File
         outstanding,
         think,
         is_exponential: is_exponential(workload, "thinking", false)?,
-        // RDMA is not answered by a process.
+        // No process replies to RDMA.
         reply_bytes: match operation == Operation::Send && workload.has("reply") {
             true => workload.own_within("reply", Unit::Size, SIZES)? as u32,
             false => 64,

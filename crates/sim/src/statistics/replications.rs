@@ -1,4 +1,4 @@
-//! What several runs with different seeds tell together.
+//! Estimates from several runs with different seeds.
 
 /// Quantiles 0.975 of Student's t for 1 to 30 degrees of freedom.
 const STUDENT: [f64; 30] = [
@@ -16,7 +16,7 @@ pub struct Estimate {
     pub half_width: Option<f64>,
 }
 
-/// What the values of independent runs tell of their mean, if they are normally distributed.
+/// The mean of independent runs and its confidence interval, if the values are normally distributed.
 pub fn estimate(values: &[f64]) -> Estimate {
     let count = values.len();
     let mean = values.iter().sum::<f64>() / count.max(1) as f64;

@@ -121,9 +121,9 @@ section! {
         receive_driver: Cycles,
         /// The packet joins the system's queue.
         receive_queue: Cycles,
-        /// A look at the system's queue.
+        /// A poll of the system's queue.
         look: Cycles,
-        /// The packet leaves the queue, and its buffers are given back.
+        /// The packet leaves the queue, and its buffers are freed.
         receive_dequeue: Cycles,
     }
 }
@@ -133,7 +133,7 @@ section! {
     Library {
         /// The library's part of a send.
         send: Cycles,
-        /// A look at the receive queue that finds nothing.
+        /// A poll of the receive queue that finds nothing.
         look: Cycles,
         /// A packet is taken from the receive queue.
         receive: Cycles,
@@ -141,11 +141,11 @@ section! {
         descriptor: Size,
         /// A descriptor without the message's data.
         bare_descriptor: Size,
-        /// The host's part of a miss of the card's TLB, besides its look at the page table for each page: context switch, dispatch, return.
+        /// The host's part of a miss of the card's TLB, besides its access to the page table for each page: context switch, dispatch, return.
         miss_interrupt: Cycles,
         /// The page table is looked up, the page pinned and noted as cached on the card, its entry written.
         miss_page: Cycles,
-        /// From asking the disk for a page to having it, when the page is not in memory.
+        /// From requesting a page of the disk to having it, when the page is not in memory.
         page_in: Time,
     }
 }
@@ -153,9 +153,9 @@ section! {
 section! {
     /// What the card's program costs the network processor.
     Card {
-        /// A look at the network.
+        /// A poll of the network.
         poll_network: Cycles,
-        /// A look at one endpoint's send queue.
+        /// A poll of one endpoint's send queue.
         poll_endpoint: Cycles,
         /// A descriptor is read and checked, a header built.
         send: Cycles,
@@ -163,7 +163,7 @@ section! {
         program_dma: Cycles,
         /// The packet is handed to the network.
         transmit: Cycles,
-        /// Afterwards: the descriptor is given back.
+        /// Afterwards: the descriptor is released.
         send_cleanup: Cycles,
         /// A packet's endpoint is found.
         demultiplex: Cycles,
@@ -171,7 +171,7 @@ section! {
         enqueue: Cycles,
         /// C3: one page is looked up in the TLB.
         lookup: Cycles,
-        /// C3: the packet is put aside, the host asked, the answer found.
+        /// C3: the packet is put aside, the host interrupted, its reply found.
         miss: Cycles,
     }
 }

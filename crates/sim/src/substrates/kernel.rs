@@ -3,7 +3,7 @@
 //! On NI1 the processor itself moves all data between memory and the card's FIFOs; on NI2 it programs the card's DMA engine. Either way the
 //! device sends one packet at a time. What finds it busy on NI1 is queued by the driver and goes out when the device signals
 //! that it is free; NI2's engine has a chain of programmed transfers. A packet that has come interrupts the host, whose handler puts it in the system's queue; the receiving
-//! process looks there by a system call.
+//! process polls that by a system call.
 //!
 //! NI2's receive side has buffers programmed in advance, so that a packet lies in kernel memory when it interrupts; the handler programs
 //! the next one.
@@ -17,7 +17,7 @@ use super::world::{PacketId, World};
 use crate::am::port::{Message, Rank};
 use crate::engine::Time;
 
-/// Who moves the words between memory and the card.
+/// What moves the words between memory and the card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mover {
     /// NI1: the processor.
@@ -64,7 +64,7 @@ impl KernelPath {
         }
     }
 
-    /// A fruitless look, which is what a process that waits does over and over.
+    /// A fruitless poll, which is what a process that waits does over and over.
     pub(super) fn poll_cycles(costs: &Costs) -> u64 {
         costs.kernel.system_call + costs.kernel.look + costs.layer.enter_poll
     }

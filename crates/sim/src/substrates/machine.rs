@@ -1,4 +1,4 @@
-//! Runs programs on a substrate in virtual time, and says who waits for whom when they cannot get on.
+//! Runs programs on a substrate in virtual time, and reports which process waits for which when they cannot get on.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::statistics::Statistics;
 
 /// What a substrate does with a call whose first part has been computed.
 pub(super) enum Taken {
-    /// The processor works so many cycles more, and the program goes on with the answer.
+    /// The processor works so many cycles more, and the program goes on with the result.
     Then(u64, Answer),
     /// The program waits.
     Wait,
@@ -73,9 +73,9 @@ pub struct Standing {
     pub rank: Rank,
     /// What it was doing.
     pub doing: Doing,
-    /// How many messages it has not looked at, and who sent the first.
+    /// How many messages it has not taken, and the sender of the first.
     pub unread: (usize, Option<Rank>),
-    /// When it last looked.
+    /// When it last polled.
     pub polled: Time,
 }
 
@@ -108,7 +108,7 @@ pub enum SimError {
         /// Its error.
         error: AmError,
     },
-    /// Nobody can get on.
+    /// No process can get on.
     #[error("nothing moves at {} µs:{}", at / 1_000_000, list(standing))]
     Deadlock {
         /// When.
@@ -224,13 +224,13 @@ pub struct Outcome<R> {
     pub ended: Time,
     /// Events that happened.
     pub events: u64,
-    /// The packets' ways, if they were asked for.
+    /// The packets' ways, if they were requested.
     pub journeys: Vec<Journey>,
     /// How long each host spent in interrupt handlers.
     pub interrupted: Vec<Time>,
     /// How often the cards' TLBs lacked a translation.
     pub tlb_misses: u64,
-    /// Distributions and use, if they were asked for.
+    /// Distributions and use, if they were requested.
     pub statistics: Option<Box<Statistics>>,
 }
 
@@ -244,7 +244,7 @@ struct Slot<R> {
 }
 
 enum Stage {
-    /// About to go on with an answer.
+    /// About to go on with a result.
     Answered(Answer),
     /// Computing towards a call's effect.
     Calling(Call, u64),
@@ -486,7 +486,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         }
     }
 
-    /// Sees from time to time whether everybody still looks at what arrives.
+    /// Checks from time to time whether all processes still poll.
     fn watch(&mut self) -> Result<(), SimError> {
         let now = self.world.now();
         if self.world.engine.pending() == 0 {

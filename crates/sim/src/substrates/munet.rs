@@ -1,8 +1,8 @@
 //! MU-Net (chapter 3): protected endpoints on a LANai 4, polled by its control program.
 //!
 //! A message of up to 128 bytes travels in the send descriptor, which the host writes into the card's memory; a longer one is
-//! copied into the pinned send buffer and fetched by DMA. The control program looks at the network and at every active endpoint in
-//! turn, and waits for each DMA transfer that it starts (§3.2.4.2). A packet that has come is taken into the card's memory,
+//! copied into the pinned send buffer and fetched by DMA. The control program polls the network and every active endpoint
+//! one after the other, and waits for each DMA transfer that it starts (§3.2.4.2). A packet that has come is taken into the card's memory,
 //! and from there, short or long, into the endpoint's receive buffer by one DMA transfer; the host finds out by
 //! probing a variable on the card.
 //!
@@ -37,7 +37,7 @@ section! {
         copy: Rate,
         /// Writing data into the card's memory.
         card_write: Rate,
-        /// One look at the receive queue's variable on the card.
+        /// One poll of the receive queue's variable on the card.
         probe: Time,
         /// The receive call besides probing and copying.
         receive_call: Time,
@@ -51,9 +51,9 @@ section! {
     Lanai {
         /// Cycles per second.
         clock: Frequency,
-        /// A look at the interrupt status register.
+        /// A poll of the interrupt status register.
         poll_network: Cycles,
-        /// A look at the next descriptor of one endpoint.
+        /// A poll of the next descriptor of one endpoint.
         poll_endpoint: Cycles,
         /// The header is made.
         header: Cycles,
@@ -241,7 +241,7 @@ struct Endpoints {
     cards: Vec<Card>,
 }
 
-/// The endpoint that the process uses; the others are only looked at.
+/// The endpoint that the process uses; the others are only polled.
 const USED: usize = 1;
 
 fn data(message: &Message) -> u64 {

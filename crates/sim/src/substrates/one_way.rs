@@ -6,7 +6,7 @@ use crate::am::port::{Arguments, Awaited, Fragment, Kind, Message, Port, Work};
 use crate::am::{AmError, HandlerId, Region};
 use crate::engine::Time;
 
-/// Data of the message whose way figures 2.1, 2.2, 2.4 and 2.5 show: a short one, and it fits in two cells.
+/// Data of the message that figures 2.1, 2.2, 2.4 and 2.5 follow: a short one, and it fits in two cells.
 pub const SHORT_BYTES: usize = 32;
 
 /// There and back, so often.
@@ -21,7 +21,7 @@ pub struct OneWay {
     pub stages: Vec<(&'static str, Time)>,
 }
 
-/// What the message's data is for: nothing looks at it.
+/// A message with data that is not read.
 fn message(bytes: usize) -> Message {
     let place = Region(0).at(0);
     Message {

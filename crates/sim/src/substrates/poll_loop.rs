@@ -1,8 +1,8 @@
-//! A network processor that looks at its sources one after the other for ever, without simulating the looks that find
+//! A network processor that polls its sources one after the other for ever, without simulating the polls that find
 //! nothing.
 //!
-//! Source 0 is the network; the others are endpoints. Looking at a source takes a fixed time, and whoever has something for the
-//! program is noticed by the first look that begins after it came.
+//! Source 0 is the network; the others are endpoints. Polling a source takes a fixed time, and what a source has for the
+//! program is noticed by the first poll that begins after it came.
 
 use crate::engine::Time;
 
@@ -12,7 +12,7 @@ pub(super) struct PollLoop {
     network: Time,
     endpoint: Time,
     sources: usize,
-    /// The source that is looked at next, when the program is at work.
+    /// The source that is polled next, when the program is at work.
     position: usize,
     /// When the present round began, or would have, when it is not.
     round: Time,
@@ -30,7 +30,7 @@ impl PollLoop {
         }
     }
 
-    /// From the beginning of a round to that of the look at `source`.
+    /// From the beginning of a round to that of the poll of `source`.
     fn offset(&self, source: usize) -> Time {
         match source.checked_sub(1) {
             None => 0,
@@ -61,7 +61,7 @@ impl PollLoop {
         self.position = (source + 1) % self.sources;
     }
 
-    /// The first source from here on that has something, and how long it takes to get there and look.
+    /// The first source from here on that has something, and how long it takes to get there and poll it.
     pub(super) fn next(&self, has_something: impl Fn(usize) -> bool) -> Option<(usize, Time)> {
         let mut time = 0;
         for step in 0..self.sources {
@@ -102,7 +102,7 @@ pub(super) struct NetworkProcessor {
     /// When it will notice something.
     notices: Option<Time>,
     generation: u32,
-    /// Sources that are not looked at for the time being.
+    /// Sources that are not polled for the time being.
     parked: Vec<bool>,
 }
 
@@ -128,7 +128,7 @@ impl NetworkProcessor {
         }
     }
 
-    /// `source` has something. Answers if that changes the processor's plans.
+    /// `source` has something. Returns a notice if that changes the processor's plans.
     pub(super) fn rouse(&mut self, now: Time, source: usize) -> Option<Notice> {
         if self.is_busy || self.parked.get(source) != Some(&false) {
             return None;
@@ -146,7 +146,7 @@ impl NetworkProcessor {
         holds
     }
 
-    /// The processor has finished with a source. Answers what it finds next.
+    /// The processor has finished with a source. Returns what it finds next.
     pub(super) fn free(
         &mut self,
         now: Time,
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(polls.next(|source| source == 3), Some((3, 8)));
         assert_eq!(polls.next(|source| source == 1), Some((1, 22)));
         assert_eq!(polls.next(|_| false), None);
-        // It looks at endpoint 2 from 100 on, and at the network from 108 on.
+        // It polls endpoint 2 from 100 on, and the network from 108 on.
         polls.idles(100);
         assert_eq!(polls.notices(100, 2), 104);
         assert_eq!(polls.notices(101, 0), 118);

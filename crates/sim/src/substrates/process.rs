@@ -2,7 +2,7 @@
 //!
 //! Between two calls of its port a program runs natively; what it has charged meanwhile is reconciled with virtual
 //! time at the next call, as pSNOW does (§2.1). The call itself is carried out by the machine, which then resumes
-//! the coroutine with the answer.
+//! the coroutine with the result.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use crate::am::port::{Awaited, Function, Message, Port, Rank, Step, Stop, Work};
 use crate::am::{AmError, Region};
 
-/// What a program asks of the machine.
+/// A program's call of the machine.
 #[derive(Debug)]
 pub(super) enum Call {
     /// The next region has been made.
@@ -29,7 +29,7 @@ pub(super) enum Call {
     Pass,
 }
 
-/// What the machine answers.
+/// What the machine returns.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// Go on.
@@ -45,11 +45,11 @@ pub(super) enum Answer {
 /// Cycles of the host's processor, for each function.
 pub(super) type Spent = [u64; Function::COUNT];
 
-/// What a program has done, and what it asks.
+/// What a program has done, and its next call.
 pub(super) struct Yielded {
     pub(super) spent: Spent,
     pub(super) call: Call,
-    /// On whose account the call goes.
+    /// The function that the call's time is charged to.
     pub(super) function: Function,
 }
 
@@ -97,7 +97,7 @@ pub struct SimPort<'y> {
     rank: Rank,
     ranks: u32,
     costs: PortCosts,
-    /// What has been charged since the last call. The coroutine looks at it too, when the program has returned.
+    /// What has been charged since the last call. The coroutine reads it too, when the program has returned.
     spent: Rc<Cell<Spent>>,
     function: Function,
     /// Since when the program has run natively.
@@ -113,7 +113,7 @@ impl SimPort<'_> {
         self.spent.set(spent);
     }
 
-    /// Moves the native time since the last look on the account of the present function.
+    /// Charges the native time since the last call to the present function.
     fn reconcile(&mut self) {
         if let (
             Some(since),
@@ -203,8 +203,8 @@ impl Port for SimPort<'_> {
         for (times, cycles) in kinds {
             self.charge(times.saturating_mul(cycles));
         }
-        // A program that computes for ever must not keep the others from finding that out. What it would answer to
-        // the end of the simulation comes with its next call.
+        // A program that computes for ever must not keep the others from finding that out. Its next call returns
+        // that the simulation has ended.
         if self.spent.get().into_iter().fold(0, u64::saturating_add) > self.costs.longest_silence {
             self.call(Call::Pass);
         }
@@ -228,7 +228,7 @@ impl Port for SimPort<'_> {
 
 /// What a coroutine has come to.
 pub(super) enum Turn<R> {
-    /// It asks something.
+    /// It calls the machine.
     Asks(Yielded),
     /// The program has returned.
     Returned(Result<R, AmError>),

@@ -1,6 +1,6 @@
 //! The processors of a host, as the programs on it see them: time slices, interrupts, and waiting by polling.
 //!
-//! Nobody is told when a message comes; whoever waits polls. Simulating every fruitless poll would cost more than all the rest,
+//! A process is not told when a message comes; it polls while it waits. Simulating every fruitless poll would cost more than all the rest,
 //! so that fruitless polls are computed instead: a lone waiting process polls at whole multiples of the
 //! poll's duration, and where several wait for one processor, each polls once and hands it on, with a context
 //! switch between them. A message is noticed by the first poll that ends after it came. An interrupt delays whatever
@@ -25,7 +25,7 @@ pub(super) struct Clock {
     pub(super) function: Function,
     /// Since when it waits.
     pub(super) waits_since: Option<Time>,
-    /// Counts its waits, so that an old notice is told from a new one.
+    /// Counts its waits, so that an old notice is distinguished from a new one.
     waits: u32,
     /// What it waits for has come, and it has not polled since.
     is_noticing: bool,
@@ -49,14 +49,14 @@ pub(super) struct HostTimes {
     pub(super) poll: Time,
 }
 
-/// When which processor has to be looked at again. An alarm of an older generation is void.
+/// When which processor has to be served again. An alarm of an older generation is void.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Alarm {
     pub(super) at: Time,
     pub(super) wakes: Wakes,
 }
 
-/// Whom an alarm is for.
+/// The processor or process that an alarm is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wakes {
     /// What runs there has reached the end of its slice.
@@ -94,7 +94,7 @@ impl Processor {
     }
 }
 
-/// The processors of one host and who shares them.
+/// The processors of one host and the processes that share them.
 #[derive(Debug)]
 pub(super) struct Host {
     index: u32,
@@ -246,7 +246,7 @@ impl Host {
         }
     }
 
-    /// Somebody has become ready: what runs without a bound gets one.
+    /// A process has become ready: what runs without a bound gets one.
     fn bound_slices(&mut self, now: Time, alarms: &mut Vec<Alarm>) {
         for index in 0..self.processors.len() {
             let Some(processor) = self.processors.get_mut(index) else {
@@ -265,7 +265,7 @@ impl Host {
         }
     }
 
-    /// The end of a stretch: answers the process if it has computed all that it had to. It then holds the processor until
+    /// The end of a stretch: returns the process if it has computed all that it had to. It then holds the processor until
     /// [`Self::go_on`], [`Self::wait`] or [`Self::leave`].
     pub(super) fn stretch_ends(
         &mut self,
@@ -459,7 +459,7 @@ impl Host {
         self.admit(now, process, 0, clocks, alarms);
     }
 
-    /// Interrupts the first processor for `time`; answers when the handler has ended.
+    /// Interrupts the first processor for `time`; returns when the handler has ended.
     pub(super) fn interrupt(
         &mut self,
         now: Time,

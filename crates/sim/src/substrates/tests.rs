@@ -186,7 +186,7 @@ fn processes_of_one_host_share_its_processor() {
     let alone = run(&setup(Combination::C2Ni3, 2, 1), &script).expect("it runs");
     assert_eq!(alone.ended, 50 * MILLISECOND);
     let shared = run(&setup(Combination::C2Ni3, 2, 2), &script).expect("it runs");
-    // Slices of 10 ms take turns. The switches are part of them, so that each process needs a short sixth one.
+    // The processes alternate in slices of 10 ms. The switches are part of them, so that each process needs a short sixth one.
     let switches = 11;
     let switch = 30 * MICROSECOND;
     assert_eq!(shared.ended, 100 * MILLISECOND + switches * switch);
@@ -245,7 +245,7 @@ fn words_get_through_while_others_compute_and_wait() {
                 assert!(process.time_in(Function::Compute) >= rank * 3 * MILLISECOND);
                 assert!(process.processor_time() <= process.ended);
             }
-            // Nobody's processor did more than it had time for.
+            // No processor did more than it had time for.
             for host in outcome.processes.chunks(per_host as usize) {
                 let busy: Time = host.iter().map(|process| process.processor_time()).sum();
                 assert!(busy <= outcome.ended, "{combination:?} {per_host}");

@@ -12,7 +12,7 @@ pub(super) struct Page {
 
 impl Page {
     fn hash(self) -> u64 {
-        // Neighbouring pages fall into neighbouring sets, and processes apart from each other.
+        // Neighbouring pages fall into neighbouring sets, and pages of different processes into distant ones.
         self.number
             .wrapping_add(u64::from(self.process).wrapping_mul(0x9e37_79b9))
     }

@@ -1,8 +1,8 @@
 //! C2 and C3 on NI3: send and receive are library calls, and the card's processor does the rest (§2.3.3, §2.3.4).
 //!
 //! An endpoint has a send queue in the card's memory, which the host fills by programmed writes, and a receive queue with buffers
-//! in host memory, which the card fills by DMA. The network processor looks at the network and at all send queues in turn, and does one
-//! packet at a time: it waits for the DMA engine that it has programmed (overlap is the subject of chapter 4).
+//! in host memory, which the card fills by DMA. The network processor polls the network and all send queues one after the other, and does
+//! one packet at a time: it waits for the DMA engine that it has programmed (overlap is the subject of chapter 4).
 //!
 //! What fits in a descriptor travels in it. Longer data is copied into the pinned communication segment (C2), or
 //! fetched from where it lies (C3): then the card must know where its pages are, and so must it know the receive queue's and the
@@ -46,7 +46,7 @@ pub(super) enum UserEvent {
     Delivered { packet: PacketId },
     /// It is free for the next source.
     Free { host: u32, served: u32 },
-    /// It has given up on a translation and asks the host.
+    /// It lacks a translation and requests it of the host.
     Asks {
         host: u32,
         source: u32,
@@ -99,7 +99,7 @@ struct Card {
 pub(super) struct UserPath {
     costs: Costs,
     addressing: Addressing,
-    /// How long the disk takes to bring a page that the card asks for.
+    /// How long the disk takes to bring a page that the card requests.
     page_in: Time,
     processes_per_host: u32,
     cards: Vec<Card>,
@@ -133,7 +133,7 @@ impl UserPath {
         }
     }
 
-    /// A fruitless look.
+    /// A fruitless poll.
     pub(super) fn poll_cycles(costs: &Costs) -> u64 {
         costs.library.look + costs.layer.enter_poll
     }
@@ -228,7 +228,7 @@ impl UserPath {
         }
     }
 
-    /// The card has finished with a source and looks for the next.
+    /// The card has finished with a source and polls for the next.
     fn free(&mut self, world: &mut World<UserEvent>, host: u32, served: usize) {
         let now = world.now();
         let first = host * self.processes_per_host.max(1);
@@ -255,7 +255,7 @@ impl UserPath {
         }
     }
 
-    /// Looks the pages up. If one is missing, the source is put aside and the host asked.
+    /// Looks up the pages. If one is missing, the source is put aside and the host interrupted.
     fn translates(
         &mut self,
         world: &mut World<UserEvent>,
@@ -292,7 +292,7 @@ impl UserPath {
         false
     }
 
-    /// Cycles to look pages up.
+    /// Cycles to look up pages.
     fn lookup_cycles(&self, pages: &[Option<Page>; 2]) -> u64 {
         self.costs.card.lookup * pages.iter().flatten().count() as u64
     }
@@ -402,7 +402,7 @@ impl UserPath {
         world.at(arrives, UserEvent::Arrives { packet: id });
     }
 
-    /// The host looks missing pages up, and has them brought if they are out.
+    /// The host looks up missing pages, and has them brought if they are out.
     fn ask(
         &mut self,
         world: &mut World<UserEvent>,

@@ -13,9 +13,9 @@ use crate::statistics::{Busy, Resource, Statistics};
 /// What happens.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Event<E> {
-    /// A processor or a process has to be looked at.
+    /// A processor or a process has to be served.
     Alarm(Wakes),
-    /// The receiver has consumed a packet, and the sender learns of it.
+    /// The receiver has consumed a packet, and the sender gets the credit back.
     Credit { from: Rank, to: Rank },
     /// Time to see whether anything still gets on.
     Watch,
@@ -44,9 +44,9 @@ pub(super) struct Packet {
 /// One packet's way from call to return.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Journey {
-    /// Who sent it.
+    /// The sender.
     pub from: Rank,
-    /// Who received it.
+    /// The receiver.
     pub to: Rank,
     /// When the call to send began.
     pub called: Time,
@@ -125,7 +125,7 @@ pub(super) struct World<E> {
     packets: Vec<Option<Packet>>,
     free: Vec<u32>,
     in_flight: BTreeMap<(Rank, Rank), u32>,
-    /// Processes that were refused for lack of room, and to whom there has been room since.
+    /// Processes that were refused for lack of room, and those that have got room since.
     refused: Vec<bool>,
     room_came: Vec<bool>,
     alarms: Vec<Alarm>,
@@ -183,7 +183,7 @@ impl<E: Copy> World<E> {
         self.at(end, event);
     }
 
-    /// Takes so many cycles from whatever `host` runs; answers when they are over.
+    /// Takes so many cycles from whatever `host` runs; returns when they are over.
     pub(super) fn steal(&mut self, host: u32, cycles: u64) -> Time {
         let time = self.cycles(cycles);
         self.with_host(host, |host, now, clocks, alarms| {
@@ -192,7 +192,7 @@ impl<E: Copy> World<E> {
         .unwrap_or_default()
     }
 
-    /// Does something to a host's processors and sets the alarms that this asks for.
+    /// Does something to a host's processors and sets the alarms that follow from it.
     pub(super) fn with_host<T>(
         &mut self,
         host: u32,

@@ -39,7 +39,7 @@ pub enum Keep {
 }
 
 impl Keep {
-    /// Tells `world` what to note. What happens before `from` prepares the experiment and is not in its statistics.
+    /// Sets what `world` notes. What happens before `from` prepares the experiment and is not in its statistics.
     fn begin(self, world: &mut World, from: Time) {
         if self != Self::Sums {
             world.keep_statistics(from);

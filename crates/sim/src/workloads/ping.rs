@@ -103,7 +103,7 @@ pub struct Breakdown {
     pub one_way: Time,
 }
 
-/// Runs a ping-pong of messages of `bytes` and takes it apart.
+/// Runs a ping-pong of messages of `bytes` and returns the time of each stage.
 pub fn ping_pong(
     profile: &Profile,
     settings: Settings,
@@ -290,7 +290,7 @@ impl Process for PingBulk {
 /// The average time per message and direction of a ping-bulk of messages of `bytes`: both ends send `window` of
 /// them, then wait for as many.
 ///
-/// That both ends do so at the same time is what the printed values ask for: 86 µs for 16 KiB is more than
+/// That both ends do so at the same time follows from the printed values: 86 µs for 16 KiB is more than
 /// the link carries in one direction.
 pub fn ping_bulk(
     profile: &Profile,

@@ -27,14 +27,14 @@ use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, Room, ViP
 use crate::profile::Profile;
 use crate::statistics::Histogram;
 
-/// Who sends to whom.
+/// Which nodes send to which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Node 0 sends to so many others, channel by channel in turn.
+    /// Node 0 sends to so many others, one channel after the other.
     OneToMany(usize),
     /// So many others send to node 0.
     ManyToOne(usize),
-    /// Two nodes send to each other, channel by channel in turn.
+    /// Two nodes send to each other, one channel after the other.
     BothWays,
 }
 
@@ -125,7 +125,7 @@ impl Flow {
 /// An experiment.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// Who sends to whom.
+    /// Which nodes send to which.
     pub shape: Shape,
     /// The channels.
     pub channels: Vec<Flow>,
@@ -387,7 +387,7 @@ impl Process for Sink {
 /// Time in which receivers surely have posted a receive and their card has taken it in.
 const PREPARE_EACH: Time = 25 * MICROSECOND;
 
-/// Runs an experiment; answers what became of each channel.
+/// Runs an experiment; returns what became of each channel.
 pub fn run(
     profile: &Profile,
     settings: &Settings,

@@ -53,7 +53,7 @@ pub enum Peers {
     /// All of them.
     All,
     /// So many, half of them the next in the order of nodes and half those before, and the one opposite if the
-    /// number is odd: clusters of thousands of nodes, whose processes talk to a few others.
+    /// number is odd: for clusters of thousands of nodes, in which a process talks to a few others.
     Some(usize),
 }
 

@@ -1,9 +1,9 @@
-//! Traffic between all nodes of a cluster: who sends to whom, how much, and when.
+//! Traffic between all nodes of a cluster: which nodes send to which, how much, and when.
 //!
 //! Each node has one process with an interface to each node that it may send to. In an open loop it injects messages at a rate,
-//! whatever becomes of them. In a closed loop it has so many requests outstanding: each is answered by its receiver, and after
-//! a think time the next one goes out. With RDMA, a request is a write to the receiver's memory or a read of it, which no
-//! process answers.
+//! whatever becomes of them. In a closed loop it has so many requests outstanding: its receiver replies to each, and after
+//! a think time the next one goes out. With RDMA, a request is a write to the receiver's memory or a read of it, to which
+//! no process replies.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -20,10 +20,10 @@ use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, Room, ViP
 use crate::profile::Profile;
 use crate::statistics::Histogram;
 
-/// Who sends to whom.
+/// Which nodes send to which.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pattern {
-    /// To each other node in turn, beginning with the next.
+    /// To one other node after the other, beginning with the next.
     AllToAll,
     /// To any other node by chance.
     Uniform,
@@ -149,7 +149,7 @@ impl Sizes {
 pub struct Traffic {
     /// How many nodes.
     pub nodes: usize,
-    /// Who sends to whom.
+    /// Which nodes send to which.
     pub pattern: Pattern,
     /// When.
     pub when: Loop,
@@ -170,7 +170,7 @@ pub struct Traffic {
 pub struct Outcome {
     /// Requests, or messages of an open loop, that were sent in the measured time.
     pub sent: u64,
-    /// Of these and earlier ones, how many were answered, or received, in the measured time.
+    /// Of these and earlier ones, how many got their reply, or were received, in the measured time.
     pub done: u64,
     /// Their bytes, without those of replies.
     pub bytes: u64,
@@ -328,7 +328,7 @@ impl Node {
         })
     }
 
-    /// The message of this number from client to server has been received, answered, or carried out; those before it, which
+    /// The message of this number from client to server has been received, has got its reply, or has been carried out; those before it, which
     /// were not, are lost.
     fn done(&mut self, now: Time, (client, server): (usize, usize), number: Option<u32>) {
         let mut shared = self.shared.borrow_mut();
@@ -592,7 +592,7 @@ fn process(
             let interval = duration_at(traffic.sizes.mean(), rate).max(1);
             vec![Reverse(start + random.below(interval))]
         }
-        // Requests begin apart, within 100 µs or a think time.
+        // Requests begin at different times, within 100 µs or a think time.
         Loop::Closed {
             outstanding, think, ..
         } => (0..outstanding)

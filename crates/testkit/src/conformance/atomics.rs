@@ -293,7 +293,7 @@ where
     }
 }
 
-/// When the peer goes, or is dropped, those that have not completed do so with an error: each once, and before the news.
+/// When the peer goes, or is dropped, those that have not completed do so with an error: each once, and before the peer is reported down.
 pub fn of_a_lost_peer_complete<F: Factory>(factory: &F) {
     const COUNT: usize = 40;
     for departs in [true, false] {

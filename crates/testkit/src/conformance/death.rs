@@ -26,7 +26,7 @@ fn is_death(cause: &PeerError) -> bool {
     )
 }
 
-/// Kills the puppet and waits for the news.
+/// Kills the puppet and waits until its death is reported.
 fn kill<M: Method>(stage: &mut Stage<M>) -> PeerError {
     stage.child.kill();
     let cause = match stage.node.method.capabilities().tells_of_death {
@@ -37,7 +37,7 @@ fn kill<M: Method>(stage: &mut Stage<M>) -> PeerError {
     cause
 }
 
-/// After its death nobody is there any more: a send to the old handle finds that out.
+/// After its death the peer is absent: a send to the old handle finds that out.
 pub fn of_an_idle_peer<F: Factory>(factory: &F, test: &str) {
     if played(factory) {
         return;
@@ -106,7 +106,7 @@ pub fn of_a_paused_peer<F: Factory>(factory: &F, test: &str) {
     assert_eq!(stage.node.packet(), None);
 }
 
-/// Packets that nobody will read do not keep the death from being noticed.
+/// Packets that will not be read do not keep the death from being noticed.
 pub fn of_a_peer_that_does_not_read<F: Factory>(factory: &F, test: &str) {
     if played(factory) {
         return;
@@ -258,7 +258,7 @@ pub fn of_the_caller<F: Factory>(factory: &F, test: &str) {
     stage.still_works();
 }
 
-/// The death of a peer ends our sleep, whoever had called whom.
+/// The death of a peer ends the node's sleep, whichever side had connected.
 pub fn while_asleep<F: Factory>(factory: &F, test: &str) {
     if played(factory) {
         return;
@@ -285,10 +285,10 @@ pub fn of_a_sleeper<F: Factory>(factory: &F, test: &str) {
         stage.node.step();
     }
     kill(&mut stage);
-    assert!(stage.node.packet().is_none(), "it never answered");
+    assert!(stage.node.packet().is_none(), "it never replied");
 }
 
-/// A handle whose process dies before the first packet.
+/// The process behind a handle dies before the first packet.
 pub fn before_anything_was_sent<F: Factory>(factory: &F, test: &str) {
     if played(factory) {
         return;
@@ -302,7 +302,7 @@ pub fn before_anything_was_sent<F: Factory>(factory: &F, test: &str) {
     assert!(is_absence(&cause), "{cause:?}");
 }
 
-/// The death of one peer concerns nobody else, not even transfers in progress.
+/// The death of one peer concerns no other peer, not even transfers in progress.
 pub fn of_one_leaves_the_others_alone<F: Factory>(factory: &F, test: &str) {
     const LEN: usize = 16 << 20;
     if played(factory) {
@@ -354,7 +354,7 @@ pub fn of_many_in_a_row<F: Factory>(factory: &F, test: &str) {
     drop(callers);
     // All of them are dead: every one that came up goes down, also those that were still waiting
     // to be accepted.
-    let mut patience = Patience::new("the dead are buried");
+    let mut patience = Patience::new("the callers that died are reported down");
     let mut quiet = 0;
     while quiet < 20 {
         let busy = node.step() || node.callers() > 0;
@@ -412,13 +412,13 @@ pub fn packets_and_transfers_between_processes<F: Factory>(factory: &F, test: &s
             let ours = Memory::from_vec(vec![0x11; len]);
             let region = stage.node.export(stage.peer, &ours, Access::ReadWrite);
             stage.order(&Order::Transfer(Direction::Get, region, 0));
-            let mut answers = [stage.hear(), stage.hear()];
-            answers.sort();
-            assert_eq!(answers, [vec![0x11], b"landed".to_vec()]);
+            let mut replies = [stage.hear(), stage.hear()];
+            replies.sort();
+            assert_eq!(replies, [vec![0x11], b"landed".to_vec()]);
             stage.order(&Order::Transfer(Direction::Put, region, 0x22));
-            let mut answers = [stage.hear(), stage.hear()];
-            answers.sort();
-            assert_eq!(answers, [vec![0x22], b"landed".to_vec()]);
+            let mut replies = [stage.hear(), stage.hear()];
+            replies.sort();
+            assert_eq!(replies, [vec![0x22], b"landed".to_vec()]);
             assert!(ours.to_vec() == vec![0x22; len]);
             stage.node.method.revoke(stage.peer, region.key);
         }
@@ -470,15 +470,15 @@ pub fn no_wake_up_is_lost_between_processes<F: Factory>(factory: &F, test: &str)
     let mut sleeper = Sleeper::new(seed(10));
     for round in 0..ROUNDS {
         stage.order(&Order::Echo(round.to_le_bytes().to_vec()));
-        let answer = sleeper.next_packet(&mut stage.node);
-        assert_eq!(answer, round.to_le_bytes());
+        let reply = sleeper.next_packet(&mut stage.node);
+        assert_eq!(reply, round.to_le_bytes());
     }
     sleeper.check();
 }
 
-/// A peer that is stopped (by a debugger, by job control) holds nobody up, and goes on where it
+/// A peer that is stopped (by a debugger, by job control) holds up no other peer, and goes on where it
 /// was when it is resumed.
-pub fn a_stopped_peer_blocks_nobody<F: Factory>(factory: &F, test: &str) {
+pub fn a_stopped_peer_blocks_no_other<F: Factory>(factory: &F, test: &str) {
     const LEN: usize = 4 << 20;
     if played(factory) {
         return;

@@ -1,4 +1,4 @@
-//! Nobody there, restarts, departures, disconnecting, and handles that mean nothing.
+//! Absent peers, restarts, departures, disconnecting, and handles that mean nothing.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use super::Factory;
 use super::node::{List, Node, Pair, hear, send};
 use crate::patience::Patience;
 
-/// A descriptor of memory that nobody has.
+/// A descriptor of memory that no process exports.
 const NOWHERE: RegionDescriptor = RegionDescriptor {
     key: 1,
     base: 4096,
@@ -21,13 +21,13 @@ const NOWHERE: RegionDescriptor = RegionDescriptor {
     object: None,
 };
 
-/// Whether `cause` says that nobody was there.
+/// Whether `cause` says that no process was at the address.
 pub(super) fn is_absence(cause: &PeerError) -> bool {
     matches!(cause, PeerError::Refused(_) | PeerError::TimedOut(_))
 }
 
-/// A packet to a place where nobody listens is reported, again and again, and does no harm.
-pub fn nobody_listens<F: Factory>(factory: &F) {
+/// A packet to an address without a listener is reported, again and again, and does no harm.
+pub fn an_absent_peer_is_reported<F: Factory>(factory: &F) {
     let mut node = Node::new(factory.method());
     let vacant = factory.vacant();
     let peer = node.connect(&vacant);
@@ -39,9 +39,9 @@ pub fn nobody_listens<F: Factory>(factory: &F) {
     assert_eq!(node.method.address(peer), Some(vacant));
 }
 
-/// A transfer with nobody is not accepted, or completes with an error before the absence is
+/// A transfer with an absent peer is not accepted, or completes with an error before the absence is
 /// reported (the sink checks the order).
-pub fn nobody_listens_for_a_transfer<F: Factory>(factory: &F) {
+pub fn a_transfer_with_an_absent_peer_fails<F: Factory>(factory: &F) {
     let mut node = Node::new(factory.method());
     let peer = node.connect(&factory.vacant());
     let ours = Memory::zeroed(100);
@@ -66,8 +66,8 @@ pub fn nobody_listens_for_a_transfer<F: Factory>(factory: &F) {
     }
 }
 
-/// A listener that ends before it ever looked at its caller: the caller learns of it.
-pub fn a_listener_ends_before_it_looks<F: Factory>(factory: &F) {
+/// A listener that ends before it ever polled: the caller learns of it.
+pub fn a_listener_ends_before_it_polls<F: Factory>(factory: &F) {
     let (listener, address) = Node::listening(factory);
     let mut caller = Node::new(factory.method());
     let peer = caller.connect(&address);
@@ -82,8 +82,8 @@ pub fn a_listener_ends_before_it_looks<F: Factory>(factory: &F) {
     assert!(gone || is_absence(&cause), "{cause:?}");
 }
 
-/// The same handle works once somebody listens.
-pub fn somebody_listens_later<F: Factory>(factory: &F) {
+/// The same handle works once a process listens.
+pub fn a_later_listener_is_reached<F: Factory>(factory: &F) {
     let mut early = Node::new(factory.method());
     let address = factory.vacant();
     let peer = early.connect(&address);
@@ -159,7 +159,7 @@ pub fn a_departed_caller_is_gone<F: Factory>(factory: &F) {
     again.still_works();
 }
 
-/// Whoever disconnects hears nothing more of the peer; the other side hears that it went.
+/// The side that disconnects hears nothing more of the peer; the other side is told that it went.
 pub fn disconnecting_is_silent_here_and_noticed_there<F: Factory>(factory: &F) {
     // By the side that connected.
     let mut pair = Pair::new(factory);
@@ -196,7 +196,7 @@ pub fn disconnecting_is_silent_here_and_noticed_there<F: Factory>(factory: &F) {
     pair.still_works();
 }
 
-/// Disconnecting completes transfers with an error, and nobody reaches exported memory any more.
+/// Disconnecting completes transfers with an error, and the peer does not reach exported memory any more.
 pub fn disconnecting_ends_transfers_and_exports<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let theirs = Memory::from_vec(vec![1; 8 << 20]);
@@ -259,7 +259,7 @@ pub fn a_departure_ends_transfers<F: Factory>(factory: &F) {
             assert_eq!(
                 list.local[0].sharers(),
                 1,
-                "nobody holds the memory any more"
+                "the memory is not held any more"
             );
         }
     }
@@ -325,7 +325,7 @@ pub fn foreign_addresses_are_refused<F: Factory>(factory: &F) {
         let address: Address = format!("{scheme}://{nonsense}")
             .parse()
             .expect("well-formed");
-        // Refused now or found absent later; never a panic, never somebody who is not there.
+        // Refused now or found absent later; never a panic, never a peer that does not exist.
         if let Ok(peer) = node.method.connect(Instant::now(), &address) {
             node.seen_as_outbound(peer);
             if node.method.send(peer, &[b"x"]).is_ok() {
@@ -340,7 +340,7 @@ pub fn a_taken_address_is_refused<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let mut second = factory.method();
     let refused = second.listen(&pair.address);
-    let error = refused.expect_err("somebody listens there");
+    let error = refused.expect_err("a process listens there");
     assert!(!error.to_string().is_empty());
     drop(second);
     pair.still_works();
@@ -349,7 +349,7 @@ pub fn a_taken_address_is_refused<F: Factory>(factory: &F) {
 }
 
 /// Identity, address and report of a peer, on both sides.
-pub fn who_is_there_is_known<F: Factory>(factory: &F) {
+pub fn a_peer_is_identified<F: Factory>(factory: &F) {
     let pair = Pair::new(factory);
     assert_eq!(pair.a.method.address(pair.to_b), Some(pair.address.clone()));
     let described = pair
@@ -386,7 +386,7 @@ pub fn capabilities_do_not_change<F: Factory>(factory: &F) {
     }
 }
 
-/// Methods with nobody to talk to do nothing, and say so.
+/// Methods without peers do nothing, and say so.
 pub fn nothing_to_do_is_nothing_done<F: Factory>(factory: &F) {
     let mut idle = Node::new(factory.method());
     assert!(!idle.step());

@@ -14,7 +14,7 @@
 //! - [`registration`]: memory that is registered before it is moved or granted.
 //! - [`pausing`]: packets that are held back, and what is known of them.
 //! - [`replies`]: handlers that send from within a poll.
-//! - [`lifecycle`]: nobody there, restarts, departures, disconnecting, stale handles.
+//! - [`lifecycle`]: absent peers, restarts, departures, disconnecting, stale handles.
 //! - [`sleep`]: arming, waking, and that no wake-up is lost.
 //! - `puppet` and [`death`]: a peer in another process, killed in every state.
 
@@ -48,7 +48,7 @@ pub trait Factory {
     /// itself, such as port 0).
     fn address(&self) -> Address;
 
-    /// An address of which it is certain that nobody listens there now, and at which one may
+    /// An address at which certainly no process listens now, and at which one may
     /// listen later.
     fn vacant(&self) -> Address {
         self.address()
@@ -86,7 +86,7 @@ macro_rules! conformance {
                     of_misaligned_words_fail, in_great_number_complete_each_once,
                     of_several_clients_and_the_owner_add_up, of_a_lost_peer_complete;
                 protection: of_unknown_keys, of_ended_exports, of_ranges, of_access,
-                    of_other_peers_exports, of_objects, failed_transfers_notify_nobody,
+                    of_other_peers_exports, of_objects, failed_transfers_do_not_notify,
                     holds_the_moment_an_export_ends;
                 registration: covers_every_part, ends_behind_what_was_begun,
                     is_needed_where_stated, outlives_peers;
@@ -94,12 +94,12 @@ macro_rules! conformance {
                     stops_at_packets_only, ends_with_the_peer, lets_the_receiver_sleep,
                     readiness_is_what_it_says, holds_for_a_connection_to_come;
                 replies: keep_a_packet_going, are_held_up_as_all_packets;
-                lifecycle: nobody_listens, a_listener_ends_before_it_looks, nobody_listens_for_a_transfer, somebody_listens_later,
+                lifecycle: an_absent_peer_is_reported, a_listener_ends_before_it_polls, a_transfer_with_an_absent_peer_fails, a_later_listener_is_reached,
                     same_address_same_handle, a_restarted_peer_is_a_new_incarnation,
                     a_departed_caller_is_gone, a_departure_ends_transfers, disconnecting_is_silent_here_and_noticed_there,
                     disconnecting_ends_transfers_and_exports, stale_handles_are_refused,
                     foreign_addresses_are_refused, a_taken_address_is_refused,
-                    who_is_there_is_known, nothing_to_do_is_nothing_done,
+                    a_peer_is_identified, nothing_to_do_is_nothing_done,
                     capabilities_do_not_change;
                 sleep: a_packet_wakes, a_notify_wakes, a_completion_wakes, a_departure_wakes,
                     an_arrival_wakes, arming_with_work_pending_does_not_sleep,
@@ -125,7 +125,7 @@ macro_rules! conformance_between_processes {
                     of_the_caller, while_asleep, of_a_sleeper, before_anything_was_sent,
                     of_one_leaves_the_others_alone, of_many_in_a_row, by_exit_is_an_orderly_end,
                     packets_and_transfers_between_processes, mapping_between_processes,
-                    no_wake_up_is_lost_between_processes, a_stopped_peer_blocks_nobody;
+                    no_wake_up_is_lost_between_processes, a_stopped_peer_blocks_no_other;
             }
         }
     };

@@ -14,12 +14,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Factory;
 use crate::patience::Patience;
-use crate::placing::Places;
+use crate::placement::Placements;
 
 /// How often a [`Node`] ticks its method while it is stepped.
 const TICK: Duration = Duration::from_millis(5);
 
-/// What a method told its sink, other than packets and completions.
+/// What a method reported to its sink, other than packets and completions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// See [`Sink::peer_up`].
@@ -47,8 +47,8 @@ pub struct Seen {
     outbound: HashSet<Peer>,
     /// Transfers and atomics that have not completed.
     open: HashMap<Token, Peer>,
-    /// Packets on their way to places of ours.
-    pub places: Places<Peer>,
+    /// Packets that are being received into buffers of this sink's.
+    pub places: Placements<Peer>,
 }
 
 impl Sink for Seen {
@@ -61,9 +61,9 @@ impl Sink for Seen {
     }
 
     fn transfer_done(&mut self, peer: Peer, token: Token, result: Result<(), TransferError>) {
-        let whose = self.open.remove(&token);
+        let owner = self.open.remove(&token);
         assert_eq!(
-            whose,
+            owner,
             Some(peer),
             "transfer {token} completed, but is not in progress with that peer ({result:?})"
         );
@@ -71,9 +71,9 @@ impl Sink for Seen {
     }
 
     fn atomic_done(&mut self, peer: Peer, token: Token, result: Result<u64, TransferError>) {
-        let whose = self.open.remove(&token);
+        let owner = self.open.remove(&token);
         assert_eq!(
-            whose,
+            owner,
             Some(peer),
             "atomic {token} completed, but is not in progress with that peer ({result:?})"
         );
@@ -131,7 +131,7 @@ impl Sink for Seen {
 pub struct Node<M: Method> {
     /// The method.
     pub method: M,
-    /// What it has told.
+    /// What it has reported.
     pub seen: Seen,
     next_token: Token,
     ticked: Instant,
@@ -158,7 +158,7 @@ impl<M: Method> Node<M> {
         (node, address)
     }
 
-    /// Listens at `address`, and answers where in fact.
+    /// Listens at `address`, and returns the actual address.
     ///
     /// # Panics
     /// If it cannot.
@@ -201,8 +201,8 @@ impl<M: Method> Node<M> {
         }
     }
 
-    /// Tries to send to `peer`, where nobody is, and answers how it is reported down. The packet may
-    /// be accepted first, or not at all: [`SendError::WouldBlock`] until the news is there.
+    /// Tries to send to `peer`, which does not exist, and returns how it is reported down. The packet may
+    /// be accepted first, or not at all: [`SendError::WouldBlock`] until the absence is known.
     pub fn find_absent(&mut self, peer: Peer) -> PeerError {
         let mut patience = Patience::new(format!("the absence of {peer:?} is noticed"));
         let mut accepted = false;
@@ -210,13 +210,13 @@ impl<M: Method> Node<M> {
             if let Some(cause) = self.down(peer) {
                 return cause;
             }
-            accepted = accepted || self.try_send(peer, b"anybody?");
+            accepted = accepted || self.try_send(peer, b"hello?");
             self.step();
             patience.spend();
         }
     }
 
-    /// One poll, and a tick when it is time; answers whether anything happened.
+    /// One poll, and a tick when it is time; returns whether anything happened.
     pub fn step(&mut self) -> bool {
         let worked = self.method.poll(Instant::now(), &mut self.seen);
         if self.ticked.elapsed() >= TICK {
@@ -226,7 +226,7 @@ impl<M: Method> Node<M> {
         worked
     }
 
-    /// Sends a packet if there is room; answers whether there was.
+    /// Sends a packet if there is room; returns whether there was.
     ///
     /// # Panics
     /// On any failure other than lack of room.
@@ -238,7 +238,7 @@ impl<M: Method> Node<M> {
         }
     }
 
-    /// Starts a transfer if there is room and answers its token.
+    /// Starts a transfer if there is room and returns its token.
     ///
     /// # Panics
     /// On any failure other than lack of room.
@@ -250,7 +250,7 @@ impl<M: Method> Node<M> {
         }
     }
 
-    /// Starts a transfer; answers its token, or why it was not accepted.
+    /// Starts a transfer; returns its token, or why it was not accepted.
     pub fn offer(&mut self, peer: Peer, list: &List) -> Result<Token, SendError> {
         let mut registrations = Vec::new();
         if self.method.capabilities().needs_local_registration {
@@ -376,7 +376,7 @@ impl<M: Method> Node<M> {
         }
     }
 
-    /// Takes every `Writable` of `peer`; answers whether there was one.
+    /// Takes every `Writable` of `peer`; returns whether there was one.
     pub fn writable(&mut self, peer: Peer) -> bool {
         let before = self.seen.events.len();
         self.seen
@@ -390,7 +390,7 @@ impl<M: Method> Node<M> {
         self.wait_readable(Duration::ZERO)
     }
 
-    /// Sleeps on the method's descriptor for at most `most`; answers whether it woke us.
+    /// Sleeps on the method's descriptor for at most `most`; returns whether it woke us.
     pub fn wait_readable(&self, most: Duration) -> bool {
         let pollable = self.method.pollable();
         let mut interest = [PollFd::from_borrowed_fd(pollable, PollFlags::IN)];
@@ -417,7 +417,7 @@ impl<M: Method> Node<M> {
         }
     }
 
-    /// Sleeps, armed, until the descriptor is readable; ticks when the method asks for it.
+    /// Sleeps, armed, until the descriptor is readable; ticks at the method's deadlines.
     ///
     /// # Panics
     /// If nothing wakes it.
@@ -543,7 +543,7 @@ impl<M: Method> Pair<M> {
 
     /// Both make progress.
     pub fn step(&mut self) -> bool {
-        // Both, whatever the first answers.
+        // Both, whatever the first returns.
         self.a.step() | self.b.step()
     }
 

@@ -73,7 +73,7 @@ pub fn keep_their_order<F: Factory>(factory: &F) {
 pub fn of_every_size_arrive<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let largest = pair.a.method.limits().max_packet;
-    assert!(largest >= 4096 + 256, "the contract asks for this much");
+    assert!(largest >= 4096 + 256, "the contract requires this much");
     let mut sizes: Vec<usize> = (0..=80).collect();
     let mut power = 128;
     while power <= largest {
@@ -252,7 +252,7 @@ pub fn of_a_quiet_peer_are_not_starved<F: Factory>(factory: &F) {
     }
 }
 
-/// 200 peers: everybody is heard, in order, and everybody hears its own answers.
+/// 200 peers: the packets of each arrive in order, and each gets its own replies.
 pub fn of_many_peers<F: Factory>(factory: &F) {
     const PEERS: usize = 200;
     const ROUNDS: u8 = 5;
@@ -268,11 +268,11 @@ pub fn of_many_peers<F: Factory>(factory: &F) {
         .collect();
     let mut names: HashMap<_, usize> = HashMap::new();
     let mut rounds: HashMap<_, u8> = HashMap::new();
-    let mut answers = Vec::new();
+    let mut replies = Vec::new();
     let mut patience = Patience::new("200 peers are served");
-    while spokes.iter().any(|(.., answered)| *answered < ROUNDS) {
-        for (index, (spoke, peer, sent, answered)) in spokes.iter_mut().enumerate() {
-            if sent == answered && *sent < ROUNDS {
+    while spokes.iter().any(|(.., echoed)| *echoed < ROUNDS) {
+        for (index, (spoke, peer, sent, echoed)) in spokes.iter_mut().enumerate() {
+            if sent == echoed && *sent < ROUNDS {
                 let mut packet = (index as u64).to_le_bytes().to_vec();
                 packet.push(*sent);
                 if spoke.try_send(*peer, &packet) {
@@ -282,9 +282,9 @@ pub fn of_many_peers<F: Factory>(factory: &F) {
             spoke.step();
             if let Some((_, packet)) = spoke.packet() {
                 let mut expected = (index as u64).to_le_bytes().to_vec();
-                expected.push(*answered);
+                expected.push(*echoed);
                 assert_eq!(packet, expected);
-                *answered += 1;
+                *echoed += 1;
             }
         }
         hub.step();
@@ -294,9 +294,9 @@ pub fn of_many_peers<F: Factory>(factory: &F) {
             let round = rounds.entry(peer).or_default();
             assert_eq!(packet[8], *round);
             *round += 1;
-            answers.push((peer, packet));
+            replies.push((peer, packet));
         }
-        answers.retain(|(peer, packet)| !hub.try_send(*peer, packet));
+        replies.retain(|(peer, packet)| !hub.try_send(*peer, packet));
         patience.spend();
     }
     assert_eq!(names.len(), PEERS);
@@ -333,15 +333,15 @@ pub fn to_oneself<F: Factory>(factory: &F) {
         }
         patience.spend();
     }
-    // And answers itself.
+    // And replies to itself.
     let back = from.expect("something arrived");
-    while !node.try_send(back, b"answer") {
+    while !node.try_send(back, b"reply") {
         node.step();
         patience.spend();
     }
     loop {
         if let Some((_, packet)) = node.packet() {
-            assert_eq!(packet, b"answer");
+            assert_eq!(packet, b"reply");
             break;
         }
         node.step();

@@ -1,4 +1,4 @@
-//! Peers whose packets are held back: nothing is lost, nobody else notices, and nobody stays awake for it.
+//! Peers whose packets are held back: nothing is lost, other peers are not affected, and the receiver can sleep.
 
 use std::time::{Duration, Instant};
 
@@ -217,17 +217,17 @@ pub fn lets_the_receiver_sleep<F: Factory>(factory: &F) {
 /// Waits until a peer's readiness is as it should be.
 fn becomes<M: Method>(
     pair: &mut Pair<M>,
-    look: impl Fn(&mut Pair<M>) -> Readiness,
+    readiness: impl Fn(&mut Pair<M>) -> Readiness,
     readable: bool,
     writable: bool,
 ) {
     let wanted = Readiness { readable, writable };
     let mut patience = Patience::new(format!("{wanted:?}"));
-    while look(pair) != wanted {
+    while readiness(pair) != wanted {
         pair.step();
         patience.spend();
     }
-    assert_eq!(look(pair), wanted, "looking changes nothing");
+    assert_eq!(readiness(pair), wanted, "reading it changes nothing");
 }
 
 /// What can be read and written is known for each peer, at any time.
@@ -249,7 +249,7 @@ pub fn readiness_is_what_it_says<F: Factory>(factory: &F) {
     let sent = fill(&mut pair);
     becomes(&mut pair, at_a, false, false);
     becomes(&mut pair, at_b, true, true);
-    // Whoever was told by readiness alone hears of room as well.
+    // A sender that knows from readiness alone that there is no room is told of room as well.
     pair.a.writable(pair.to_b);
     pair.b.method.resume(pair.to_a);
     take(&mut pair, 0..sent);

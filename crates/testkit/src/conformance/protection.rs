@@ -50,7 +50,7 @@ fn is_all(bytes: &[u8], value: u8) -> bool {
 }
 
 /// Tries `remote` in both directions: it must be refused, touch nothing that is not exported and
-/// notify nobody.
+/// deliver no notify packet.
 fn must_fail<M: Method>(pair: &mut Pair<M>, remote: &[RegionDescriptor], target: &Target) {
     for direction in BOTH {
         must_fail_going(pair, direction, remote, target);
@@ -227,7 +227,7 @@ pub fn of_other_peers_exports<F: Factory>(factory: &F) {
     assert!(is_all(&target.inner(), THEIRS) && target.is_untouched_around());
 }
 
-/// A descriptor whose object or offset was forged reaches nothing but the region itself.
+/// A descriptor with a forged object or offset reaches nothing but the region itself.
 pub fn of_objects<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let whole = pair.b.method.allocate(3 * LEN).expect("24 KiB");
@@ -264,7 +264,7 @@ pub fn of_objects<F: Factory>(factory: &F) {
             }
             memory.write_at(0, &vec![THEIRS; LEN]);
         }
-        // Whoever may map a part of an object has the whole object's file: a forged span may show
+        // A peer that may map a part of an object has the whole object's file: a forged span may show
         // another part of it, but nothing outside.
         if let Some(mapped) = pair.a.method.map(pair.to_b, &forged) {
             assert!(is_all(&mapped.to_vec(), THEIRS), "{object} {offset:x}");
@@ -272,8 +272,8 @@ pub fn of_objects<F: Factory>(factory: &F) {
     }
 }
 
-/// A list that fails in its last fragment notifies nobody, however good the others were.
-pub fn failed_transfers_notify_nobody<F: Factory>(factory: &F) {
+/// A list that fails in its last fragment delivers no notify packet, however good the others were.
+pub fn failed_transfers_do_not_notify<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let target = Target::new(&mut pair, Access::ReadWrite);
     let mut bad = target.region;
@@ -309,7 +309,7 @@ where
     std::thread::scope(|scope| {
         let _end = SetOnDrop(finished);
         scope.spawn(move || write_until_refused(&mut a, to_b, SPAN, finished));
-        let mut patience = Patience::new("the memory's owner takes its turns");
+        let mut patience = Patience::new("writes reach the memory between exports");
         for round in 0..ROUNDS {
             let memory = Memory::zeroed(SPAN);
             let region = b.export(to_a, &memory, Access::Write);

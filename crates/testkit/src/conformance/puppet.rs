@@ -1,4 +1,4 @@
-//! A peer in another process that does what packets tell it.
+//! A peer in another process that carries out the orders in packets.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,24 +14,24 @@ use super::sleep::Sleeper;
 use crate::patience::Patience;
 use crate::process::{Child, Part, part};
 
-/// What a puppet is told to do.
+/// An order to a puppet.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Order {
     /// Send these bytes back.
     Echo(Vec<u8>),
-    /// Export memory of this many bytes with this fill, allocated by the method or plain; answer
-    /// the descriptor.
+    /// Export memory of this many bytes with this fill, allocated by the method or plain; send
+    /// the descriptor back.
     Export { len: u64, fill: u8, allocated: bool },
     /// Move all bytes of the region again and again, several transfers at a time.
     Hammer(Direction, RegionDescriptor),
     /// Move all bytes of the region once (those put have this value), notify with `landed`, and
-    /// answer the last byte of the local memory.
+    /// send the last byte of the local memory back.
     Transfer(Direction, RegionDescriptor, u8),
     /// Send numbered packets of this size without end.
     Flood(u32),
-    /// Answer so many bytes from this offset of the memory last exported.
+    /// Send back so many bytes from this offset of the memory last exported.
     Peek(u64, u32),
-    /// Write this byte at this offset of the memory last exported; answer it.
+    /// Write this byte at this offset of the memory last exported; send it back.
     Poke(u64, u8),
     /// Never poll again.
     Stall,
@@ -145,7 +145,7 @@ pub(super) fn played<F: Factory>(factory: &F) -> bool {
     true
 }
 
-/// Starts a puppet that listens at `address`; answers it and where it listens in fact.
+/// Starts a puppet that listens at `address`; returns it and its actual address.
 pub(super) fn listening_puppet(test: &str, address: &Address) -> (Child, Address) {
     let child = Child::spawn(test, "listen", &[&address.to_string()]);
     let address = child.hear().parse().expect("the puppet says its address");
@@ -218,7 +218,7 @@ impl<M: Method> Stage<M> {
 
     /// The puppet's next packet.
     pub(super) fn hear(&mut self) -> Vec<u8> {
-        let mut patience = Patience::new("the puppet answers");
+        let mut patience = Patience::new("the puppet replies");
         loop {
             if let Some((peer, packet)) = self.node.packet() {
                 assert_eq!(peer, self.peer);
@@ -236,7 +236,7 @@ impl<M: Method> Stage<M> {
             fill,
             allocated,
         });
-        RegionDescriptor::from_bytes(&self.hear()).expect("the puppet answers a descriptor")
+        RegionDescriptor::from_bytes(&self.hear()).expect("the puppet sends a descriptor")
     }
 
     /// Proves that packets pass both ways and nothing else is on the way.
@@ -251,7 +251,7 @@ impl<M: Method> Stage<M> {
 struct Puppet<M: Method> {
     node: Node<M>,
     master: Option<Peer>,
-    answers: VecDeque<Vec<u8>>,
+    replies: VecDeque<Vec<u8>>,
     exported: Memory,
     hammers: Vec<List>,
     /// The local memory of a single transfer in progress.
@@ -264,10 +264,10 @@ impl<M: Method> Puppet<M> {
     fn new(factory: &impl Factory<Method = M>, part: &Part) -> Self {
         let mut node = Node::new(factory.method());
         let address = part.arguments[0].parse().expect("an address");
-        let mut answers = VecDeque::new();
+        let mut replies = VecDeque::new();
         let master = match part.role.as_str() {
             "call" => {
-                answers.push_back(b"hello".to_vec());
+                replies.push_back(b"hello".to_vec());
                 Some(node.connect(&address))
             }
             _ => {
@@ -279,7 +279,7 @@ impl<M: Method> Puppet<M> {
         Self {
             node,
             master,
-            answers,
+            replies,
             exported: Memory::zeroed(0),
             hammers: Vec::new(),
             single: None,
@@ -313,12 +313,12 @@ impl<M: Method> Puppet<M> {
     }
 
     fn master(&self) -> Peer {
-        self.master.expect("somebody gave orders")
+        self.master.expect("an order came")
     }
 
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Echo(bytes) => self.answers.push_back(bytes),
+            Order::Echo(bytes) => self.replies.push_back(bytes),
             Order::Export {
                 len,
                 fill,
@@ -332,7 +332,7 @@ impl<M: Method> Puppet<M> {
                 self.exported.write_at(0, &vec![fill; len]);
                 let memory = self.exported.clone();
                 let region = self.node.export(self.master(), &memory, Access::ReadWrite);
-                self.answers.push_back(region.to_bytes());
+                self.replies.push_back(region.to_bytes());
             }
             Order::Hammer(direction, region) => {
                 let local = Memory::from_vec(vec![0xaa; region.len as usize]);
@@ -351,11 +351,11 @@ impl<M: Method> Puppet<M> {
             Order::Peek(offset, len) => {
                 let mut bytes = vec![0; len as usize];
                 self.exported.read_at(offset as usize, &mut bytes);
-                self.answers.push_back(bytes);
+                self.replies.push_back(bytes);
             }
             Order::Poke(offset, value) => {
                 self.exported.write_at(offset as usize, &[value]);
-                self.answers.push_back(vec![value]);
+                self.replies.push_back(vec![value]);
             }
             Order::Stall => loop {
                 std::thread::park_timeout(Duration::from_secs(1));
@@ -364,22 +364,22 @@ impl<M: Method> Puppet<M> {
         }
     }
 
-    /// Answers, hammers and floods as far as there is room; answers whether it got anywhere.
+    /// Replies, hammers and floods as far as there is room; returns whether it got anywhere.
     fn work(&mut self) -> bool {
         let mut busy = false;
-        while let Some(answer) = self.answers.front() {
-            if !self.node.try_send(self.master(), answer) {
+        while let Some(reply) = self.replies.front() {
+            if !self.node.try_send(self.master(), reply) {
                 break;
             }
-            self.answers.pop_front();
+            self.replies.pop_front();
             busy = true;
         }
         while let Some((token, result)) = self.node.seen.done.pop_front() {
-            let whose = self.single.take_if(|(single, _)| *single == token);
-            if let Some((_, local)) = whose {
+            let single = self.single.take_if(|(single, _)| *single == token);
+            if let Some((_, local)) = single {
                 let mut last = [0];
                 local.read_at(local.len() - 1, &mut last);
-                self.answers.push_back(match result {
+                self.replies.push_back(match result {
                     Ok(()) => last.to_vec(),
                     Err(error) => error.to_string().into_bytes(),
                 });
@@ -388,7 +388,7 @@ impl<M: Method> Puppet<M> {
         }
         for list in &self.hammers {
             if self.node.in_progress() < 4 * self.hammers.len() {
-                let master = self.master.expect("somebody gave orders");
+                let master = self.master.expect("an order came");
                 busy |= self.node.offer(master, list).is_ok();
             }
         }

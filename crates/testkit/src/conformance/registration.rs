@@ -139,14 +139,14 @@ pub fn is_needed_where_stated<F: Factory>(factory: &F) {
         let refused = pair.a.offer_registered(pair.to_b, &list, Vec::new());
         assert!(matches!(refused, Err(SendError::Unregistered(_))));
         // Memory for reading only is registered for that.
-        let lent = pair.a.register(&ours.read_only());
+        let read_only = pair.a.register(&ours.read_only());
         let list = List::simple(Direction::Get, &ours, region);
-        let refused = pair.a.offer_registered(pair.to_b, &list, vec![lent]);
+        let refused = pair.a.offer_registered(pair.to_b, &list, vec![read_only]);
         assert!(matches!(refused, Err(SendError::Unregistered(_))));
     }
 }
 
-/// A registration is no peer's: it is there before the first one, and after each has gone.
+/// A registration does not belong to a peer: it is there before the first one, and after each has gone.
 pub fn outlives_peers<F: Factory>(factory: &F) {
     let (mut server, address) = Node::listening(factory);
     let (ours, theirs) = (filled(3), filled(0));

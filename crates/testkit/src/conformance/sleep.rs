@@ -1,4 +1,4 @@
-//! Arming and waking: whoever sleeps is woken by whatever there is to poll for, always.
+//! Arming and waking: a process that sleeps is always woken by whatever there is to poll for.
 
 use std::time::{Duration, Instant};
 
@@ -63,7 +63,7 @@ pub fn a_notify_wakes<F: Factory>(factory: &F) {
     }
 }
 
-/// Whoever started a transfer and sleeps is woken by its completion.
+/// A process that started a transfer and sleeps is woken by its completion.
 pub fn a_completion_wakes<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let theirs = Memory::zeroed(3 << 20);
@@ -216,7 +216,7 @@ pub fn idle_methods_sleep<F: Factory>(factory: &F) {
     pair.still_works();
 }
 
-/// A sender that was told that it would block and sleeps is woken when there is room.
+/// A sender that got "would block" and sleeps is woken when there is room.
 pub fn room_wakes_the_sender<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let packet = vec![1; 4096];
@@ -292,10 +292,10 @@ pub(super) struct Sleeper {
 }
 
 impl Sleeper {
-    /// Longer than any partner that is awake takes to answer, shorter than a test's patience.
+    /// Longer than any partner that is awake takes to reply, shorter than a test's patience.
     const ALARM: Duration = Duration::from_secs(10);
     /// A packet may come in the very moment in which a nap ends by its own deadline; that this
-    /// happens often is not to be believed.
+    /// happens often is too unlikely.
     const MOST_COINCIDENCES: usize = 10;
 
     pub(super) fn new(seed: u64) -> Self {

@@ -406,7 +406,7 @@ fn greeting(layout: Option<LayoutPart>) -> Greeting {
 }
 
 pub(super) fn replies() -> Vec<Vec<u8>> {
-    let mut answers: Vec<Answer> = bodies()
+    let mut results: Vec<Answer> = bodies()
         .into_iter()
         .map(|body| {
             Answer::Node(Box::new(Node {
@@ -416,7 +416,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             }))
         })
         .collect();
-    answers.extend([
+    results.extend([
         Answer::Done,
         Answer::Entries {
             entries: vec![Entry {
@@ -492,15 +492,15 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             aside_bytes: 4096,
         },
     ]);
-    answers.extend([None, Some(layout())].map(|layout| Answer::Hello(Box::new(greeting(layout)))));
+    results.extend([None, Some(layout())].map(|layout| Answer::Hello(Box::new(greeting(layout)))));
     let failure = Reply {
         result: Err(Failure {
             errno: Errno(2),
             message: "no such file".into(),
         }),
     };
-    (answers.into_iter())
-        .map(|answer| Reply { result: Ok(answer) }.to_bytes())
+    (results.into_iter())
+        .map(|result| Reply { result: Ok(result) }.to_bytes())
         .chain([failure.to_bytes()])
         .collect()
 }

@@ -3,7 +3,7 @@
 //!
 //! The search is Wing and Gong's: try every operation that may come first, undo, try the next. States that
 //! were reached before with the same operations done are not entered again (Lowe), which keeps the search
-//! short where results leave few orders. Objects that have nothing to do with each other are checked apart:
+//! short where results leave few orders. Objects that have nothing to do with each other are checked separately:
 //! the caller makes a history for each. A call that never returned may have taken effect at any moment
 //! since, or never.
 //!
@@ -23,7 +23,7 @@ use std::hash::Hash;
 pub trait Model {
     /// What the object remembers.
     type State: Clone + Eq + Hash;
-    /// What is asked of it.
+    /// An operation on it.
     type Call: Debug;
     /// What it returns.
     type Return: Debug;
@@ -32,7 +32,7 @@ pub trait Model {
     fn start(&self) -> Self::State;
 
     /// The state behind `call`, if it may return `returned` in `state`; with `None` nothing is known of what
-    /// it returned. There may be several: all that cannot be told apart yet.
+    /// it returned. There may be several: all that cannot be distinguished yet.
     fn step(
         &self,
         state: &Self::State,
@@ -44,7 +44,7 @@ pub trait Model {
 /// An operation of a history. Moments are numbers from one counter, all different.
 #[derive(Debug, Clone)]
 pub struct Event<C, R> {
-    /// What was asked.
+    /// The operation.
     pub call: C,
     /// When.
     pub called: u64,
@@ -71,15 +71,15 @@ pub enum Verdict {
     },
     /// The search was given up after this many states.
     TooLong {
-        /// States that were looked at.
+        /// States that were searched.
         states: usize,
     },
 }
 
-/// Most states that a search looks at: some seconds, and some hundred megabytes.
+/// Most states that one search visits: some seconds, and some hundred megabytes.
 pub const MOST_STATES: usize = 2_000_000;
 
-/// Looks for an order that explains `events`.
+/// Searches for an order that explains `events`.
 pub fn check<M: Model>(model: &M, events: &[Event<M::Call, M::Return>]) -> Verdict {
     let mut search = Search {
         model,

@@ -8,7 +8,7 @@ use super::Model;
 #[derive(Debug, Default)]
 pub struct Names;
 
-/// A change or question about names, which are small numbers.
+/// A change or a look-up of names, which are small numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameCall {
     /// Makes a file that must not exist.
@@ -39,7 +39,7 @@ pub enum NameReturn {
 pub enum Standing {
     /// An object of this number.
     Object(u64),
-    /// An object whose number nobody has seen yet.
+    /// An object whose number no result has shown yet.
     Unseen,
 }
 
@@ -120,15 +120,15 @@ impl NameCall {
 #[derive(Debug, Default)]
 pub struct Size;
 
-/// A change of a size, or a question.
+/// A change of a size, or a read of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SizeCall {
     /// Cuts or grows.
     Truncate(u64),
     /// Writes up to this byte: the file is at least so long afterwards.
     Write(u64),
-    /// Asks.
-    Ask,
+    /// Reads the size.
+    Stat,
 }
 
 /// What came of it.
@@ -153,8 +153,8 @@ impl Model for Size {
         match (*call, returned) {
             (SizeCall::Truncate(size), None | Some(SizeReturn::Done)) => vec![size],
             (SizeCall::Write(end), None | Some(SizeReturn::Done)) => vec![end.max(*state)],
-            (SizeCall::Ask, None) => vec![*state],
-            (SizeCall::Ask, Some(SizeReturn::Is(size))) if size == state => vec![*state],
+            (SizeCall::Stat, None) => vec![*state],
+            (SizeCall::Stat, Some(SizeReturn::Is(size))) if size == state => vec![*state],
             _ => Vec::new(),
         }
     }

@@ -5,7 +5,7 @@
 //! A history is linearizable if no read returned before its value was written and these orders have no cycle
 //! (Gibbons and Korach).
 //!
-//! A write that was given up may have happened or not, and may happen after the caller was told. It must not
+//! A write that was given up may have happened or not, and may happen after the caller got the error. It must not
 //! happen after a later write that was acknowledged: that is one more order between two clusters.
 
 use std::collections::{HashMap, HashSet};
@@ -280,7 +280,7 @@ mod tests {
                 given_up |= matches!(access, Access::GaveUp(_));
                 events.push(event(access, pair[0].min(pair[1]), pair[0].max(pair[1])));
             }
-            // The search knows nothing of what must not come late: only a read could tell.
+            // The search does not check what must not come late: only a read could show that.
             let is_late = events.iter().any(|late| {
                 matches!(late.access, Access::GaveUp(_))
                     && events.iter().any(|other| {

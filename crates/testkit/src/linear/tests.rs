@@ -32,42 +32,42 @@ fn is_good<M: Model>(model: &M, events: &[Event<M::Call, M::Return>]) -> bool {
 
 #[test]
 fn known_histories_of_sizes() {
-    use SizeCall::{Ask, Truncate, Write};
+    use SizeCall::{Stat, Truncate, Write};
     use SizeReturn::{Done, Is};
     let good = |events: &[_]| is_good(&Size, events);
     assert!(good(&[]));
     assert!(good(&[
         event(Write(5), 1, Done, 2),
-        event(Ask, 3, Is(5), 4)
+        event(Stat, 3, Is(5), 4)
     ]));
     // A read that began after the write had ended must see it.
     assert!(!good(&[
         event(Write(5), 1, Done, 2),
-        event(Ask, 3, Is(0), 4)
+        event(Stat, 3, Is(0), 4)
     ]));
     // While it runs, both are right; but not first new, then old.
     assert!(good(&[
         event(Write(5), 1, Done, 8),
-        event(Ask, 2, Is(0), 3),
-        event(Ask, 4, Is(5), 5),
+        event(Stat, 2, Is(0), 3),
+        event(Stat, 4, Is(5), 5),
     ]));
     assert!(!good(&[
         event(Write(5), 1, Done, 8),
-        event(Ask, 2, Is(5), 3),
-        event(Ask, 4, Is(0), 5),
+        event(Stat, 2, Is(5), 3),
+        event(Stat, 4, Is(0), 5),
     ]));
     // What never returned may happen late, or never, but once.
-    assert!(good(&[lost(Truncate(7), 1), event(Ask, 2, Is(0), 3)]));
+    assert!(good(&[lost(Truncate(7), 1), event(Stat, 2, Is(0), 3)]));
     assert!(good(&[
         lost(Truncate(7), 1),
-        event(Ask, 2, Is(0), 3),
-        event(Ask, 4, Is(7), 5),
+        event(Stat, 2, Is(0), 3),
+        event(Stat, 4, Is(7), 5),
     ]));
     assert!(!good(&[
         lost(Truncate(7), 1),
-        event(Ask, 2, Is(7), 3),
+        event(Stat, 2, Is(7), 3),
         event(Truncate(1), 4, Done, 5),
-        event(Ask, 6, Is(7), 7),
+        event(Stat, 6, Is(7), 7),
     ]));
 }
 
@@ -111,7 +111,7 @@ fn known_histories_of_names() {
         lost(Unlink(2), 3),
         event(Lookup(1), 4, Absent, 5),
     ]));
-    // A create without an answer is the file that is found, and stays it.
+    // A create without a result is the file that is found, and stays it.
     assert!(good(&[
         lost(Create(1), 1),
         event(Lookup(1), 2, Object(9), 3),

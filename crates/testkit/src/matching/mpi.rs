@@ -2,7 +2,7 @@
 //! open. Messages of one source match in the order in which they were sent, receives in the order in which they
 //! were posted.
 //!
-//! A receive waits in one of four tables, by which of source and tag it names; a message looks at the
+//! A receive waits in one of four tables, by which of source and tag it names; a message is compared with the
 //! first of each and takes the receive that was posted first. A message that is held is in all four.
 //! So a match without wildcards costs the same however many others wait.
 
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use causeway_engine::matcher::Matcher;
 
-/// What a receive asks for.
+/// The messages that a receive matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MpiPattern {
     /// The communicator's context.

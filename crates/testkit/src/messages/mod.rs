@@ -31,7 +31,7 @@ pub trait Medium {
     /// itself, such as port 0).
     fn address(&self) -> String;
 
-    /// Whether a peer's death is an event: where the kernel tells of none, the method finds out by asking.
+    /// Whether a peer's death is an event: where the kernel does not report it, the method finds out by probing.
     fn tells_of_deaths(&self) -> bool {
         true
     }

@@ -146,7 +146,7 @@ impl Node {
         })
     }
 
-    /// Reads or writes all of `region`, whose content is that of `tag`.
+    /// Reads or writes all of `region`, which has the content of `tag`.
     pub(super) fn transfer(
         &mut self,
         peer: Addr,

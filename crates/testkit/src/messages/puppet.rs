@@ -1,4 +1,4 @@
-//! The other process: it does what it is told through unexpected messages, and checks what it gets.
+//! The other process: it carries out orders that come as unexpected messages, and checks what it gets.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,8 @@ const SEND: Tag = RECEIVE + 1;
 const EXPORT: Tag = RECEIVE + 2;
 const ECHO: Tag = RECEIVE + 3;
 const BACKLOG: Tag = RECEIVE + 4;
-/// Tags of answers.
-const ANSWER: Tag = RECEIVE + 100;
+/// Tag of replies.
+const REPLY: Tag = RECEIVE + 100;
 /// Bytes of an encoded region, at most.
 const REGION_BYTES: usize = 256;
 
@@ -50,7 +50,7 @@ fn obey(node: &mut Node, from: Addr, order: Tag, words: &[u8], exported: &mut Ve
         let bytes = words[8 * index..8 * index + 8].try_into();
         u64::from_le_bytes(bytes.expect("eight bytes"))
     };
-    // Anything else is a message of the traffic, which nobody has to answer.
+    // Anything else is a message of the traffic, which needs no reply.
     match order {
         RECEIVE => drop(node.receive(from, word(0), word(1) as usize)),
         SEND => drop(node.send(from, word(0), word(1) as usize)),
@@ -60,23 +60,23 @@ fn obey(node: &mut Node, from: Addr, order: Tag, words: &[u8], exported: &mut Ve
             exported.push(memory);
             let mut bytes = region.expect("it can be exported").to_bytes();
             bytes.resize(REGION_BYTES, 0);
-            answer(node, from, &bytes);
+            reply(node, from, &bytes);
         }
-        ECHO => answer(node, from, words),
+        ECHO => reply(node, from, words),
         BACKLOG => {
             let info = node.layer.get_info(None);
             let waiting = info.early_bytes + info.unexpected_waiting + info.operations;
-            answer(node, from, &(waiting as u64).to_le_bytes());
+            reply(node, from, &(waiting as u64).to_le_bytes());
         }
-        _ => assert!(order < RECEIVE, "an order that nobody gives: {order:#x}"),
+        _ => assert!(order < RECEIVE, "an unknown order: {order:#x}"),
     }
 }
 
-fn answer(node: &mut Node, to: Addr, bytes: &[u8]) {
+fn reply(node: &mut Node, to: Addr, bytes: &[u8]) {
     let memory = Memory::from_vec(bytes.to_vec());
     let list = std::slice::from_ref(&memory);
-    let posted = node.layer.post_send(to, list, ANSWER, node.context, 0);
-    // A caller that is gone by now hears nothing.
+    let posted = node.layer.post_send(to, list, REPLY, node.context, 0);
+    // The other process may be gone by now.
     drop(posted);
 }
 
@@ -130,9 +130,9 @@ impl<'a, M: Medium> Stage<'a, M> {
 
     #[track_caller]
     fn ask(&mut self, to: Addr, order: Tag, words: &[u64], size: usize) -> Vec<u8> {
-        let answer = self.node.receive(to, ANSWER, size);
+        let reply = self.node.receive(to, REPLY, size);
         self.order(to, order, words);
-        self.node.succeed(answer).to_vec()
+        self.node.succeed(reply).to_vec()
     }
 
     /// Tells the puppet to receive a message.
@@ -166,7 +166,7 @@ impl<'a, M: Medium> Stage<'a, M> {
         }
     }
 
-    /// A peer answers.
+    /// A peer replies.
     #[track_caller]
     pub(super) fn still_works(&mut self, peer: Addr) {
         assert_eq!(self.ask(peer, ECHO, &[7, 8, 9], 24)[8], 8);

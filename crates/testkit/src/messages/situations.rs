@@ -22,7 +22,7 @@ fn moving(node: &Node) -> bool {
     node.layer.get_info(None).transfers > 0
 }
 
-/// The peer accepts nobody: it does not run.
+/// The peer accepts no connection: it does not run.
 pub fn a_send_that_waits_for_a_connection<M: Medium>(medium: &M, test: &str) {
     in_every_way(medium, test, |stage| {
         stage.child.stop();
@@ -34,7 +34,7 @@ pub fn a_send_that_waits_for_a_connection<M: Medium>(medium: &M, test: &str) {
     });
 }
 
-/// The peer's memory for what nobody asked for is full.
+/// The peer's memory for messages without a receive is full.
 pub fn sends_that_wait_for_credit<M: Medium>(medium: &M, test: &str) {
     in_every_way(medium, test, |stage| {
         stage.still_works(stage.peer);
@@ -188,7 +188,7 @@ fn fail_by_death<M: Medium>(stage: &mut Stage<'_, M>, unconcerned: u64) {
 fn cancelled<M: Medium>(stage: &mut Stage<'_, M>) {
     stage.node.cancel_all();
     stage.advance(|node| node.pending().is_empty());
-    // Memory of what is already complete belongs to the caller again: nobody writes there.
+    // Memory of what is already complete belongs to the caller again: the peer does not write there.
     let marked = mark_cancelled(&stage.node);
     stage.child.resume();
     stage.node.complete_all("after a cancel");
@@ -215,7 +215,7 @@ fn cancelled<M: Medium>(stage: &mut Stage<'_, M>) {
 /// What cancelled receives' memory is filled with.
 const MARK: u8 = 0xe5;
 
-/// Fills the memory of cancelled receives; answers their tags.
+/// Fills the memory of cancelled receives; returns their tags.
 fn mark_cancelled(node: &Node) -> Vec<Tag> {
     let cancelled = node.operations.values().filter(|operation| {
         matches!(operation.result, Some(Err(OpError::Cancelled))) && operation.kind == Kind::Receive
@@ -242,7 +242,7 @@ fn cancelled_and_killed<M: Medium>(stage: &mut Stage<'_, M>) {
     stage.holds_nothing();
 }
 
-/// The connection is dropped while the peer hangs: nobody waits for it.
+/// The connection is dropped while the peer hangs: dropping does not wait for the peer.
 fn disconnected<M: Medium>(stage: &mut Stage<'_, M>) {
     stage.node.layer.disconnect(stage.peer);
     stage.node.complete_all("after a disconnection");

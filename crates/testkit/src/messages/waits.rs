@@ -1,6 +1,6 @@
 //! Every event ends a wait at once, whatever the wait's length: a table of events and lengths, for each medium.
 //!
-//! No cell looks at a clock. The peer, a thread with an instance of its own or another process, says when the event
+//! No cell reads a clock. The peer, a thread with an instance of its own or another process, says when the event
 //! has happened, and the layer counts the sleeps that last until the caller's time is up
 //! ([`Info::expired_sleeps`](causeway_bmi::Info)). A sleep that begins after the event and expires has slept through it. On a
 //! machine that is busy with other things a kernel may take its time with a segment or an exit, so a cell has
@@ -38,7 +38,7 @@ const LARGE: usize = 1 << 20;
 /// Of every message here.
 const NEWS: Tag = 1;
 
-/// What the peer is told to do.
+/// Orders to the peer.
 enum Order {
     /// Send a message of this size.
     Send(usize),
@@ -287,7 +287,7 @@ pub fn a_large_message<M: Medium + Sync>(medium: &M, _: &str) {
     });
 }
 
-/// A transfer that the waiter has started completes. The peer has no part in it of which it could tell, so only a
+/// A transfer that the waiter has started completes. The peer takes no part in it that it could report, so only a
 /// long wait counts.
 pub fn a_transfer<M: Medium + Sync>(medium: &M, _: &str) {
     stage(medium, |waiter| {
@@ -392,7 +392,7 @@ pub fn a_death<M: Medium + Sync>(medium: &M, test: &str) {
                 has_ended(node, received)
             })
         });
-        // Where no kernel tells, the method finds out by asking, when it is time to.
+        // Where the kernel does not report a death, the method finds out by probing at its intervals.
         u64::from(medium.tells_of_deaths() || is_long(length)) * late
     });
 }

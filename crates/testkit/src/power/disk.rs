@@ -66,7 +66,7 @@ impl<T: Clone> Versions<T> {
     }
 }
 
-/// A file or directory. Names are kept apart, as they belong to their directories.
+/// A file or directory. Names are kept separately, as they belong to their directories.
 #[derive(Debug, Clone)]
 pub struct Node {
     /// Whether it is a directory.
@@ -173,7 +173,7 @@ impl Node {
     }
 
     /// The data are not written, and never will be unless they are written again. What journaling file systems
-    /// keep apart from data, sizes and attributes, waits for the next sync.
+    /// keep separate from data, sizes and attributes, waits for the next sync.
     fn fail_sync(&mut self) {
         self.sectors.values_mut().for_each(Versions::fail_sync);
     }
@@ -282,7 +282,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// An empty disk, whose root belongs to this user and group.
+    /// An empty disk with a root that belongs to this user and group.
     pub fn new(capacity: u64, owner: (u32, u32)) -> Self {
         let root = Node::new(true, 0o755, owner);
         Self {

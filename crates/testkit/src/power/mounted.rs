@@ -17,9 +17,9 @@ use fuser::{
 
 use super::disk::{Disk, Key, Node};
 
-/// How long the kernel may trust what it was told: nothing changes behind its back.
+/// How long the kernel may cache replies: names and attributes change through the mount only.
 const TTL: Duration = Duration::from_secs(3600);
-/// Bytes of a block, for those who count in blocks.
+/// Bytes of a block, for programs that count in blocks.
 const BLOCK: u32 = 4096;
 
 /// Called before a sync takes effect, with the disk as it is then.

@@ -331,7 +331,7 @@ impl<M: Patterns> World<M> {
         all.handle_transfer_done(transfer.token, result);
     }
 
-    /// Does what the nodes ask for.
+    /// Carries out what the nodes request.
     fn settle(&mut self) {
         for node in 0..self.nodes.len() {
             while self.nodes[node].all.has_work() {
@@ -369,7 +369,7 @@ impl<M: Patterns> World<M> {
             }
             Event::ProtocolError { reason, .. } => panic!("node {node} found nonsense: {reason}"),
             Event::Transfers => self.start_transfers(node),
-            // Nobody places messages here, and all peers are known from the beginning.
+            // No message is placed directly here, and all peers are known from the beginning.
             Event::StopPlacing { .. } | Event::Called { .. } | Event::Release { .. } => {}
         }
     }
@@ -395,9 +395,9 @@ impl<M: Patterns> World<M> {
     }
 
     fn start_transfers(&mut self, node: usize) {
-        let mut looks = 0;
+        let mut examined = 0;
         let entry = &mut self.nodes[node];
-        while let Some(to_start) = entry.all.poll_transfer(&mut looks) {
+        while let Some(to_start) = entry.all.poll_transfer(&mut examined) {
             let ToStart {
                 peer,
                 op,

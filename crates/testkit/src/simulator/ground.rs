@@ -1,4 +1,4 @@
-//! What the UDP method stands on in a simulation.
+//! The UDP method's datagram I/O and environment in a simulation.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,8 +15,8 @@ use causeway_wire::tcp::Holder;
 use super::network::{Delivery, Shared};
 use crate::random::Random;
 
-/// Datagrams that one look takes.
-const RECEIVES_PER_LOOK: usize = 32;
+/// Most datagrams that one receive returns.
+const RECEIVE_BATCH: usize = 32;
 
 /// One process in a simulated network.
 pub struct SimulatedGround {
@@ -29,8 +29,8 @@ pub struct SimulatedGround {
 }
 
 impl SimulatedGround {
-    /// A process on `host`, whose random numbers follow from `seed` and whose datagrams
-    /// have at most `datagram_bytes`.
+    /// A process on `host` with random numbers that follow from `seed` and datagrams of at most
+    /// `datagram_bytes`.
     pub fn new(network: &Shared, host: SocketAddr, seed: u64, datagram_bytes: usize) -> Self {
         Self {
             network: network.clone(),
@@ -76,7 +76,7 @@ impl Surroundings for SimulatedGround {
         self.random.fill(into);
     }
 
-    /// Alterations are to meet the checksum, and mistakes on purpose look into segments.
+    /// Alterations are to meet the checksum, and mistakes on purpose change the content of segments.
     fn is_in_the_clear(&self) -> bool {
         true
     }
@@ -122,7 +122,7 @@ impl Ground for SimulatedGround {
         let mut network = self.network.lock();
         for (number, &address) in self.sockets.iter().enumerate() {
             let socket = number as u32;
-            while arrivals.list.len() < RECEIVES_PER_LOOK
+            while arrivals.list.len() < RECEIVE_BATCH
                 && let Some(delivery) = network.take(address)
             {
                 let (Delivery::Datagram(address, bytes) | Delivery::NobodyThere(address, bytes)) =

@@ -1,4 +1,4 @@
-//! Another ground, with accidents: for tests over real sockets, in real time.
+//! Datagram I/O over real sockets, in real time, with accidents.
 
 use std::io;
 use std::net::SocketAddr;

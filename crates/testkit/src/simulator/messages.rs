@@ -26,7 +26,7 @@ use crate::random::Random;
 /// After the last fault everything must have come to its end within this.
 const REST: Duration = Duration::from_secs(200);
 
-/// The most that passes between two looks at all nodes.
+/// The most that passes between two checks of all nodes.
 const STEP: Duration = Duration::from_millis(5);
 
 /// Where the server listens.
@@ -37,9 +37,9 @@ const PORT: u16 = 7;
 enum What {
     /// The client's request.
     Request,
-    /// The client's data, or the server's answer.
+    /// The client's data, or the server's reply.
     Send { len: usize },
-    /// The server waits for the client's data, or the client for the answer.
+    /// The server waits for the client's data, or the client for the reply.
     Receive { into: Memory, seed: u64 },
 }
 
@@ -82,7 +82,7 @@ struct Run {
     outcome: (u64, u64),
 }
 
-/// What the client sends under a tag, and what the server answers.
+/// What the client sends under a tag, and what the server replies.
 fn up_seed(tag: Tag) -> u64 {
     tag.wrapping_mul(2)
 }

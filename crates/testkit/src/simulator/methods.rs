@@ -13,7 +13,7 @@ use causeway_wire::region::RegionDescriptor;
 
 use super::Outcome;
 use super::ground::SimulatedGround;
-use super::model::{Ear, Model, pattern};
+use super::model::{Model, NodeSink, pattern};
 use super::network::{Faults, Shared, host};
 use super::sabotage::Sabotage;
 use crate::random::Random;
@@ -63,7 +63,7 @@ pub fn run(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
     let seconds = Duration::from_secs;
     let config = UdpConfig {
         key: keyed.then_some([9; 32]),
-        // Without a reason nobody may be given up, so there must be time for bad luck.
+        // Without a reason no peer may be given up, so there must be time for bad luck.
         connect_timeout: seconds(if harsh { 3 } else { 60 }),
         liveness_timeout: seconds(if harsh { 8 } else { 60 }),
         probe_interval: seconds(1),
@@ -113,7 +113,7 @@ impl Run {
         let seed = self.random.next_u64();
         let ground = SimulatedGround::new(&self.network, host, seed, self.datagram_bytes);
         let mut udp = Udp::over(ground, self.config.clone());
-        udp.listen(&address_of(host)).expect("nobody listens there");
+        udp.listen(&address_of(host)).expect("the address is free");
         let now = self.network.lock().now;
         Node {
             udp,
@@ -158,7 +158,7 @@ impl Run {
         }
     }
 
-    /// Goes to the next moment when anything happens; answers how many nodes acted.
+    /// Goes to the next moment when anything happens; returns how many nodes acted.
     fn step(&mut self, acting: bool) -> usize {
         let now = self.next_moment(acting);
         self.network.lock().advance(now);
@@ -201,13 +201,13 @@ impl Run {
         let now = self.network.instant();
         let node = &mut self.nodes[index];
         let (model, life) = (&mut self.model, node.life);
-        let mut ear = Ear {
+        let mut sink = NodeSink {
             model,
             node: index,
             life,
         };
         for _ in 0..64 {
-            if !node.udp.poll(now, &mut ear) {
+            if !node.udp.poll(now, &mut sink) {
                 break;
             }
         }
@@ -369,12 +369,12 @@ impl Run {
         }
         let peer = known[self.random.below(known.len())];
         let now = self.network.instant();
-        let mut ear = Ear {
+        let mut sink = NodeSink {
             model: &mut self.model,
             node: index,
             life,
         };
-        self.nodes[index].udp.disconnect(now, peer, &mut ear);
+        self.nodes[index].udp.disconnect(now, peer, &mut sink);
         self.model.disconnected(index, life, peer);
     }
 
@@ -400,7 +400,7 @@ impl Run {
         let (host, life) = (self.nodes[index].host, self.nodes[index].life);
         self.network.lock().crash(host);
         self.model.crashed(index, life);
-        // It says its goodbyes to nobody: its sockets are closed.
+        // Its goodbyes reach no peer: its sockets are closed.
         drop(self.nodes.remove(index));
         let fresh = self.start(host, life + 1);
         self.nodes.insert(index, fresh);

@@ -14,9 +14,9 @@ use causeway_transport::{
 use causeway_wire::codec::{Reader, Wire, Writer};
 use causeway_wire::region::RegionDescriptor;
 
-use crate::placing::Places;
+use crate::placement::Placements;
 
-/// Bytes before and behind every exported span that nobody may touch.
+/// Bytes before and behind every exported span that no peer may touch.
 const GUARD: usize = 64;
 
 /// What guards are filled with.
@@ -121,8 +121,8 @@ pub struct Model {
     next: u64,
     /// How many packets have arrived, and transfers succeeded.
     pub progress: (u64, u64),
-    /// Packets on their way to places of ours.
-    pub places: Places<(usize, u32, Peer)>,
+    /// Packets that are being received into buffers of a node's sink.
+    pub places: Placements<(usize, u32, Peer)>,
 }
 
 /// Bytes that follow from a number.
@@ -423,7 +423,7 @@ impl Model {
         None
     }
 
-    /// The last look at all memory.
+    /// The last check of all memory.
     pub fn check_memory(&self) {
         for (number, region) in &self.regions {
             Self::check_region(*number, region);
@@ -432,16 +432,16 @@ impl Model {
 }
 
 /// The sink of one node.
-pub struct Ear<'a> {
-    /// What it tells.
+pub struct NodeSink<'a> {
+    /// The model that is told of every event.
     pub model: &'a mut Model,
-    /// Whose ear it is.
+    /// The node.
     pub node: usize,
     /// Which incarnation.
     pub life: u32,
 }
 
-impl Sink for Ear<'_> {
+impl Sink for NodeSink<'_> {
     fn packet(&mut self, peer: Peer, packet: Packet<'_>) {
         let me = self.model.end(self.node, self.life, peer);
         let known = self.model.handles.get(&(self.node, self.life, peer));

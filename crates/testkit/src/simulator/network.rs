@@ -77,7 +77,7 @@ impl Faults {
 pub enum Delivery {
     /// A datagram and where it comes from.
     Datagram(SocketAddr, Vec<u8>),
-    /// The news that nobody is there, with the datagram.
+    /// The report that no socket is bound there, with the datagram.
     NobodyThere(SocketAddr, Vec<u8>),
 }
 
@@ -103,7 +103,7 @@ struct Flight {
     from: SocketAddr,
     to: SocketAddr,
     bytes: Vec<u8>,
-    /// Whether it is the news that this datagram found nobody at `from`.
+    /// Whether it is the report that this datagram found no socket at `from`.
     returns: bool,
 }
 
@@ -130,7 +130,7 @@ pub struct Network {
     never: Arc<OwnedFd>,
 }
 
-/// A network that several grounds stand on.
+/// A network that several simulated processes share.
 #[derive(Clone)]
 pub struct Shared(Arc<Mutex<Network>>);
 
@@ -159,7 +159,7 @@ impl Shared {
         })))
     }
 
-    /// The virtual time, as methods are told it.
+    /// The virtual time, as methods get it.
     pub fn instant(&self) -> Instant {
         let network = self.lock();
         network.epoch + network.now
@@ -268,13 +268,6 @@ impl Network {
     /// Takes the next thing that has arrived at a socket.
     pub fn take(&mut self, socket: SocketAddr) -> Option<Delivery> {
         self.inboxes.get_mut(&socket)?.pop_front()
-    }
-
-    /// Whether something has arrived at a socket.
-    pub fn has_arrived(&self, socket: SocketAddr) -> bool {
-        self.inboxes
-            .get(&socket)
-            .is_some_and(|inbox| !inbox.is_empty())
     }
 
     /// When the next thing arrives.

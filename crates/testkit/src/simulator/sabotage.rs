@@ -12,12 +12,12 @@ pub enum Sabotage {
     AcknowledgeEverything,
     /// Takes the same data for new when it comes again.
     DeliverTwice,
-    /// Does not look at the checksum.
+    /// Does not check the checksum.
     IgnoreChecksum,
 }
 
 impl Sabotage {
-    /// Changes a datagram; answers others that travel with it.
+    /// Changes a datagram; returns others that travel with it.
     pub(super) fn tamper(self, bytes: &mut Vec<u8>) -> Vec<Vec<u8>> {
         let original = bytes.clone();
         let Ok(Datagram::Plain(prefix, number, segment)) = Datagram::decode(&original) else {

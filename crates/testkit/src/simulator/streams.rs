@@ -15,13 +15,13 @@ use causeway_transport::{
 };
 
 use super::Outcome;
-use super::model::{Ear, Model, pattern};
+use super::model::{Model, NodeSink, pattern};
 use crate::random::Random;
 
 /// The one handle of each side.
 const PEER: Peer = Peer(1);
 
-/// The most that a session may hold, whatever it is told.
+/// The most that a session may hold, whatever it receives.
 const MOST_OWNED_BYTES: usize = 4 << 20;
 
 /// Rounds within which two sessions must have come to rest.
@@ -115,13 +115,13 @@ impl Run {
         let Side { session, wire } = &mut self.sides[side];
         let count = self.random.spread(18).min(wire.len());
         let bytes: Vec<u8> = wire.drain(..count).collect();
-        let mut ear = Ear {
+        let mut sink = NodeSink {
             model: &mut self.model,
             node: side,
             life: 0,
         };
-        session.input(MAIN, &bytes, PEER, &mut ear)?;
-        session.deliver(PEER, &mut ear);
+        session.input(MAIN, &bytes, PEER, &mut sink)?;
+        session.deliver(PEER, &mut sink);
         session.take_writable();
         Ok(())
     }
@@ -204,14 +204,14 @@ impl Run {
     fn cut(&mut self) {
         for node in 0..2 {
             let cause = PeerError::Broken("cut".to_owned());
-            let mut ear = Ear {
+            let mut sink = NodeSink {
                 model: &mut self.model,
                 node,
                 life: 0,
             };
             let session = &mut self.sides[node].session;
-            session.fail(&cause, PEER, &mut ear);
-            ear.peer_down(PEER, cause);
+            session.fail(&cause, PEER, &mut sink);
+            sink.peer_down(PEER, cause);
         }
         assert_eq!(self.model.unfinished(), None);
         self.model.check_memory();
@@ -247,7 +247,7 @@ impl Run {
     }
 }
 
-/// A sink that believes what it hears, as long as nothing completes twice.
+/// A sink that checks only that nothing completes twice.
 #[derive(Default)]
 struct Careless {
     done: HashSet<Token>,

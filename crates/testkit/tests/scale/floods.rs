@@ -1,4 +1,4 @@
-//! Many senders, each faster than their receiver: its memory stays bounded, nothing is lost, nobody is
+//! Many senders, each faster than their receiver: its memory stays bounded, nothing is lost, no sender is
 //! starved, and it ends.
 
 use std::collections::HashMap;
@@ -12,14 +12,14 @@ use causeway_testkit::process::{self, Child, Part};
 use crate::{NOW, Node};
 
 const SENDERS: usize = 64;
-/// What the receiver is told to keep at most.
+/// Most bytes that the receiver may keep, by its configuration.
 const EARLY_BYTES: usize = 4 << 20;
 /// The receiver takes so many messages at a time, and then pauses: one sender alone would be faster.
 const BATCH: usize = 16;
 const PAUSE: Duration = Duration::from_millis(2);
 /// Sends in progress at each sender.
 const WINDOW: usize = 32;
-/// The sizes of messages, in turn: with the header's two numbers at least.
+/// The sizes of messages, one after the other: with the header's two numbers at least.
 const SIZES: [usize; 4] = [16, 700, 6000, 12_000];
 
 const FLOOD: u64 = 1;
@@ -118,13 +118,13 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Takes some messages, checks them, and looks at the memory.
+    /// Takes some messages, checks them, and checks the memory.
     fn step(&mut self, messages: &mut Vec<Unexpected>) {
-        let looked = self
+        let tested = self
             .node
             .bmi
             .testunexpected(BATCH, Duration::from_millis(100), messages);
-        looked.expect("a look");
+        tested.expect("a test");
         for message in messages.drain(..) {
             self.take(message);
         }
@@ -159,7 +159,7 @@ impl Receiver {
 
     fn tell_to_stop(&mut self) {
         for heard in &self.senders {
-            let to = heard.address.expect("everybody was heard");
+            let to = heard.address.expect("all senders were heard");
             let posted = self.node.bmi.post_send(to, &[], STOP, self.node.context, 0);
             let _maybe_pending = posted.expect("posted");
         }
@@ -183,7 +183,7 @@ fn private_bytes() -> usize {
     kib.expect("a number") << 10
 }
 
-/// Fair is whoever gets at least half of what all get on average.
+/// Every sender must get at least half of what all get on average.
 fn check_fairness(senders: &[Heard]) {
     let all: u64 = senders.iter().map(|heard| heard.count).sum();
     let least = senders.iter().map(|heard| heard.count).min().unwrap_or(0);
@@ -215,7 +215,7 @@ fn flood(test: &str, address: impl FnOnce(&std::path::Path) -> String) {
         .map(|sender| Child::spawn(test, "sender", &[&address, &sender.to_string()]))
         .collect();
     let mut messages = Vec::new();
-    let mut patience = Patience::new("everybody is heard");
+    let mut patience = Patience::new("all senders are heard");
     while receiver.senders.iter().any(|heard| heard.count == 0) {
         receiver.step(&mut messages);
         patience.spend();
@@ -243,7 +243,7 @@ fn flood(test: &str, address: impl FnOnce(&std::path::Path) -> String) {
     assert!(grown <= 2 * EARLY_BYTES, "{grown} bytes more than before");
 
     receiver.tell_to_stop();
-    let mut patience = Patience::new("everybody says how many there were, and that many come");
+    let mut patience = Patience::new("each sender says how many there were, and that many come");
     while receiver
         .senders
         .iter()

@@ -10,7 +10,7 @@ use causeway_testkit::process::{self, Child, Part};
 
 use crate::{NOW, Node};
 
-/// Instances on each side; everyone on one side is a peer of everyone on the other, so that little of what
+/// Instances on each side; every instance on one side is a peer of every instance on the other, so that little of what
 /// is measured belongs to an instance rather than to a pair.
 const SIDE: usize = 20;
 const PAIRS: usize = SIDE * SIDE;
@@ -62,7 +62,7 @@ fn address(folder: &Path, number: usize) -> String {
     format!("shm://{}", folder.join(number.to_string()).display())
 }
 
-/// Makes instances, waits for the file `go`, exchanges a message with everybody on the other side, and waits
+/// Makes instances, waits for the file `go`, exchanges a message with every instance of the other side, and waits
 /// for its end.
 fn play(part: &Part) -> ! {
     let folder = Path::new(&part.arguments[0]);
@@ -78,9 +78,9 @@ fn play(part: &Part) -> ! {
         folder.join("go").exists().then_some(())
     });
     if listens {
-        answer_everybody(&mut nodes);
+        reply_to_all(&mut nodes);
     } else {
-        greet_everybody(folder, &mut nodes);
+        greet_all(folder, &mut nodes);
     }
     part.say("met");
     loop {
@@ -88,8 +88,8 @@ fn play(part: &Part) -> ! {
     }
 }
 
-/// Greets all listeners from all nodes and hears their answers.
-fn greet_everybody(folder: &Path, nodes: &mut [Node]) {
+/// Greets all listeners from all nodes and receives their replies.
+fn greet_all(folder: &Path, nodes: &mut [Node]) {
     let mut done = Vec::new();
     for node in nodes.iter_mut() {
         for number in 0..SIDE {
@@ -106,7 +106,7 @@ fn greet_everybody(folder: &Path, nodes: &mut [Node]) {
             let _pending = (sent.expect("posted"), awaited.expect("posted"));
         }
     }
-    let mut patience = Patience::new("everybody answers");
+    let mut patience = Patience::new("all listeners reply");
     // The first connection of a send completes later, so both operations are tested for.
     while done.len() < 2 * PAIRS {
         for node in nodes.iter_mut() {
@@ -118,20 +118,18 @@ fn greet_everybody(folder: &Path, nodes: &mut [Node]) {
     assert!(done.iter().all(|done| done.result.is_ok()), "{done:?}");
 }
 
-/// Answers the greetings of all.
-fn answer_everybody(nodes: &mut [Node]) {
-    let (mut greeted, mut patience) = (0, Patience::new("everybody greets"));
+/// Replies to the greetings of all.
+fn reply_to_all(nodes: &mut [Node]) {
+    let (mut greeted, mut patience) = (0, Patience::new("all nodes greet"));
     let mut heard = Vec::new();
     let mut done = Vec::new();
     while greeted < PAIRS {
         for node in nodes.iter_mut() {
             let taken = node.bmi.testunexpected(64, NOW, &mut heard);
-            taken.expect("a look");
+            taken.expect("a test");
             for message in heard.drain(..) {
-                let answer = [Memory::from_vec(b"good day".to_vec())];
-                let sent = node
-                    .bmi
-                    .post_send(message.from, &answer, 1, node.context, 0);
+                let reply = [Memory::from_vec(b"good day".to_vec())];
+                let sent = node.bmi.post_send(message.from, &reply, 1, node.context, 0);
                 let _maybe_pending = sent.expect("posted");
                 node.bmi.release(message.from);
                 greeted += 1;
@@ -141,7 +139,7 @@ fn answer_everybody(nodes: &mut [Node]) {
         }
         patience.spend();
     }
-    // Answers that did not go at once go now.
+    // Replies that were not sent at once are sent now.
     while nodes
         .iter()
         .any(|node| node.bmi.get_info(None).operations > done.len())
@@ -223,7 +221,7 @@ fn an_idle_process_sleeps() {
         let mut patience = Patience::new("a greeting arrives");
         while heard.len() <= number {
             caller.bmi.wait(caller.context, NOW);
-            host.bmi.testunexpected(1, NOW, &mut heard).expect("a look");
+            host.bmi.testunexpected(1, NOW, &mut heard).expect("a test");
             patience.spend();
         }
         callers.push(caller);
@@ -237,7 +235,7 @@ fn an_idle_process_sleeps() {
     }
     let (before, since) = (sleeps(), Instant::now());
     while let Some(left) = IDLE.checked_sub(since.elapsed()) {
-        assert!(!host.bmi.wait(host.context, left), "nobody said anything");
+        assert!(!host.bmi.wait(host.context, left), "no message was sent");
     }
     let times = sleeps() - before;
     assert!(

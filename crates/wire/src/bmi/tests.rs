@@ -127,7 +127,7 @@ fn as_many_regions_as_fit() {
 }
 
 #[test]
-fn any_bytes_are_answered() {
+fn any_bytes_are_decoded_or_refused() {
     // A small xorshift: the same bytes in every run.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = move || {

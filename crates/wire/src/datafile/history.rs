@@ -28,7 +28,7 @@ pub struct HistoryHeader {
     pub since: u64,
 }
 
-/// Who asked for a write: an instance of the client library, and its number for the write.
+/// The origin of a write: an instance of the client library, and its number for the write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteId {
     /// The client's instance, folded to a word.

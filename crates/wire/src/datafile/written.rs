@@ -30,7 +30,7 @@ const _: () = assert!(
 pub struct WrittenGroups {
     /// Of the datafile.
     pub binding: Binding,
-    /// First group and the one behind the last, ascending and apart. At most [`MAX_FAR_SPANS`] reach beyond
+    /// First group and the one behind the last, ascending, with a gap between spans. At most [`MAX_FAR_SPANS`] reach beyond
     /// [`NEAR_GROUPS`].
     pub spans: Vec<(u64, u64)>,
 }
@@ -177,7 +177,7 @@ mod tests {
                 assert!(WrittenGroups::from_bytes(&flipped).is_err(), "bit {bit}");
             }
         }
-        // What nobody has written, or was lost, is no empty list.
+        // A list that was never written, or was lost, does not read as an empty one.
         assert!(WrittenGroups::from_bytes(&[0; HEAD_BYTES + NEAR_BYTES + 8]).is_err());
     }
 }

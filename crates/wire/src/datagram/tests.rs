@@ -161,7 +161,7 @@ fn segments_have_one_encoding() {
         bad[at] = value;
         assert!(Segment::decode(&bad).is_err(), "byte {at} = {value}");
     }
-    // Data that nobody wants acknowledged, and data behind the end of numbers.
+    // Data without the flag that asks for an acknowledgement, and data behind the last position.
     head.push(b'x');
     assert!(Segment::decode(&head).is_err());
     head[0] = FLAG_WANTS_ACK;

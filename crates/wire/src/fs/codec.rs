@@ -31,7 +31,7 @@ const MIN_ENTRY_BYTES: usize = 14;
 const MIN_STRIPED_BYTES: usize = 16;
 /// Fewest bytes of a datafile's fault: an empty text.
 const MIN_FAULT_BYTES: usize = 28;
-/// Longest path in an answer, in bytes: deep trees have paths that no single request can name.
+/// Longest path in a reply, in bytes: deep trees have paths that no single request can name.
 const MAX_LONG_PATH_BYTES: usize = MAX_MESSAGE_BYTES;
 
 variants!(Operation, "operation", {
@@ -255,8 +255,8 @@ record!(Failure {
 });
 
 impl Request {
-    /// The reply tag of bytes that may not be a whole request, so that a malformed one can be
-    /// answered.
+    /// The reply tag of bytes that may not be a whole request, so that the server can answer a
+    /// malformed one.
     pub fn reply_tag_of(bytes: &[u8]) -> Option<u64> {
         let mut input = Reader::new(bytes);
         input.u8("protocol version").ok()?;
@@ -294,9 +294,9 @@ impl Wire for Reply {
     fn encode(&self, out: &mut Writer) {
         out.u8(PROTOCOL_VERSION);
         match &self.result {
-            Ok(answer) => {
+            Ok(result) => {
                 out.u8(0);
-                answer.encode(out);
+                result.encode(out);
             }
             Err(failure) => {
                 out.u8(1);

@@ -70,14 +70,14 @@ errnos! {
     EDQUOT = 122, "quota exceeded";
     ECANCELED = 125, "cancelled";
     EKEYREJECTED = 129, "the other side refused the credentials";
-    /// The client asks for the node again and goes on with datafiles.
+    /// The client reads the node again and goes on with datafiles.
     NOT_STUFFED = 1001, "the file's content is not (or no longer) stored beside its metadata";
-    /// The client goes on with [`super::Operation::BeginUnstuff`], then asks again.
+    /// The client goes on with [`super::Operation::BeginUnstuff`], then repeats the request.
     STUFFED = 1002, "the file's content is still stored beside its metadata";
     /// The content is frozen while it moves to its first server: finish that, then go on.
     MOVING = 1003, "the file's content is on its way to its first server";
-    /// A slot answers only its latest sequence number again.
-    STALE_SEQUENCE = 1004, "the slot has answered a later request already";
+    /// The server repeats a slot's reply to its latest sequence number only.
+    STALE_SEQUENCE = 1004, "a later request of the client's slot was carried out already";
     /// Nothing is wrong; the same request may succeed in a moment.
     RETRY = 1005, "not now: try again";
     /// The request names a server that does not serve this kind of operation.
@@ -86,9 +86,9 @@ errnos! {
     STALE_VERSION = 1007, "a later truncation has overtaken this one";
     /// The stored bytes are not what was written.
     CORRUPT = 1008, "stored data is damaged";
-    /// Not carried out. Saying [`super::Operation::Hello`] again tells the server that is there now.
+    /// Not carried out. Another [`super::Operation::Hello`] returns the identity of the server that is there now.
     WRONG_TARGET = 1009, "the request is meant for another server or another file system";
-    /// The client asks for the node again: only if the file is still there and was not cut, data is lost.
+    /// The client reads the node again: only if the file is still there and was not cut, data is lost.
     MISSING = 1010, "stored data is absent";
 }
 

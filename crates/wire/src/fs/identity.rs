@@ -103,7 +103,7 @@ impl ServerIdentity {
     }
 }
 
-/// A server's answer to [`super::Operation::Hello`].
+/// A server's reply to [`super::Operation::Hello`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Greeting {
     /// Its identity.

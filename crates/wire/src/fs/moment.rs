@@ -1,11 +1,11 @@
-//! Moments of a server's host, by which it knows which writes are older than others.
+//! Moments of a server's host, which order its writes.
 
 use crate::codec::{Malformed, Reader, Wire, Writer};
 
 /// A moment in a run of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// The host's run; 0 if that cannot be told.
+    /// The host's run; 0 if it is unknown.
     pub boot: u128,
     /// Nanoseconds since it began.
     pub at: u64,

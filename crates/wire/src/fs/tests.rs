@@ -354,7 +354,7 @@ fn fault() -> DataFault {
 }
 
 #[test]
-fn golden_answers() {
+fn golden_results() {
     let failure = Reply {
         result: Err(Failure {
             errno: Errno::ENOENT,
@@ -484,8 +484,8 @@ fn golden_answers() {
                 .into(),
         ),
     ];
-    for (answer, expected) in cases {
-        golden(&answer, &expected);
+    for (result, expected) in cases {
+        golden(&result, &expected);
     }
 }
 
@@ -766,7 +766,7 @@ fn counts_beyond_the_input_are_refused() {
 
 #[test]
 fn names_that_would_lead_elsewhere_are_no_entries() {
-    let answer = |name: &[u8]| Reply {
+    let reply = |name: &[u8]| Reply {
         result: Ok(Answer::Entries {
             entries: vec![Entry {
                 name: name.to_vec(),
@@ -782,11 +782,11 @@ fn names_that_would_lead_elsewhere_are_no_entries() {
         .into_iter()
         .chain([&b"a/b"[..], b"a/", b"\0", b"a\0b"])
     {
-        let bytes = answer(name).to_bytes();
+        let bytes = reply(name).to_bytes();
         assert!(Reply::from_bytes(&bytes).is_err(), "{name:?}");
     }
     for name in [&b"..."[..], b".x", b"..x", b" ", b"\xff", b"\\"] {
-        let sent = answer(name);
+        let sent = reply(name);
         assert_eq!(Reply::from_bytes(&sent.to_bytes()), Ok(sent), "{name:?}");
     }
 }

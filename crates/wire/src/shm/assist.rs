@@ -1,6 +1,6 @@
-//! Transfers that both sides may work on: the side that started one takes parts from the front, the other
-//! side from the back, until they meet. Each side has a page of the transfers that it started: a head
-//! and [`BLOCKS`] blocks.
+//! Split copies: transfers that both sides may work on. The initiator claims parts from the front, the
+//! helper from the back, until they meet. Each side has a page of the transfers that it initiated: a
+//! head and [`BLOCKS`] blocks.
 
 use crate::codec::Malformed;
 
@@ -16,41 +16,40 @@ pub const BLOCKS: usize = 31;
 /// may be shorter.
 pub const UNIT_BYTES: u64 = 4096;
 
-/// In the head: bit `n` while block `n` may have something left to claim. Written by the side that
-/// started the transfers.
+/// In the head: bit `n` while block `n` may have something left to claim. Written by the initiator.
 pub const OPEN: usize = 0;
-/// In the head: the side that started them sleeps until the other has finished a part.
+/// In the head: the initiator sleeps until the helper has finished a part.
 pub const WANTS_RING: usize = 64;
 
 /// In a block: the [`Claims`].
 pub const CLAIMS: usize = 0;
-/// In a block: units that the helping side has finished, and [`FAILED`].
+/// In a block: units that the helper has finished, and [`FAILED`].
 pub const DONE: usize = 8;
-/// In a block: the key of the helping side's region.
+/// In a block: the key of the helper's region.
 pub const KEY: usize = 16;
-/// In a block: the helping side's address of the first byte.
+/// In a block: the helper's address of the first byte.
 pub const FAR: usize = 24;
-/// In a block: the starting side's address of the first byte.
+/// In a block: the initiator's address of the first byte.
 pub const NEAR: usize = 32;
 /// In a block: the length in bytes, and [`PUT`].
 pub const LEN: usize = 40;
-/// In a block: the memory object of the starting side's memory, 0 for none.
+/// In a block: the memory object of the initiator's memory, 0 for none.
 pub const OBJECT: usize = 48;
 /// In a block: where that memory lies in the object.
 pub const OFFSET: usize = 56;
 
 /// In the word of finished units: one of the parts could not be copied.
 pub const FAILED: u64 = 1 << 63;
-/// In the word of the length: the starting side's memory is read, not written.
+/// In the word of the length: the initiator's memory is read, not written.
 pub const PUT: u64 = 1 << 63;
 
-/// What is claimed of a transfer: units before `front` by the side that started it, units from
-/// `back` on by the side that helps.
+/// What is claimed of a transfer: units before `front` by the initiator, units from `back` on by the
+/// helper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claims {
-    /// The first unit that the starting side has not claimed.
+    /// The first unit that the initiator has not claimed.
     pub front: u32,
-    /// The unit behind the last that the helping side has not claimed.
+    /// The unit behind the last that the helper has not claimed.
     pub back: u32,
 }
 
@@ -77,7 +76,7 @@ impl Claims {
         Ok(claims)
     }
 
-    /// How many units nobody has claimed.
+    /// How many units are unclaimed.
     #[inline]
     pub const fn left(self) -> u32 {
         self.back - self.front

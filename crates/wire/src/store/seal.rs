@@ -81,7 +81,7 @@ pub const MARK_BYTES: usize = 64;
 /// First bytes of an encoded [`Mark`]; the last one is the format's number.
 const MARK_MAGIC: u64 = u64::from_le_bytes(*b"CWmark\0\x01");
 
-/// What is known of the journal beside it: with this, an end that power loss may have torn is told from
+/// What is known of the journal beside it: this distinguishes an end that power loss may have torn from
 /// acknowledged changes that are damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mark {

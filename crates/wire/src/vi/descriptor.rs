@@ -71,7 +71,7 @@ pub mod status {
     pub const PAYLOAD: u32 = 0x10_0000;
 }
 
-/// What a descriptor of the send queue asks for.
+/// The operation of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// A message for the peer's next receive descriptor; in the receive queue: a receive.

@@ -13,7 +13,7 @@ pub mod flag {
     pub const IMMEDIATE: u16 = 0x1;
     /// The data came inside the descriptor, and goes into one.
     pub const PAYLOAD: u16 = 0x2;
-    /// Has a sequence number, wants to be acknowledged.
+    /// Has a sequence number and is to be acknowledged.
     pub const SEQUENCED: u16 = 0x4;
     /// The sender waits for the acknowledgement.
     pub const HURRY: u16 = 0x8;
@@ -33,7 +33,7 @@ pub enum FrameKind {
     Send = 1,
     /// Part of an RDMA write.
     Write = 2,
-    /// Asks for a span of memory.
+    /// Requests a span of memory.
     ReadRequest = 3,
     /// Part of such a span.
     ReadReply = 4,
@@ -88,7 +88,7 @@ pub struct FrameHeader {
     pub sequence: u32,
     /// All sequenced frames before this one have arrived.
     pub ack: u32,
-    /// The connection's first so many messages that want a receive descriptor have one.
+    /// The connection's first so many messages that take a receive descriptor have one.
     pub credit: u32,
     /// Bit *i*: `ack + 1 + i` has arrived too.
     pub ahead: u32,

@@ -47,7 +47,7 @@ impl LogEvent {
         body
     }
 
-    /// Reads what [`LogEvent::encode`] writes, whoever may have written it.
+    /// Reads what [`LogEvent::encode`] writes. The bytes are not trusted.
     pub fn decode(body: &[u8; EVENT_BODY_BYTES]) -> Result<Self, Malformed> {
         let mut input = Reader::new(body);
         let at_ns = input.u64("time")?;

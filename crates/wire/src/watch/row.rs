@@ -35,7 +35,7 @@ pub enum Row {
 pub struct InstanceRow {
     /// Its number in the process.
     pub instance: u32,
-    /// Addresses that it knows.
+    /// Peers in its table, connected or not.
     pub peers: u32,
     /// Operations in progress or waiting to be tested for.
     pub operations: u32,
@@ -43,7 +43,7 @@ pub struct InstanceRow {
     pub transfers: u32,
     /// Unexpected messages that wait to be taken.
     pub unexpected_waiting: u32,
-    /// Bytes held for messages that nobody has asked for yet, or promised to peers for such.
+    /// Bytes held for messages without a receive so far, or promised to peers for such.
     pub early_bytes: u64,
     /// Most such bytes.
     pub early_limit: u64,
@@ -135,9 +135,9 @@ codes! {
     Receive = 6,
     /// A message to come.
     Message = 7,
-    /// The peer to write a message whose place is open.
+    /// The peer to write a message into the exported receive buffer.
     Write = 8,
-    /// Its turn among the transfers.
+    /// A transfer slot: as many transfers as allowed are in progress.
     Turn = 9,
     /// The end of a transfer that is in progress.
     Transfer = 10,
@@ -165,7 +165,7 @@ pub struct Waiting {
 /// What is going on with a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerRow {
-    /// The instance whose peer it is.
+    /// The instance that has this peer.
     pub instance: u32,
     /// Its number there.
     pub peer: u32,
@@ -197,7 +197,7 @@ pub struct PeerRow {
     pub window: u32,
     /// Bytes that it may send us.
     pub granted: u32,
-    /// Bytes of its messages that nobody has asked for yet.
+    /// Bytes of its messages that no receive has matched yet.
     pub held: u32,
     /// Sends that wait.
     pub sends: u32,
@@ -236,7 +236,7 @@ impl Row {
         body
     }
 
-    /// Reads what [`Row::encode`] writes, whoever may have written it.
+    /// Reads what [`Row::encode`] writes. The bytes are not trusted.
     pub fn decode(body: &[u8; ROW_BODY_BYTES]) -> Result<Self, Malformed> {
         let mut input = Reader::new(body);
         match input.u8("kind of row")? {

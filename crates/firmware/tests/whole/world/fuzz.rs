@@ -144,7 +144,7 @@ impl<'a> Player<'a> {
         let vis: Vec<_> = (0..VIS)
             .map(|_| world.nodes[0].create_vi(attributes))
             .collect();
-        // Two talk to each other, one to somebody who says what the bytes say.
+        // Two talk to each other, one to an absent peer whose frames follow from the bytes.
         world.join((0, vis[0]), (0, vis[1]));
         world.meet(vis[2]);
         Self {
@@ -288,7 +288,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Somebody sends a frame that looks like one of a connection.
+    /// A frame arrives that is forged to look like one of a connection.
     fn forge(&mut self) {
         let kinds = [
             FrameKind::Send,

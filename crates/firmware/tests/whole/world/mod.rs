@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// Connects to somebody who is not here: virtual interface 9 of node 5.
+    /// Connects to a peer that does not exist: virtual interface 9 of node 5.
     pub(crate) fn meet(&mut self, vi: ViId) {
         let connection = Connection {
             node: NodeId(5),

@@ -51,7 +51,7 @@ enum Sent {
     Buffer(BufferId, u32),
 }
 
-/// What was done, for tests that look at the order of things.
+/// What was done, for tests that check the order of things.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Done {
     Charged(Step, u32),
@@ -67,7 +67,7 @@ pub(crate) struct Engines {
     pub(crate) log: Vec<Done>,
     pub(crate) logs: bool,
     pub(crate) reports: Vec<Report>,
-    /// Completions that were begun to be written: whose, and where on the bus.
+    /// Statuses whose writing has begun: virtual interface, side and bus address.
     pub(crate) statuses: Vec<(ViId, Side, u64)>,
     entries: [usize; 2],
     receives: usize,
@@ -235,7 +235,7 @@ impl Engines {
         self.followed().is_some()
     }
 
-    /// Nobody follows a transfer that is over.
+    /// A transfer is over: no frame follows it any more.
     fn filled(&mut self, token: Token) {
         for running in &mut self.running[1] {
             if let Work::Transmit { follows, .. } = &mut running.work {
@@ -436,7 +436,7 @@ impl Node {
         self.input(now, input);
     }
 
-    /// What has been done since the last time that somebody asked: the names of the transfers.
+    /// What has been done since the last call: the names of the transfers.
     pub(crate) fn started(&mut self) -> Vec<&'static str> {
         let log = std::mem::take(&mut self.card.log);
         let starts = log.into_iter().filter_map(|done| match done {

@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// A receive's status is in memory: the message that it tells of counts, unless it came with an error.
+    /// A receive's status is in memory: its message is counted, unless it came with an error.
     pub(super) fn message_received(&mut self, node: u32, vi: u32, status: &[u8]) {
         let now = self.events.now();
         let Ok(status) = Status::decode(status) else {

@@ -171,7 +171,7 @@ pub(in crate::decoders) fn frames() -> Vec<Vec<u8>> {
     all
 }
 
-/// Frames on the first lane, and data on the other.
+/// Frames on the first connection, and data on the other.
 pub(in crate::decoders) fn session_streams() -> Vec<Vec<u8>> {
     // What the session calls the first byte of every export.
     const FIRST_BASE: u64 = 1 << 40;
@@ -185,7 +185,7 @@ pub(in crate::decoders) fn session_streams() -> Vec<Vec<u8>> {
         .with_flag(true);
     let data = [&put.encode()[..], b"bytes"].concat();
     let end = [&end.encode()[..], b"done"].concat();
-    // The session that is fed has asked for 3,000 bytes under this number.
+    // The session that is fed has requested 3,000 bytes under this number.
     let got = tcp::Header::new(tcp::Kind::GetData, 3000).with_id(3);
     let got = [&got.encode()[..], &[7; 3000]].concat();
     let done = tcp::Header::new(tcp::Kind::GetDone, 0)
@@ -197,7 +197,7 @@ pub(in crate::decoders) fn session_streams() -> Vec<Vec<u8>> {
     all.push([&data[..], &end[..], &switch[..], &data[..]].concat());
     all.push([&done[..], &switch[..], &got[..]].concat());
     all.push([&got[..], &done[..], &data[..]].concat());
-    // Packets that are large enough to be placed, one of them taken back.
+    // Packets that are large enough to be placed; the placement of one of them is cancelled.
     let packet = tcp::Header::new(tcp::Kind::Packet, 12_000).encode();
     let packet = [&packet[..], &[4; 12_000]].concat();
     let (front, back) = packet.split_at(2000);

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::codec::{Malformed, Reader, Wire, Writer};
 use crate::fs::MAX_MESSAGE_BYTES;
 
-/// Refuses a value that the field does not know.
+/// Refuses a value that the field does not have.
 pub(in crate::fs) fn unknown<T>(
     field: &'static str,
     value: impl Into<u64>,
