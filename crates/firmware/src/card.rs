@@ -236,6 +236,11 @@ pub enum Transfer<'a> {
         pieces: &'a [Piece],
         /// The card buffer.
         from: BufferId,
+        /// The network receive engine still fills the buffer
+        /// ([`Settings::receive_cut_through`](crate::Settings::receive_cut_through)). The host engine writes no byte that is not
+        /// there yet, so that it ends after the frame has come, whole or broken. Known when the transfer is
+        /// handed over.
+        follows: bool,
     },
     /// Writes a descriptor's completion: [`wire::vi`](causeway_wire::vi)'s `Status`.
     WriteStatus {

@@ -1,7 +1,7 @@
 //! Inputs and turns: what the hardware does is noted as events, which turns handle in the order of the
 //! discipline.
 
-use causeway_wire::vi::FrameHeader;
+use causeway_wire::vi::{FrameHeader, FrameKind, flag};
 
 use crate::card::{Card, Engine, Step};
 use crate::doorbells::Bells;
@@ -11,7 +11,7 @@ use crate::input::{Input, Turn};
 use crate::pool::NONE;
 use crate::settings::{Doorbells, ReceiveDescriptors};
 use crate::setup::{Processor, Side, Time};
-use crate::state::Firmware;
+use crate::state::{Arrival, Firmware};
 use crate::vi::{Posted, State};
 
 /// Where events come from. A processor goes round them, and handles one at each.
@@ -74,6 +74,12 @@ impl Firmware {
                 }
                 _ => false,
             },
+            Input::FrameBegun {
+                buffer,
+                header,
+                bytes,
+            } => self.frame_begun(buffer.0, header, bytes),
+            Input::FrameBroken { buffer } => self.frame_broken(buffer.0),
             Input::FrameArrived {
                 buffer,
                 header,
@@ -158,21 +164,77 @@ impl Firmware {
         true
     }
 
-    fn frame_arrived(&mut self, buffer: u32, header: &[u8], bytes: u32) -> bool {
+    /// The header of a frame has come. What can be taken up before the rest is here is queued.
+    fn frame_begun(&mut self, buffer: u32, header: &[u8], bytes: u32) -> bool {
+        let settings = &self.settings;
         let Some(arrival) = self.arrivals.0.get_mut(buffer as usize) else {
             return false;
         };
-        if !arrival.awaited {
+        if !settings.receive_cut_through || !arrival.awaited || arrival.begun {
             return false;
         }
-        arrival.awaited = false;
-        arrival.header = match bytes <= self.settings.frame_bytes {
-            true => FrameHeader::decode(header).ok(),
-            false => None,
-        };
-        arrival.bytes = bytes;
+        let decoded = FrameHeader::decode(header).ok().filter(|header| {
+            let is_plain = !header.has(flag::SEQUENCED) && !header.has(flag::PAYLOAD);
+            header.kind == FrameKind::Send
+                && is_plain
+                && (1..=settings.frame_bytes).contains(&bytes)
+        });
+        if decoded.is_some() {
+            arrival.begun = true;
+            arrival.header = decoded;
+            arrival.bytes = bytes;
+            self.arrived.push_back(buffer);
+        }
+        true
+    }
+
+    /// The network receive engine has done with a buffer. Returns what is known of the frame in it, unless the buffer is no
+    /// longer wanted and has become free.
+    fn end_receive(&mut self, buffer: u32) -> Option<&mut Arrival> {
         self.receiving -= 1;
-        self.arrived.push_back(buffer);
+        let arrival = &mut self.arrivals[buffer];
+        if arrival.unwanted {
+            *arrival = Arrival::default();
+            self.buffers.leave(buffer);
+            return None;
+        }
+        arrival.awaited = false;
+        Some(arrival)
+    }
+
+    fn is_awaited(&self, buffer: u32) -> bool {
+        let arrival = self.arrivals.0.get(buffer as usize);
+        arrival.is_some_and(|arrival| arrival.awaited)
+    }
+
+    fn frame_arrived(&mut self, buffer: u32, header: &[u8], bytes: u32) -> bool {
+        if !self.is_awaited(buffer) {
+            return false;
+        }
+        let most = self.settings.frame_bytes;
+        if let Some(arrival) = self.end_receive(buffer)
+            && !arrival.begun
+        {
+            arrival.header = match bytes <= most {
+                true => FrameHeader::decode(header).ok(),
+                false => None,
+            };
+            arrival.bytes = bytes;
+            self.arrived.push_back(buffer);
+        }
+        true
+    }
+
+    fn frame_broken(&mut self, buffer: u32) -> bool {
+        if !self.is_awaited(buffer) {
+            return false;
+        }
+        if let Some(arrival) = self.end_receive(buffer) {
+            arrival.broken = true;
+            if !arrival.begun {
+                self.arrived.push_back(buffer);
+            }
+        }
         true
     }
 

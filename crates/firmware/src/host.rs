@@ -259,6 +259,7 @@ impl Firmware {
             HostWork::WriteData { buffer } => Transfer::WriteData {
                 pieces,
                 from: BufferId(buffer),
+                follows: self.arrivals[buffer].awaited,
             },
             HostWork::WriteStatus { op } => {
                 let op = &self.ops[op];

@@ -25,7 +25,23 @@ pub enum Input<'a> {
     ArmWorkQueue(ViId, Side),
     /// A process is about to sleep until an entry is written to this completion queue.
     ArmCompletionQueue(QueueId),
-    /// A frame has come in completely.
+    /// The header of a frame has come in, and the rest follows. For drivers of cards that can tell, with
+    /// [`Settings::receive_cut_through`](crate::Settings::receive_cut_through); the same frame's
+    /// [`FrameArrived`](Input::FrameArrived) or [`FrameBroken`](Input::FrameBroken) comes later.
+    FrameBegun {
+        /// The buffer that the program gave to the network receive engine.
+        buffer: BufferId,
+        /// The header as bytes.
+        header: &'a [u8],
+        /// Bytes behind it, which will lie at the front of the buffer.
+        bytes: u32,
+    },
+    /// A frame that had begun did not come in completely, or its checksum is wrong.
+    FrameBroken {
+        /// The buffer that the program gave to the network receive engine.
+        buffer: BufferId,
+    },
+    /// A frame has come in completely. If it was told when it had begun, header and length are the same.
     FrameArrived {
         /// The buffer that the program gave to the network receive engine.
         buffer: BufferId,

@@ -21,8 +21,9 @@
 //! DMA). Receiving: frame in (network receive DMA) → descriptor down, unless it is there already →
 //! data up → status up → entry up. Stages that have nothing to do are skipped. With cut-through
 //! ([`Settings::cut_through`]) a frame goes out while its data still comes down: both engines have its buffer then,
-//! and it is free when both have done with it. [`Discipline`] says in
-//! which order stages of different messages are served; the stages are the same.
+//! and it is free when both have done with it. With [`Settings::receive_cut_through`] a frame's data goes up while the
+//! frame still comes in. [`Discipline`] says in which order stages of different messages are served; the stages are the
+//! same.
 //!
 //! # Where to read
 //!

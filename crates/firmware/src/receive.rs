@@ -29,9 +29,11 @@ impl Firmware {
         card.charge(Step::CheckNetReceive, 1);
         self.arm_receives(card);
         card.charge(Step::DemuxFrame, 1);
-        let known = self.arrivals[buffer].header.filter(|header| {
+        let arrival = &self.arrivals[buffer];
+        let known = arrival.header.filter(|header| {
             let vi = self.vis.get(header.to_vi as usize);
-            vi.is_some_and(|vi| vi.state != State::Absent && vi.knows(header))
+            let is_of_vi = vi.is_some_and(|vi| vi.state != State::Absent && vi.knows(header));
+            is_of_vi && !arrival.broken
         });
         let Some(header) = known else {
             self.free_arrival(buffer, card);
@@ -147,7 +149,8 @@ impl Firmware {
             if buffer == NONE {
                 return;
             }
-            let processed = match self.arrivals[buffer].header {
+            let arrival = &self.arrivals[buffer];
+            let processed = match arrival.header.filter(|_| !arrival.broken) {
                 Some(header) => match header.kind {
                     FrameKind::Send => self.process_send(vi, buffer, &header, card),
                     FrameKind::Write => self.process_write(vi, buffer, &header, card),
@@ -346,11 +349,28 @@ impl Firmware {
         self.placed(vi, header, card);
     }
 
+    /// The data of a frame that came in broken has gone to a receive, whose message is lost: if that is known to be
+    /// all of it, the receive fails; if not, the rest is dropped, and the next message goes there.
+    fn lose_message(&mut self, vi: u32, op: u32, message: u32) {
+        if self.ops[op].filled {
+            self.ops[op].bits |= status::TRANSPORT_ERROR;
+            self.ops[op].length = 0;
+        } else {
+            let assembling = &mut self.vi_mut(vi).rx.assembling;
+            assembling.take_if(|(of, _)| *of == message);
+        }
+    }
+
     /// An arrived frame's data is in host memory.
     pub(crate) fn data_placed(&mut self, buffer: u32, card: &mut impl Card) {
         let arrival = &self.arrivals[buffer];
         let (vi, header, told) = (arrival.vi, arrival.header, arrival.told);
-        let destination = arrival.destination;
+        let (destination, broken) = (arrival.destination, arrival.broken);
+        if let (true, Destination::Segments { op, .. }, Some(header)) =
+            (broken, destination, header)
+        {
+            self.lose_message(vi, op, header.message);
+        }
         self.free_arrival(buffer, card);
         let op = match destination {
             Destination::Segments { op, .. } => op,

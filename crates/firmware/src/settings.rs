@@ -87,6 +87,10 @@ pub struct Settings {
     /// Hands a frame to the network send engine while its data still comes from host memory (§7.2), instead of
     /// when all of it has come.
     pub cut_through: bool,
+    /// Hands the data of a frame to the host DMA engine while the frame still comes from the network (§7.2), instead of
+    /// when all of it has come. That concerns messages of connections without reliability that go into a posted receive: what
+    /// is acknowledged, or written to memory that the peer names, has to be whole first.
+    pub receive_cut_through: bool,
     /// Takes descriptors from the shadow queue on the card (§4.3.11).
     pub shadow_queues: bool,
     /// Message bytes that a descriptor can carry itself (§4.3.4); at most 1024.
@@ -202,6 +206,7 @@ impl Default for Settings {
             receive_descriptors: ReceiveDescriptors::OnArrival,
             tailgating: false,
             cut_through: false,
+            receive_cut_through: false,
             shadow_queues: false,
             payload_bytes: 0,
             frame_bytes: 16 * 1024,

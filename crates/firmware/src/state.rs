@@ -96,6 +96,12 @@ pub(crate) enum Destination {
 pub(crate) struct Arrival {
     /// The network receive engine holds the buffer.
     pub(crate) awaited: bool,
+    /// The program was told of the frame when its header had come.
+    pub(crate) begun: bool,
+    /// The program has done with the frame, of which the rest still comes.
+    pub(crate) unwanted: bool,
+    /// It did not come completely.
+    pub(crate) broken: bool,
     pub(crate) header: Option<FrameHeader>,
     pub(crate) bytes: u32,
     pub(crate) vi: u32,
@@ -110,6 +116,9 @@ impl Default for Arrival {
     fn default() -> Self {
         Self {
             awaited: false,
+            begun: false,
+            unwanted: false,
+            broken: false,
             header: None,
             bytes: 0,
             vi: NONE,
@@ -250,10 +259,18 @@ impl Firmware {
         self.timers.set(vi, deadline);
     }
 
-    /// The buffer of an arrived frame has done its duty.
+    /// The buffer of an arrived frame has done its duty. If the rest of the frame still comes, it is free when that is over.
     pub(crate) fn free_arrival(&mut self, buffer: u32, card: &mut impl Card) {
-        self.arrivals[buffer] = Arrival::default();
-        self.buffers.leave(buffer);
+        let awaited = self.arrivals[buffer].awaited;
+        self.arrivals[buffer] = Arrival {
+            awaited,
+            begun: awaited,
+            unwanted: awaited,
+            ..Arrival::default()
+        };
+        if !awaited {
+            self.buffers.leave(buffer);
+        }
         card.charge(Step::FreeBuffer, 1);
     }
 

@@ -6,7 +6,9 @@
 //! input.
 //!
 //! The queue is a heap of four children each: half as deep as a binary one, and the four keys that
-//! are compared on the way down lie next to each other.
+//! are compared on the way down lie next to each other. The place of the event that has just come out stays empty until it is known
+//! whether another one goes in: most events cause one, which then takes that place, so that the heap is put in order
+//! once instead of twice.
 
 /// A moment or a span of virtual time, in picoseconds.
 pub type Time = u64;
@@ -40,6 +42,8 @@ impl<E> Entry<E> {
 /// The queue of what will happen, and the present.
 pub struct Engine<E> {
     heap: Vec<Entry<E>>,
+    /// The first place is empty: what it holds has come out.
+    has_hole: bool,
     now: Time,
     next_sequence: u64,
     handled: u64,
@@ -56,6 +60,7 @@ impl<E: Copy> Engine<E> {
     pub fn new() -> Self {
         Self {
             heap: Vec::new(),
+            has_hole: false,
             now: 0,
             next_sequence: 0,
             handled: 0,
@@ -74,11 +79,12 @@ impl<E: Copy> Engine<E> {
 
     /// How many events are still to come.
     pub fn pending(&self) -> usize {
-        self.heap.len()
+        self.heap.len() - usize::from(self.has_hole)
     }
 
     /// When the next event will happen.
-    pub fn next_time(&self) -> Option<Time> {
+    pub fn next_time(&mut self) -> Option<Time> {
+        self.fill_hole();
         self.heap.first().map(|entry| entry.at)
     }
 
@@ -90,8 +96,12 @@ impl<E: Copy> Engine<E> {
             event,
         };
         self.next_sequence += 1;
-        self.heap.push(entry);
-        self.rise(entry);
+        if std::mem::take(&mut self.has_hole) {
+            self.sink(entry);
+        } else {
+            self.heap.push(entry);
+            self.rise(entry);
+        }
     }
 
     /// Lets `event` happen `after` from now.
@@ -102,17 +112,22 @@ impl<E: Copy> Engine<E> {
     /// Goes on to the next event; `None` when nothing is left to happen.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<E> {
-        let last = self.heap.pop()?;
-        let first = match self.heap.first().copied() {
-            Some(first) => {
-                self.sink(last);
-                first
-            }
-            None => last,
-        };
+        self.fill_hole();
+        let first = *self.heap.first()?;
+        self.has_hole = true;
         self.now = first.at;
         self.handled += 1;
         Some(first.event)
+    }
+
+    /// Puts the last entry into the first place, if that is empty.
+    fn fill_hole(&mut self) {
+        if std::mem::take(&mut self.has_hole)
+            && let Some(last) = self.heap.pop()
+            && !self.heap.is_empty()
+        {
+            self.sink(last);
+        }
     }
 
     /// Moves `entry`, which was pushed at the end, up to its place.
@@ -131,7 +146,7 @@ impl<E: Copy> Engine<E> {
         heap[hole] = entry;
     }
 
-    /// Puts `entry` in place of the first, and moves it down to its place.
+    /// Puts `entry` in place of the first, and moves it down to where it belongs.
     fn sink(&mut self, entry: Entry<E>) {
         let heap = self.heap.as_mut_slice();
         let key = entry.key();
@@ -162,6 +177,10 @@ impl<E: Copy> Engine<E> {
 ///
 /// `per_second` is never 0 in a checked profile; were it, the result would be the end of time.
 pub fn duration_at(count: u64, per_second: u64) -> Time {
+    // Up to 18 million things at a time: a division of 64 bits is several times as fast as one of 128.
+    if let (Some(picoseconds), 1..) = (count.checked_mul(SECOND), per_second) {
+        return picoseconds.div_ceil(per_second);
+    }
     let picoseconds = u128::from(count) * u128::from(SECOND);
     picoseconds
         .checked_div(u128::from(per_second))
@@ -169,6 +188,32 @@ pub fn duration_at(count: u64, per_second: u64) -> Time {
             let rest = u128::from(!picoseconds.is_multiple_of(u128::from(per_second)));
             Time::try_from(whole + rest).unwrap_or(Time::MAX)
         })
+}
+
+/// How long things take at a fixed rate. The last count is remembered with its time: most transfers are bursts of one length.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    per_second: u64,
+    last: (u64, Time),
+}
+
+impl Rate {
+    /// So many things in each second.
+    pub fn new(per_second: u64) -> Self {
+        Self {
+            per_second,
+            last: (0, duration_at(0, per_second)),
+        }
+    }
+
+    /// The same as [`duration_at`].
+    #[inline]
+    pub fn duration(&mut self, count: u64) -> Time {
+        if self.last.0 != count {
+            self.last = (count, duration_at(count, self.per_second));
+        }
+        self.last.1
+    }
 }
 
 #[cfg(test)]
@@ -229,5 +274,20 @@ mod tests {
         assert_eq!(duration_at(1, 66_000_000), 15_152);
         assert_eq!(duration_at(4_096, 160_000_000), 25_600 * NANOSECOND);
         assert_eq!(duration_at(1, 0), Time::MAX);
+        // On both sides of what fits into 64 bits.
+        for count in [18_446_744, 18_446_745, 1 << 40] {
+            let exact = (u128::from(count) * u128::from(SECOND)).div_ceil(66_000_000);
+            assert_eq!(u128::from(duration_at(count, 66_000_000)), exact);
+        }
+    }
+
+    #[test]
+    fn a_rate_forgets_what_it_was_asked_before() {
+        for per_second in [0, 66_000_000] {
+            let mut rate = Rate::new(per_second);
+            for count in [0, 64, 64, 4_096, 64, 0] {
+                assert_eq!(rate.duration(count), duration_at(count, per_second));
+            }
+        }
     }
 }

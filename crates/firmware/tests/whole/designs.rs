@@ -122,9 +122,9 @@ pub(crate) fn designs() -> Vec<(&'static str, Settings)> {
         ("SVIA", svia.clone()),
         ("PVIA", pvia.clone()),
         ("QoSVIA", qosvia.clone()),
-        ("SVIA cutting through", cutting(svia)),
-        ("PVIA cutting through", cutting(pvia)),
-        ("QoSVIA cutting through", cutting(qosvia)),
+        ("SVIA cutting through", cutting(svia.clone())),
+        ("PVIA cutting through", cutting(pvia.clone())),
+        ("QoSVIA cutting through", cutting(qosvia.clone())),
         (
             "tailgating and cutting through",
             Settings {
@@ -133,6 +133,9 @@ pub(crate) fn designs() -> Vec<(&'static str, Settings)> {
                 ..cutting(doorbells)
             },
         ),
+        ("SVIA receiving through", receiving(svia)),
+        ("PVIA receiving through", receiving(cutting(pvia))),
+        ("QoSVIA receiving through", receiving(qosvia)),
     ]
 }
 
@@ -140,6 +143,14 @@ pub(crate) fn designs() -> Vec<(&'static str, Settings)> {
 fn cutting(settings: Settings) -> Settings {
     Settings {
         cut_through: true,
+        ..settings
+    }
+}
+
+/// The same, taking frames up that still come in.
+fn receiving(settings: Settings) -> Settings {
+    Settings {
+        receive_cut_through: true,
         ..settings
     }
 }

@@ -202,6 +202,7 @@ fn play(name: &str, settings: &Settings, seed: u64) {
         lost: bad,
         doubled: if levels_mixed { 0 } else { bad },
         reordered: if levels_mixed { 0 } else { 10 },
+        ..Faults::default()
     };
     if !levels_mixed {
         ways.retain(|way| way.reliability != Reliability::Unreliable);

@@ -11,6 +11,7 @@ mod lossy;
 mod messages;
 mod qos;
 mod rdma;
+mod receive_cut_through;
 mod reliable;
 mod settings;
 mod symbols;

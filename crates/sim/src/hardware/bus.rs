@@ -6,7 +6,7 @@
 //! memory meanwhile, the bus is free for others, and the second try finds the data.
 
 use super::{Memory, Shared, Span};
-use crate::engine::{Time, duration_at};
+use crate::engine::{Rate, Time, duration_at};
 
 /// Speeds of an I/O bus and of the bridge between it and memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +47,11 @@ pub struct Posted {
 #[derive(Clone, Debug)]
 pub struct IoBus {
     spec: IoBusSpec,
+    /// Cycles each second, for transactions of as many bytes as a burst mostly has.
+    clock: Rate,
+    /// How long a word takes, as a processor's stores do, and a refused read.
+    word: Time,
+    refusal: Time,
     bus: Shared,
     retries: u64,
 }
@@ -54,7 +59,12 @@ pub struct IoBus {
 impl IoBus {
     /// An idle bus.
     pub fn new(spec: IoBusSpec) -> Self {
+        let cycles = |cycles| duration_at(cycles, spec.clock_hz);
+        let overhead = spec.arbitration_cycles + spec.address_cycles;
         Self {
+            clock: Rate::new(spec.clock_hz),
+            word: cycles(overhead + 1),
+            refusal: cycles(overhead + spec.retry_cycles),
             spec,
             bus: Shared::default(),
             retries: 0,
@@ -76,21 +86,17 @@ impl IoBus {
         self.retries
     }
 
-    fn cycles(&self, cycles: u64) -> Time {
-        duration_at(cycles, self.spec.clock_hz)
-    }
-
-    fn transaction(&self, bytes: u64) -> Time {
+    fn transaction(&mut self, bytes: u64) -> Time {
         let data = bytes.div_ceil(self.spec.width_bytes);
-        self.cycles(self.spec.arbitration_cycles + self.spec.address_cycles + data)
+        let overhead = self.spec.arbitration_cycles + self.spec.address_cycles;
+        self.clock.duration(overhead + data)
     }
 
     /// The host's processor writes `bytes` to the card, in as many transactions as its stores make.
     pub fn programmed_write(&mut self, now: Time, bytes: u64) -> Posted {
         // A processor's stores are combined up to the width of the bus, no further.
         let stores = bytes.div_ceil(self.spec.width_bytes).max(1);
-        let each = self.transaction(self.spec.width_bytes);
-        let span = self.bus.occupy(now, each * stores);
+        let span = self.bus.occupy(now, self.word * stores);
         Posted {
             // The bridge's write buffer takes the store; the processor waits only while the bus is behind.
             accepted: span.start,
@@ -101,14 +107,15 @@ impl IoBus {
     /// The host's processor reads `bytes` of the card, and waits for each.
     pub fn programmed_read(&mut self, now: Time, bytes: u64) -> Time {
         let loads = bytes.div_ceil(self.spec.width_bytes).max(1);
-        let each = self.transaction(self.spec.width_bytes) + 2 * self.spec.bridge_latency;
+        let each = self.word + 2 * self.spec.bridge_latency;
         self.bus.occupy(now, each * loads).end
     }
 
     /// A card writes a burst of `bytes` to host memory; the span's `end` is when the bus is free again.
     /// The bytes are in memory at [`Self::landed`].
     pub fn burst_write(&mut self, now: Time, bytes: u64, memory: &mut Memory) -> Span {
-        let span = self.bus.occupy(now, self.transaction(bytes));
+        let time = self.transaction(bytes);
+        let span = self.bus.occupy(now, time);
         memory.transfer(span.end, bytes);
         span
     }
@@ -122,15 +129,14 @@ impl IoBus {
     /// the data, which is when to call [`Self::burst_read`].
     pub fn burst_read_refused(&mut self, now: Time, bytes: u64, memory: &mut Memory) -> Time {
         self.retries += 1;
-        let cycles =
-            self.spec.arbitration_cycles + self.spec.address_cycles + self.spec.retry_cycles;
-        let refused = self.bus.occupy(now, self.cycles(cycles)).end;
+        let refused = self.bus.occupy(now, self.refusal).end;
         let at_memory = refused + self.spec.bridge_latency;
         memory.transfer(at_memory, bytes).end + self.spec.bridge_latency
     }
 
     /// The second try, which finds the data.
     pub fn burst_read(&mut self, now: Time, bytes: u64) -> Span {
-        self.bus.occupy(now, self.transaction(bytes))
+        let time = self.transaction(bytes);
+        self.bus.occupy(now, time)
     }
 }

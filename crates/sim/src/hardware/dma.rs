@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::{IoBus, Memory};
-use crate::engine::{Time, duration_at};
+use crate::engine::{Rate, Time};
 
 /// Which way the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +114,8 @@ struct Active {
 #[derive(Clone, Debug)]
 pub struct HostDma {
     spec: HostDmaSpec,
+    /// Of its own side.
+    rate: Rate,
     channels: Vec<Option<Active>>,
     queue: VecDeque<Job>,
     jobs: u64,
@@ -127,6 +129,7 @@ impl HostDma {
         let channels = vec![None; spec.channels.count()];
         Self {
             busy: vec![0; channels.len()],
+            rate: Rate::new(spec.bytes_per_second),
             spec,
             channels,
             queue: VecDeque::new(),
@@ -239,14 +242,14 @@ impl HostDma {
     /// Returns when the channel goes on after a burst that was requested at `asked`, left the bus at `end`, and lies
     /// where it belongs at `landed`.
     fn put_away(
-        &self,
+        &mut self,
         active: &mut Active,
         asked: Time,
         end: Time,
         bytes: u64,
         landed: Time,
     ) -> Time {
-        let own_side = asked + duration_at(bytes, self.spec.bytes_per_second);
+        let own_side = asked + self.rate.duration(bytes);
         active.left -= bytes;
         active.moving = bytes;
         if active.left == 0 {

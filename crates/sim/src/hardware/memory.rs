@@ -1,7 +1,7 @@
 //! The host's memory: what a processor's accesses cost, and the bus that DMA shares with them.
 
 use super::{Shared, Span};
-use crate::engine::{Time, duration_at};
+use crate::engine::{Rate, Time};
 
 /// Speeds and sizes of the host's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,7 @@ pub struct MemorySpec {
 #[derive(Clone, Debug)]
 pub struct Memory {
     spec: MemorySpec,
+    rate: Rate,
     bus: Shared,
 }
 
@@ -32,6 +33,7 @@ impl Memory {
     /// Idle memory.
     pub fn new(spec: MemorySpec) -> Self {
         Self {
+            rate: Rate::new(spec.bytes_per_second),
             spec,
             bus: Shared::default(),
         }
@@ -60,8 +62,8 @@ impl Memory {
 
     /// Moves `bytes` over the memory bus, as DMA does.
     pub fn transfer(&mut self, now: Time, bytes: u64) -> Span {
-        self.bus
-            .occupy(now, duration_at(bytes, self.spec.bytes_per_second))
+        let time = self.rate.duration(bytes);
+        self.bus.occupy(now, time)
     }
 
     /// The memory bus's use.

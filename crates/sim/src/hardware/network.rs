@@ -295,6 +295,13 @@ impl Network {
             .map_or(0, |leg| duration_at(bytes, leg.bytes_per_second))
     }
 
+    /// How long the last `bytes` of a frame take to come in at `to`: nothing stops it on its last link.
+    pub fn arriving_time(&self, to: NodeId, bytes: u64) -> Time {
+        self.legs
+            .get(self.nodes() + to)
+            .map_or(0, |leg| duration_at(bytes, leg.bytes_per_second))
+    }
+
     /// Which of the switches at the top a frame goes through.
     fn choose(&mut self, now: Time, from: NodeId, to: NodeId) -> usize {
         let tops = self.topology.tops();

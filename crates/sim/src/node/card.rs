@@ -40,6 +40,10 @@ pub(crate) struct Frame {
     pub(crate) fill: Option<u32>,
     /// Begun to be sent while that goes on.
     pub(crate) begun: Option<Begun>,
+    /// All of it is at its node.
+    pub(crate) has_come: bool,
+    /// The buffer that it began to come into before that.
+    pub(crate) into: Option<BufferId>,
     pub(crate) token: Token,
     pub(crate) stamp: Time,
     pub(crate) vi: u32,
@@ -52,6 +56,16 @@ pub(crate) struct Begun {
     pub(crate) start: Time,
     pub(crate) left: Time,
     pub(crate) arrives: Option<Time>,
+}
+
+/// A frame that the program knows of and that still comes in: what a host transfer that follows it goes by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Coming {
+    pub(crate) buffer: BufferId,
+    /// Bytes behind the header: when the first of them come, and when the last is there if nothing delays it.
+    pub(crate) bytes: u64,
+    pub(crate) begins: Time,
+    pub(crate) ends: Time,
 }
 
 /// What a host transfer does when it is over.
@@ -79,6 +93,8 @@ pub(crate) struct HostTransfer {
     pub(crate) data_bytes: u64,
     /// The frame that follows it.
     pub(crate) follower: Option<u32>,
+    /// The buffer whose frame it follows. (Frames' numbers are given out again before it is over.)
+    pub(crate) follows: Option<BufferId>,
     pub(crate) started: Time,
     /// What the program wants to read: so many bytes from here on. Descriptors lie on pages that follow each other.
     pub(crate) read_at: u64,
@@ -127,6 +143,10 @@ pub(crate) struct CardState {
     pub(crate) armed: VecDeque<BufferId>,
     /// Frames that wait for a buffer.
     pub(crate) arrived: VecDeque<u32>,
+    /// The frames that come in, with [`Settings::receive_cut_through`]; else none.
+    pub(crate) coming: Vec<Coming>,
+    /// Host transfers that have moved what has come of the frame that they follow.
+    pub(crate) short: Vec<u32>,
     pub(crate) unnoticed: Unnoticed,
     /// When sends' doorbells were rung of which no transfer has begun, by interface.
     rung: Vec<VecDeque<Time>>,
@@ -175,6 +195,8 @@ impl CardState {
             sending: false,
             armed: VecDeque::new(),
             arrived: VecDeque::new(),
+            coming: Vec::new(),
+            short: Vec::new(),
             unnoticed: Unnoticed::default(),
             rung: vec![VecDeque::new(); vis],
             costs: Step::ALL.map(|step| profile.card.cycles(profile.card.steps.cycles(step))),
@@ -406,6 +428,18 @@ impl CardState {
         }
     }
 
+    /// When the host DMA engine can take up the data of a frame that still comes into a buffer, so that it will not run
+    /// dry if nothing delays the frame. None if no frame comes into it.
+    fn follow_coming(&self, buffer: BufferId) -> Option<Time> {
+        let coming = self.coming.iter().find(|coming| coming.buffer == buffer)?;
+        let spec = self.host_dma.spec();
+        let burst = self.bus.spec().burst_bytes.min(coming.bytes);
+        let comes = u128::from(coming.ends - coming.begins) * u128::from(burst);
+        let first = coming.begins + comes.div_ceil(u128::from(coming.bytes.max(1))) as Time;
+        let rest = spec.startup + duration_at(coming.bytes - burst, spec.bytes_per_second);
+        Some(first.max(coming.ends.saturating_sub(rest)))
+    }
+
     /// A piece of a transfer has come; returns the frame that followed it if that was the last of its data.
     pub(crate) fn piece_done(&mut self, number: u32, bytes: u64) -> Option<u32> {
         let transfer = self.transfers.get_mut(number)?;
@@ -541,12 +575,14 @@ impl TurnCard<'_> {
             data_pieces: 0,
             data_bytes: 0,
             follower: None,
+            follows: None,
             started: Time::MAX,
             read_at: 0,
             read_bytes: 0,
             written: [0; SHORT_BYTES],
             written_bytes: 0,
         };
+        let mut not_before = 0;
         let (pieces, tail): (&[Piece], &[Piece]) = match request.transfer {
             Transfer::ReadDescriptor { side, pieces } => {
                 (transfer.purpose, transfer.side) = (Purpose::ReadDescriptor, side);
@@ -559,8 +595,12 @@ impl TurnCard<'_> {
                 read_later(&mut transfer, tail);
                 (pieces, tail)
             }
-            Transfer::WriteData { pieces, .. } => {
+            Transfer::WriteData { pieces, from, .. } => {
                 (transfer.purpose, transfer.side) = (Purpose::WriteData, Side::Receive);
+                if let Some(at) = self.card.follow_coming(from) {
+                    transfer.follows = Some(from);
+                    not_before = at;
+                }
                 (pieces, &[])
             }
             Transfer::WriteStatus {
@@ -609,7 +649,8 @@ impl TurnCard<'_> {
                 transfer: number,
                 bytes,
             };
-            self.events.at(at.saturating_sub(earlier), piece);
+            let described = at.saturating_sub(earlier);
+            self.events.at(described.max(not_before), piece);
         }
         self.per_piece = 0;
     }
@@ -701,6 +742,8 @@ impl Card for TurnCard<'_> {
                     lost: false,
                     fill: None,
                     begun: None,
+                    has_come: false,
+                    into: None,
                     token: request.token,
                     stamp: request.stamp,
                     vi: request.vi.0,

@@ -62,6 +62,10 @@ pub(crate) enum Event {
     NetReceive { node: u32, buffer: u32 },
     /// A frame is at its node's receive engine.
     Arrived { node: u32, frame: u32 },
+    /// The header of a frame is in, and the rest follows.
+    Begun { node: u32, frame: u32 },
+    /// What a host transfer still had to wait for of its frame has gone to the host.
+    Followed { node: u32, transfer: u32 },
     /// The receive engine has put a frame into a buffer.
     Received { node: u32, frame: u32, buffer: u32 },
     /// A process goes on.
@@ -127,6 +131,8 @@ impl From<Event> for Packed {
                 wait,
             } => Self::new(11, 0, node, process, wait),
             Event::Interrupt { node, process } => Self::new(12, 0, node, process, 0),
+            Event::Begun { node, frame } => Self::new(13, 0, node, frame, 0),
+            Event::Followed { node, transfer } => Self::new(14, 0, node, transfer, 0),
         }
     }
 }
@@ -177,7 +183,9 @@ impl From<Packed> for Event {
                 process: a,
                 wait: b,
             },
-            _ => Self::Interrupt { node, process: a },
+            12 => Self::Interrupt { node, process: a },
+            13 => Self::Begun { node, frame: a },
+            _ => Self::Followed { node, transfer: a },
         }
     }
 }

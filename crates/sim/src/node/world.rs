@@ -1,11 +1,12 @@
 //! The loop over events.
 
 mod observe;
+mod receive;
 
 use std::fmt;
 
 use causeway_firmware::{BufferId, Engine as DmaEngine, Firmware, Input, Processor, Side};
-use causeway_wire::vi::{Completion, FrameHeader};
+use causeway_wire::vi::Completion;
 
 use super::card::{Begun, CardState, Frame, HostTransfer, Purpose};
 use super::host::{Armed, Host, Next, Polling, State, Vi};
@@ -227,10 +228,9 @@ impl World {
                 card.armed.push_back(BufferId(buffer));
                 self.receive(node);
             }
-            Event::Arrived { node, frame } => {
-                self.nodes[node as usize].card.arrived.push_back(frame);
-                self.receive(node);
-            }
+            Event::Begun { node, frame } => self.begun(node, frame),
+            Event::Followed { node, transfer } => self.followed(node, transfer),
+            Event::Arrived { node, frame } => self.arrived(node, frame),
             Event::Received {
                 node,
                 frame,
@@ -363,12 +363,16 @@ impl World {
             self.filled(node, frame);
         }
         let card = &mut self.nodes[node as usize].card;
-        if card
-            .transfers
-            .get(number)
-            .is_some_and(|of| of.pieces_left == 0)
-            && let Some(transfer) = card.transfers.remove(number)
-        {
+        let Some(transfer) = card.transfers.get(number) else {
+            return;
+        };
+        if transfer.pieces_left > 0 {
+            return;
+        }
+        let follows = transfer.follows;
+        if follows.is_some_and(|buffer| card.coming.iter().any(|coming| coming.buffer == buffer)) {
+            card.short.push(number);
+        } else if let Some(transfer) = card.transfers.remove(number) {
             self.host_transfer_done(node, &transfer);
         }
     }
@@ -518,6 +522,7 @@ impl World {
             left: sent.left,
             arrives: sent.arrives,
         };
+        self.announce(number, begun);
         match (frame.fill, self.frames.get_mut(number)) {
             (Some(_), Some(frame)) => frame.begun = Some(begun),
             _ => self.leaves(node, number, begun),
@@ -580,70 +585,6 @@ impl World {
             bytes: &[],
         };
         self.input(node, Some(DmaEngine::NetSend), finished);
-    }
-
-    /// Puts a frame that waits into a buffer that waits.
-    fn receive(&mut self, node: u32) {
-        let card = &mut self.nodes[node as usize].card;
-        if card.armed.is_empty() || card.arrived.is_empty() {
-            return;
-        }
-        if let (Some(buffer), Some(frame)) = (card.armed.pop_front(), card.arrived.pop_front()) {
-            let received = Event::Received {
-                node,
-                frame,
-                buffer: buffer.0,
-            };
-            self.events
-                .after(self.profile.net_dma.receive_startup, received);
-        }
-    }
-
-    fn received(&mut self, node: u32, frame: u32, buffer: u32) {
-        let now = self.events.now();
-        let Some(frame) = self.frames.remove(frame) else {
-            return;
-        };
-        let mark = Mark {
-            at: now,
-            node,
-            vi: frame.vi,
-            side: Side::Receive,
-            message: frame.message,
-            stage: Stage::Deposited,
-        };
-        if self.record.marks.is_some() {
-            let stage = Stage::FrameNoticed;
-            let unnoticed = &mut self.nodes[node as usize].card.unnoticed;
-            unnoticed.net_receive.push_back(Mark { stage, ..mark });
-        }
-        self.record.mark(mark);
-        if self.record.slices.is_some() {
-            let message = (frame.message != 0).then_some((frame.from, frame.message));
-            let header = FrameHeader::decode(&frame.header).ok();
-            let first = header.filter(|header| header.offset == 0);
-            if let (Some(message), Some(header)) = (message, first) {
-                let card = &mut self.nodes[node as usize].card;
-                card.incoming
-                    .entry(header.to_vi)
-                    .or_default()
-                    .push_back(message);
-            }
-            self.record.slice(Slice {
-                node,
-                track: Track::NetReceive,
-                name: "frame in",
-                start: now - self.profile.net_dma.receive_startup,
-                end: now,
-                message,
-            });
-        }
-        let arrived = Input::FrameArrived {
-            buffer: BufferId(buffer),
-            header: &frame.header,
-            bytes: frame.bytes,
-        };
-        self.input(node, Some(DmaEngine::NetReceive), arrived);
     }
 
     /// A process waits, for which it sleeps if it is to, and no longer than it says.

@@ -102,6 +102,13 @@ pub const KEYS: &[Key] = &[
     key(
         "settings",
         CARDS,
+        "receive_cut_through",
+        "true or false",
+        "false",
+    ),
+    key(
+        "settings",
+        CARDS,
         "net_send_queue",
         "1 to 4096 entries",
         "the design's",

@@ -104,6 +104,8 @@ pub struct Changes {
     pub tailgating: Option<bool>,
     /// Cut-through from host memory to the network.
     pub cut_through: Option<bool>,
+    /// Cut-through from the network to host memory.
+    pub receive_cut_through: Option<bool>,
     /// Entries of the network send engine's queue.
     pub net_send_queue: Option<u32>,
 }
@@ -133,6 +135,9 @@ impl Changes {
         }
         if let Some(cut_through) = self.cut_through {
             settings.cut_through = cut_through;
+        }
+        if let Some(cut_through) = self.receive_cut_through {
+            settings.receive_cut_through = cut_through;
         }
         if let Some(entries) = self.net_send_queue {
             settings.net_send = causeway_firmware::DmaQueue::Hardware(entries);

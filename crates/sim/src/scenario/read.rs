@@ -331,6 +331,9 @@ fn changes(root: &mut Section<'_>) -> Result<Changes, FileError> {
     if section.has("cut_through") {
         changes.cut_through = Some(section.own_flag("cut_through")?.value);
     }
+    if section.has("receive_cut_through") {
+        changes.receive_cut_through = Some(section.own_flag("receive_cut_through")?.value);
+    }
     if section.has("net_send_queue") {
         changes.net_send_queue = Some(section.own_count("net_send_queue", 1, 4_096)?.value as u32);
     }

@@ -94,6 +94,7 @@ fn settings(bytes: &mut Bytes<'_>) -> Settings {
         },
         tailgating: flag(6) && !sequential,
         cut_through: more >> 1 & 1 == 1,
+        receive_cut_through: more >> 2 & 1 == 1,
         doorbells_last: more & 1 == 1,
         shadow_queues: flag(7),
         payload_bytes: 48,
@@ -182,6 +183,12 @@ impl<'a> Player<'a> {
             12..=15 => self.finish(0),
             16 | 17 => self.finish(1),
             18 | 19 => self.carry(),
+            20 if self.world.nodes[0].may_begin_frame() => {
+                self.world.nodes[0].begin_frame(self.world.now);
+            }
+            21 if self.world.nodes[0].coming().is_some() => {
+                self.world.nodes[0].break_frame(self.world.now);
+            }
             20..=22 => self.world.nodes[0].take_frame(self.world.now),
             23 => self.forge(),
             24 => self.nonsense(),
@@ -345,7 +352,7 @@ impl<'a> Player<'a> {
             let engines = &self.world.nodes[0].running;
             engines.iter().flatten().any(|of| of.token == Token(token))
         };
-        let input = match self.bytes.below(6) {
+        let input = match self.bytes.below(8) {
             0 => Input::DmaFinished {
                 engine: Engine::NetReceive,
                 token: Token(word),
@@ -367,6 +374,14 @@ impl<'a> Player<'a> {
                 bytes: word,
             },
             4 => Input::Polled(Processor::Second, word),
+            5 => Input::FrameBroken {
+                buffer: BufferId(word | 8),
+            },
+            6 => Input::FrameBegun {
+                buffer: BufferId(word | 8),
+                header: &[0; 64],
+                bytes: word,
+            },
             _ => Input::Doorbell {
                 vi,
                 side: Side::Send,

@@ -41,6 +41,8 @@ pub(crate) struct Faults {
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
     pub(crate) reordered: u64,
+    /// Of those of which the program knew when they began.
+    pub(crate) broken: u64,
 }
 
 /// A frame on the wire.
@@ -174,10 +176,16 @@ impl World {
                 }
             }
             for engine in 0..2 {
-                let waits = engine == 1 && node.send_waits();
+                let waits = match engine {
+                    0 => node.next(self.now + NS, Engine::Host).is_none(),
+                    _ => node.send_waits(),
+                };
                 if !waits && !node.running[engine].is_empty() {
                     possible.push((1, at, engine));
                 }
+            }
+            if node.may_begin_frame() {
+                possible.push((4, at, 0));
             }
             if !node.posted.is_empty() && !node.inbox.is_empty() {
                 possible.push((2, at, 0));
@@ -198,10 +206,20 @@ impl World {
         match what {
             0 => self.turn(at, which),
             1 => self.finish(at, which),
+            2 if self.nodes[at].coming().is_some() && self.random.chance(self.faults.broken) => {
+                self.nodes[at].break_frame(self.now);
+            }
             2 => self.nodes[at].take_frame(self.now),
+            4 => self.nodes[at].begin_frame(self.now),
             _ => self.carry(),
         }
         true
+    }
+
+    /// The host DMA engine of a node finishes a transfer, if it has one that waits for nothing.
+    pub(crate) fn finish_host(&mut self, at: usize) {
+        self.now += NS;
+        self.finish(at, 0);
     }
 
     /// The first processor of a node gets its turn.

@@ -31,6 +31,8 @@ enum Work {
     Write {
         pieces: Vec<Piece>,
         from: BufferId,
+        /// The frame was still coming into the buffer.
+        follows: bool,
     },
     Bytes {
         pieces: Vec<Piece>,
@@ -73,6 +75,8 @@ pub(crate) struct Engines {
     receives: usize,
     stamped: bool,
     cuts_through: bool,
+    /// The program was told of the frame that comes into the first buffer.
+    has_begun: bool,
 }
 
 /// A node.
@@ -138,10 +142,18 @@ impl Card for Engines {
                 into,
                 tail: tail.into(),
             },
-            Transfer::WriteData { pieces, from } => Work::Write {
-                pieces: pieces.into(),
+            Transfer::WriteData {
+                pieces,
                 from,
-            },
+                follows,
+            } => {
+                assert_eq!(follows, self.coming() == Some(from), "what it follows");
+                Work::Write {
+                    pieces: pieces.into(),
+                    from,
+                    follows,
+                }
+            }
             Transfer::WriteStatus {
                 side,
                 pieces,
@@ -222,6 +234,37 @@ impl Engines {
         assert!(matches!(body, Body::Buffer(buffer, _) if buffer == fills));
     }
 
+    /// The buffer into which a frame comes that the program knows of.
+    pub(crate) fn coming(&self) -> Option<BufferId> {
+        self.posted.front().copied().filter(|_| self.has_begun)
+    }
+
+    /// Whether a transfer of the host DMA engine waits for a frame to come in.
+    pub(crate) fn waits_for_frame(&self) -> bool {
+        self.running[0]
+            .iter()
+            .any(|running| self.is_short_of_data(running))
+    }
+
+    fn is_short_of_data(&self, running: &Running) -> bool {
+        let coming = self.coming();
+        matches!(running.work, Work::Write { from, .. } if Some(from) == coming)
+    }
+
+    /// Which of its transfers an engine finishes next: the first, or with concurrent channels any. None has to wait for a frame.
+    pub(crate) fn next_to_finish(&self, engine: Engine, any: Option<usize>) -> Option<usize> {
+        let mut ready = self.running[index(engine)].iter().enumerate();
+        let Some(any) = any else {
+            let (at, first) = ready.next()?;
+            return (!self.is_short_of_data(first)).then_some(at);
+        };
+        let ready: Vec<usize> = ready
+            .filter(|(_, running)| !self.is_short_of_data(running))
+            .map(|(at, _)| at)
+            .collect();
+        ready.get(any % ready.len().max(1)).copied()
+    }
+
     /// The transfer that the frame in service of the network send engine waits for.
     pub(crate) fn followed(&self) -> Option<Token> {
         match self.running[1].front()?.work {
@@ -259,7 +302,10 @@ impl Engines {
         }
         for running in self.running.iter().flatten() {
             let read = match &running.work {
-                Work::Write { from, .. } => Some(from),
+                Work::Write { from, follows, .. } => {
+                    let follows = *follows && self.coming() == Some(*from);
+                    (!follows).then_some(from)
+                }
                 Work::Transmit {
                     body: Sent::Buffer(buffer, _),
                     ..
@@ -323,6 +369,7 @@ impl Node {
             receives: settings.net_receive as usize,
             stamped: settings.discipline == causeway_firmware::Discipline::QosAware,
             cuts_through: settings.cut_through,
+            has_begun: false,
         };
         let two = settings.two_processors;
         let mut firmware = Firmware::new(settings).expect("settings that make sense");
@@ -369,14 +416,16 @@ impl Node {
         self.firmware.input(now, Input::Polled(processor, polls));
     }
 
+    /// Which of its transfers an engine finishes next.
+    pub(crate) fn next(&self, now: Time, engine: Engine) -> Option<usize> {
+        let any = (self.concurrent && engine == Engine::Host).then_some((now / 1000) as usize);
+        self.card.next_to_finish(engine, any)
+    }
+
     /// An engine finishes a transfer: the first, or with concurrent channels any.
     pub(crate) fn finish(&mut self, now: Time, engine: Engine) -> Option<WireFrame> {
-        let running = &mut self.card.running[index(engine)];
-        let at = match self.concurrent && engine == Engine::Host {
-            true => (now / 1000) as usize % running.len(),
-            false => 0,
-        };
-        let done = running.remove(at)?;
+        let at = self.next(now, engine)?;
+        let done = self.card.running[index(engine)].remove(at)?;
         if engine == Engine::Host {
             self.card.filled(done.token);
         }
@@ -390,7 +439,7 @@ impl Node {
                 self.card.buffers[into.0 as usize][..data.len()].copy_from_slice(&data);
                 self.host.gather(&tail, &mut bytes);
             }
-            Work::Write { pieces, from } => {
+            Work::Write { pieces, from, .. } => {
                 let count = pieces.iter().map(|piece| piece.bytes as usize).sum();
                 let data = self.card.buffers[from.0 as usize][..count].to_vec();
                 self.host.scatter(&pieces, &data);
@@ -420,6 +469,36 @@ impl Node {
         sent
     }
 
+    /// Whether the next frame may begin to come in.
+    pub(crate) fn may_begin_frame(&self) -> bool {
+        let waits = !self.inbox.is_empty() && !self.card.posted.is_empty();
+        self.firmware.settings().receive_cut_through && waits && !self.card.has_begun
+    }
+
+    /// The header of the next frame comes in.
+    pub(crate) fn begin_frame(&mut self, now: Time) {
+        let (Some(frame), Some(&buffer)) = (self.inbox.front().cloned(), self.card.posted.front())
+        else {
+            return;
+        };
+        self.card.has_begun = true;
+        let input = Input::FrameBegun {
+            buffer,
+            header: &frame.header,
+            bytes: frame.body.len() as u32,
+        };
+        self.input(now, input);
+    }
+
+    /// The rest of a frame that has begun does not come.
+    pub(crate) fn break_frame(&mut self, now: Time) {
+        if let (Some(buffer), Some(_)) = (self.card.coming(), self.inbox.pop_front()) {
+            self.card.posted.pop_front();
+            self.card.has_begun = false;
+            self.input(now, Input::FrameBroken { buffer });
+        }
+    }
+
     /// The network receive engine takes the next frame in.
     pub(crate) fn take_frame(&mut self, now: Time) {
         let (Some(frame), Some(&buffer)) = (self.inbox.pop_front(), self.card.posted.front())
@@ -427,6 +506,7 @@ impl Node {
             return;
         };
         self.card.posted.pop_front();
+        self.card.has_begun = false;
         self.card.buffers[buffer.0 as usize][..frame.body.len()].copy_from_slice(&frame.body);
         let input = Input::FrameArrived {
             buffer,
