@@ -31,7 +31,7 @@ pub mod types;
 mod waiting;
 
 pub use conversation::{LinkLimits, Transmit};
-pub use endpoint::{Endpoint, Waker};
+pub use endpoint::{Endpoint, Parked, Waker};
 pub use fragments::Cursor;
 pub use shared::Tuning;
 

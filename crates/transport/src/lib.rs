@@ -35,4 +35,4 @@ pub use method::{
     Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Operation, PLACE_HEAD_BYTES,
     Packet, Peer, PeerReport, Sharing, Sink, Token, Transfer,
 };
-pub use wake::{Parking, Unpark, WakeFlag};
+pub use wake::{Park, Parking, WakeFlag};
