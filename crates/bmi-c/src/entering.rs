@@ -6,10 +6,11 @@
 //! until that thread leaves. A thread that leaves while others want in hands the instance to one of them, so that a
 //! thread that calls again and again keeps none out.
 //!
-//! Of several threads that wait in one instance, one waits for all: it is inside, sleeps until peers send
+//! Of several threads that wait in one instance, one waits for all: it polls inside, then sleeps outside until peers send
 //! something, and ends its wait when anything has completed or arrived. The others sleep until a thread that leaves has seen
-//! such a change, then test for themselves. Each call of another thread meanwhile costs two switches: the waiting thread
-//! is interrupted, and goes in again.
+//! such a change, then test for themselves. While the first one sleeps, the instance is free: a thread that posts pays
+//! nothing for it, and wakes it only if it has left something to be polled, completed or timed
+//! ([`causeway_bmi::Bmi`], `check_parked`). While it polls, it is interrupted.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
@@ -102,6 +103,11 @@ impl Entry {
         self.shared.load(Relaxed)
     }
 
+    /// Has each thread that leaves look whether one that sleeps outside is to wake.
+    pub(crate) fn share(&self) {
+        self.shared.store(true, Relaxed);
+    }
+
     #[inline(always)]
     pub(crate) fn try_enter(&self) -> bool {
         let entered = self.state.compare_exchange(FREE, INSIDE, Acquire, Relaxed);
@@ -116,7 +122,7 @@ impl Entry {
         is_live: impl Fn() -> bool,
         interrupt_wait: impl Fn(),
     ) -> Result<(), u64> {
-        self.shared.store(true, Relaxed);
+        self.share();
         self.wanted.fetch_add(1, SeqCst);
         membarrier::heavy();
         let entered = loop {

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
-use causeway_bmi::Waker;
+use causeway_bmi::{Parked, Waker};
 
 use crate::entering::{self, BROKEN, Entry, FREE, PARENTS};
 use crate::error::{BMI_EHANDLE, BMI_EINTERNAL, BMI_ELIMIT, BMI_ESYSTEM, Failure};
@@ -194,6 +194,7 @@ pub(crate) fn call(
         let code = body(instance).unwrap_or_else(Failure::report);
         if place.entry.is_shared() {
             place.entry.note_changes(instance.bmi.changes());
+            instance.bmi.check_parked();
         }
         code
     };
@@ -205,6 +206,7 @@ pub(crate) fn call(
         }
         Err(_) => {
             place.entry.close(BROKEN);
+            interrupt_wait(handle, |_| {});
             refusal(BROKEN).report()
         }
     }
@@ -224,7 +226,8 @@ pub(crate) fn call_waiting(
         if idle.is_zero() {
             return body(instance, idle);
         }
-        let may_wait = entry.begin_wait();
+        // Where threads have met, none waits inside.
+        let may_wait = !entry.is_shared() && entry.begin_wait();
         let code = body(instance, if may_wait { idle } else { Duration::ZERO });
         entry.end_wait();
         if matches!(code, Ok(0)) {
@@ -241,7 +244,20 @@ pub(crate) fn call_waiting(
     }
 }
 
-/// Goes on with a wait that another thread has ended: to wake this one, or because it wants to enter.
+/// What a thread that waits does next.
+enum Next {
+    /// Nothing: its wait is over.
+    Return,
+    /// It tests again.
+    Again,
+    /// It waits for all: it sleeps outside, and finishes this wait when it comes in again.
+    Park(Parked),
+    /// It sleeps until there are changes beyond these.
+    Follow(u64),
+}
+
+/// Waits where threads have met, or goes on with a wait inside that another thread has ended. The sleep is outside of the
+/// instance, which other threads use meanwhile.
 #[cold]
 fn wait_shared(
     handle: *mut Handle,
@@ -252,14 +268,17 @@ fn wait_shared(
     let until = Instant::now().checked_add(left);
     let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
     let mut waits_for_all = false;
+    let mut parked = None;
     loop {
-        let mut is_over = true;
-        let mut seen = None;
+        let mut next = Next::Return;
         let code = call(handle, |instance| {
+            if let Some(parked) = parked.take() {
+                instance.bmi.finish_wait(parked);
+                instance.bmi.take_interrupted();
+            }
             let code = body(instance, Duration::ZERO);
             let is_time_up = left().is_some_and(|left| left.is_zero());
-            is_over = !matches!(code, Ok(0)) || is_time_up || entry.take_wake_request();
-            if is_over {
+            if !matches!(code, Ok(0)) || is_time_up || entry.take_wake_request() {
                 if waits_for_all {
                     entry.end_waiting_for_all();
                 }
@@ -269,22 +288,27 @@ fn wait_shared(
             }
             waits_for_all = waits_for_all || entry.begin_waiting_for_all();
             if !waits_for_all {
-                seen = Some(entry.changes_seen());
+                next = Next::Follow(entry.changes_seen());
                 return code;
             }
+            next = Next::Again;
             if entry.begin_wait() {
-                let left = left().unwrap_or(Duration::MAX);
-                instance.bmi.wait_for_change(left);
+                // Threads that come in have to know: a call of `BMI_wake` may have led here without another thread.
+                entry.share();
+                next = (instance.bmi.prepare_wait(until)).map_or(Next::Again, Next::Park);
                 instance.bmi.take_interrupted();
             }
             entry.end_wait();
             code
         });
-        if is_over {
-            return code;
-        }
-        if let Some(seen) = seen {
-            entry.wait_for_changes(seen, left());
+        match next {
+            Next::Return => return code,
+            Next::Again => {}
+            Next::Park(mut wait) => {
+                wait.wait();
+                parked = Some(wait);
+            }
+            Next::Follow(seen) => entry.wait_for_changes(seen, left()),
         }
     }
 }

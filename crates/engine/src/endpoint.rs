@@ -11,7 +11,7 @@
 //!
 //! Inside, the protocol's state is apart from the methods ([`conversations`](crate::conversations)): `driving` and
 //! `posting` do with methods what it asks for, `connections` and `connect` know which peer is behind which handle,
-//! `progress` polls, `sleep` sleeps, `watch` shows observers what is going on and `stall` tells of operations that
+//! `progress` polls, `sleep` sleeps, `parked` lets others in meanwhile, `watch` shows observers what is going on and `stall` tells of operations that
 //! make no progress. `loopback` is how a process sends to itself.
 
 mod connect;
@@ -19,6 +19,7 @@ mod connections;
 mod driving;
 mod loopback;
 mod methods;
+mod parked;
 mod posting;
 mod progress;
 mod sleep;
@@ -42,8 +43,8 @@ use self::connections::Connections;
 use self::loopback::Loopback;
 use self::methods::Methods;
 use self::posting::{at_once, cold, post_cold};
-use self::sleep::Sleeper;
-pub use self::sleep::Waker;
+use self::sleep::{Announced, Sleeper};
+pub use self::sleep::{Parked, Waker};
 use self::watch::Watch;
 use crate::conversation::Phase;
 use crate::conversations::Conversations;
@@ -64,6 +65,8 @@ pub struct Endpoint<M: Matcher> {
     /// The kernel's count of threads that want a processor, opened when it is first asked for.
     runnable: OnceCell<Option<Runnable>>,
     sleeper: Sleeper,
+    /// The thread that sleeps apart from this endpoint.
+    parked: Option<Announced>,
     /// Time that was left to the last wait when another thread ended it.
     interrupted: Option<Duration>,
     /// See [`Info::sleeps`].
@@ -132,6 +135,7 @@ impl<M: Matcher> Endpoint<M> {
             policy: Policy::new(config.spin, now),
             runnable: OnceCell::new(),
             sleeper,
+            parked: None,
             interrupted: None,
             sleeps: 0,
             expired_sleeps: 0,

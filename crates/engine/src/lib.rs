@@ -33,7 +33,7 @@ pub mod types;
 mod waiting;
 
 pub use conversation::{LinkLimits, Transmit};
-pub use endpoint::{Endpoint, Waker};
+pub use endpoint::{Endpoint, Parked, Waker};
 pub use fragments::Cursor;
 pub use registrations::MAX_REGISTRATIONS;
 pub use shared::Tuning;

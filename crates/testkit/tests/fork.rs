@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use causeway_bmi::{
-    Access, Addr, Bmi, Config, Context, Direction, Error, InfoOption, Memory, Posted,
+    Access, Addr, Bmi, Config, Context, Direction, Error, InfoOption, Memory, Parked, Posted,
     RegionDescriptor,
 };
 use causeway_sys::fork::run_in_child;
@@ -188,6 +188,8 @@ fn touch(parent: &mut Parent, listen: &str) {
         assert!(bmi.wait(context, idle), "testing says what is wrong");
         bmi.wait_for_change(idle);
     }
+    assert!(bmi.prepare_wait(None).is_none());
+    bmi.check_parked();
     let sent = bmi.post_send(address, &data, TAG, context, 0);
     assert_forked("post_send", sent);
     let sent = bmi.post_sendunexpected(address, &data, TAG, context, 0);
@@ -215,6 +217,17 @@ fn touch(parent: &mut Parent, listen: &str) {
     bmi.disconnect(address);
 }
 
+/// A wait that the parent has prepared, and not begun.
+fn prepare_wait(bmi: &mut Bmi) -> Parked {
+    let mut patience = Patience::new("a wait is prepared");
+    loop {
+        if let Some(parked) = bmi.prepare_wait(None) {
+            return parked;
+        }
+        patience.spend();
+    }
+}
+
 /// Operations in flight when the parent forked are not the child's either.
 fn touch_operation(parent: &mut Parent, posted: &Posted) {
     let Posted::Pending(op) = posted else {
@@ -226,9 +239,12 @@ fn touch_operation(parent: &mut Parent, posted: &Posted) {
     bmi.cancel(*op);
 }
 
-fn play_child(mut parent: Parent, listen: &str, posted: &Posted) {
+fn play_child(mut parent: Parent, mut parked: Parked, listen: &str, posted: &Posted) {
     assert_eq!(shared_mappings(), Vec::<String>::new());
     touch_operation(&mut parent, posted);
+    // What it sleeps on is the parent's.
+    parked.wait();
+    parent.client.bmi.finish_wait(parked);
     touch(&mut parent, listen);
     assert_eq!(parent.plain.to_vec(), [0; 64], "the heap is copied");
     let kept = parent.buffer.clone();
@@ -258,12 +274,16 @@ fn main() {
     let waiting = waiting.unwrap();
     for _ in 0..3 {
         // What the child drops is its copy of what the parent goes on using.
-        let mut copied = Some(parent);
+        let parked = prepare_wait(&mut parent.client.bmi);
+        let mut copied = Some((parent, parked));
         let child = run_in_child(|| {
-            play_child(copied.take().unwrap(), &listen[0], &waiting);
+            let (parent, parked) = copied.take().unwrap();
+            play_child(parent, parked, &listen[0], &waiting);
         })
         .unwrap();
-        parent = copied.unwrap();
+        let parked;
+        (parent, parked) = copied.unwrap();
+        parent.client.bmi.finish_wait(parked);
         parent.go_on_beside(child);
         assert!(path.exists(), "the child has removed its parent's socket");
     }

@@ -94,7 +94,7 @@ fn is_test_of_room(path: &str) -> bool {
         // The models are what loom explores.
         matches!(
             part,
-            "tests" | "tests.rs" | "benches" | "model.rs" | "model_wake.rs"
+            "tests" | "tests.rs" | "benches" | "model.rs" | "model_parked.rs" | "model_wake.rs"
         ) || part.ends_with("_tests.rs")
     })
 }

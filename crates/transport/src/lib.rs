@@ -36,4 +36,4 @@ pub use method::{
     Outlet, PLACE_HEAD_BYTES, Packet, Peer, PeerReport, Readiness, Registration, Sharing, Sink,
     Spans, Token, Transfer,
 };
-pub use wake::{Parking, Unpark, WakeFlag};
+pub use wake::{Park, Parking, WakeFlag};

@@ -6,8 +6,11 @@
 //! the caller's), and [`Method::tick`] when [`Method::deadline`] has come, and at least every 50 ms while anything
 //! is open and the caller is awake. To sleep: [`Method::arm`]; if it answers `true`, wait until
 //! [`Method::pollable`] is readable or [`Method::deadline`] has come; then [`Method::disarm`]. Where the method has a
-//! quicker way to sleep, [`Method::prepare_park`] takes the place of arming and [`Method::park`] that of waiting.
+//! quicker way to sleep, [`Method::prepare_park`] takes the place of arming and [`Park::park`] that of waiting.
 //! Whichever way, everything that there is to poll for ends the sleep at once; no time limit stands in for it.
+//! The sleep itself borrows nothing of the method: other threads may use the method meanwhile, one at a time, even poll it.
+//! Before such a thread leaves the method alone again, it asks [`Method::stays_armed`] and wakes the sleeper if it has to
+//! look for itself.
 //!
 //! # Time
 //! No method reads a clock: the caller passes the time, as `now`, to every call that begins, measures or ends a time
@@ -16,8 +19,8 @@
 //! - [`Method::poll`] and [`Method::spin`] take the caller's last reading. A caller that polls all the time reads the
 //!   clock about every 16 µs, and one that has done something else for long may pass a reading from before, for at
 //!   most 64 polls: a poll costs no clock reading. Limits of methods are milliseconds and more.
-//! - [`Method::connect`], [`Method::tick`], [`Method::arm`], [`Method::prepare_park`], [`Method::park`],
-//!   [`Method::disconnect`] and [`Method::set_time`] take a reading made for the call.
+//! - [`Method::connect`], [`Method::tick`], [`Method::arm`], [`Method::prepare_park`], [`Method::disconnect`] and
+//!   [`Method::set_time`] take a reading made for the call.
 //! - What other calls begin, such as the connection that a send makes anew, counts from the latest time that the method
 //!   was given. A caller that may have been away for long calls [`Method::connect`] or [`Method::set_time`] first.
 //! - A method that measures round trips states [`Capabilities::exact_time`]: its polls take a reading made for the poll too, and
@@ -93,7 +96,7 @@ use smallvec::SmallVec;
 
 use crate::address::{self, Address};
 use crate::error::{Error, PeerError, SendError, TransferError};
-use crate::wake::{Parking, Unpark, WakeFlag};
+use crate::wake::{Park, Parking, WakeFlag};
 
 /// One way of carrying packets and remote memory. See the module's page for the contract.
 pub trait Method: Send {
@@ -280,11 +283,19 @@ pub trait Method: Send {
     /// Ends what [`Method::arm`] began; harmless without it.
     fn disarm(&mut self);
 
-    /// Becomes readable when, after [`Method::arm`], there is something to poll for.
+    /// Whether the sleep that [`Method::arm`] or [`Method::prepare_park`] began ends as it should, whatever was called since
+    /// on behalf of another thread. `false`: there may be something to poll for that does not end it; the sleeper is to be
+    /// woken. Looks at what this process knows, without a system call.
+    fn stays_armed(&self) -> bool {
+        false
+    }
+
+    /// Becomes readable when, after [`Method::arm`], there is something to poll for. It is the same descriptor as long as
+    /// the method exists.
     fn pollable(&self) -> BorrowedFd<'_>;
 
-    /// Prepares to park: to sleep in the method's own way, which is quicker than on a descriptor. Whatever would
-    /// make [`Method::pollable`] readable ends the sleep, and so does [`Unpark::unpark`]. `flag` is looked at after
+    /// Prepares to park: to sleep in the method's own way ([`Method::parker`]), which is quicker than on a descriptor.
+    /// Whatever would make [`Method::pollable`] readable ends the sleep, and so does [`Park::unpark`]. `flag` is looked at after
     /// the sleep was announced, so that no call of another thread gets lost between. [`Method::disarm`] ends
     /// what this begins, whatever it returns.
     fn prepare_park(&mut self, now: Instant, flag: &WakeFlag) -> Parking {
@@ -292,15 +303,8 @@ pub trait Method: Send {
         Parking::Unsupported
     }
 
-    /// After [`Parking::Prepared`], sleeps until there is something to poll for, or until `until`: then it returns
-    /// `false`, and may be called again. Also returns `true` for no reason.
-    fn park(&self, now: Instant, until: Option<Instant>) -> bool {
-        let _ = (now, until);
-        true
-    }
-
-    /// What ends a sleep in [`Method::park`] from another thread; `None` if the method does not park.
-    fn unparker(&self) -> Option<Arc<dyn Unpark>> {
+    /// Where the method's sleeper parks; `None` if there is no such place. It is the same as long as the method exists.
+    fn parker(&self) -> Option<Arc<dyn Park>> {
         None
     }
 

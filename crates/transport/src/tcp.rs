@@ -463,6 +463,11 @@ impl Method for Tcp {
         self.due.is_empty()
     }
 
+    fn stays_armed(&self) -> bool {
+        // All else ends the sleep until it is read or written.
+        self.due.is_empty()
+    }
+
     fn disarm(&mut self) {
         self.polls_without_epoll = progress::POLLS_PER_EPOLL;
     }

@@ -483,6 +483,11 @@ impl<G: Ground> Method for Udp<G> {
         !self.core.has_work() && self.batch.is_empty() && !self.ground.has_reports()
     }
 
+    fn stays_armed(&self) -> bool {
+        // What has come to the sockets ends the sleep until it is received.
+        !self.core.has_work() && self.batch.is_empty()
+    }
+
     fn disarm(&mut self) {
         self.empty_looks = 0;
     }

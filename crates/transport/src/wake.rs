@@ -9,6 +9,7 @@
 //! [`WakeFlag::begin_sleep`]; parked in a method, it is the method's ([`Method::prepare_park`](crate::Method::prepare_park)).
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
 
 #[cfg(all(loom, test))]
 use loom::sync::atomic::{AtomicBool, fence};
@@ -25,7 +26,7 @@ pub struct WakeFlag {
 
 impl WakeFlag {
     /// Sets the flag. Returns whether the waiter sleeps on descriptors: then the caller makes one of them
-    /// readable. A parked waiter is the business of [`Unpark`], which is to be called afterwards in any case.
+    /// readable. A parked waiter is the business of [`Park::unpark`], which is to be called afterwards in any case.
     /// Safe to use in a signal handler.
     pub fn set(&self) -> bool {
         self.is_set.store(true, SeqCst);
@@ -60,8 +61,13 @@ impl WakeFlag {
     }
 }
 
-/// Wakes the thread of a method that is parked.
-pub trait Unpark: std::fmt::Debug + Send + Sync {
+/// Where a method's sleeper parks: apart from the method, which other threads may use meanwhile.
+pub trait Park: std::fmt::Debug + Send + Sync {
+    /// After [`Parking::Prepared`] with this number, sleeps until there is something to poll for, until
+    /// [`Park::unpark`], or for `limit`: then it returns `false`, and may be called again as long as the sleep was not ended.
+    /// Also returns `true` for no reason, and at once if the sleep was ended.
+    fn park(&self, sleep: u64, limit: Option<Duration>) -> bool;
+
     /// Ends the sleep that began with [`Method::prepare_park`](crate::Method::prepare_park), if there is one. The
     /// flag that the preparation was given must be set before. Safe to use in a signal handler.
     fn unpark(&self);
@@ -74,6 +80,6 @@ pub enum Parking {
     Unsupported,
     /// There is something to poll for, or the flag is set.
     Refused,
-    /// [`Method::park`](crate::Method::park) sleeps now.
-    Prepared,
+    /// The sleep of this number may begin: [`Park::park`].
+    Prepared(u64),
 }

@@ -58,9 +58,10 @@
  *     An instance may be used by many threads. They take turns inside it: a call that finds another thread
  *     inside waits until it has left, and a thread that waits for messages lets others in meanwhile. A wait
  *     ends for the thread whose operation has completed, whichever thread's call has found that out. An
- *     instance that one thread uses pays nothing for this; where several meet, a call may cost two switches
- *     between threads (some microseconds), so that one instance per thread is faster. BMI_wake() waits for no
- *     other thread: any thread and any signal handler may call it at any time, and it ends one wait. It is the only
+ *     instance that one thread uses pays nothing for this. A thread that sleeps in a wait costs another that posts
+ *     next to nothing; where several are busy at once, a call may cost two switches between threads (some
+ *     microseconds), so that one instance per thread is faster. BMI_wake() waits for no other thread: any
+ *     thread and any signal handler may call it at any time, and it ends one wait. It is the only
  *     call that a signal handler may make. The calls without a bmi_t * may be made by any thread, too.
  *
  *     All progress is made in calls that post, test, wait or cancel. A program that does not call for

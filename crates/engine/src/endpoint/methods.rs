@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{
-    Access, Error, Method, Peer as Handle, Registration, SendError, Sharing, Transfer,
+    Access, Error, Method, Parking, Peer as Handle, Registration, SendError, Sharing, Transfer,
+    WakeFlag,
 };
 use causeway_wire::region::RegionDescriptor;
 
@@ -46,10 +47,12 @@ pub(crate) struct Slot {
     pub(crate) limits: LinkLimits,
     /// Cached from [`Method::capabilities`]: it needs a reading of the clock made for the call.
     exact_time: bool,
-    /// Whether it has a quick way to sleep ([`Method::park`]).
+    /// Whether it has a quick way to sleep ([`Method::parker`]).
     pub(crate) parks: bool,
     /// If it moves registered memory only.
     registrations: Option<Box<Registrations>>,
+    /// A sleep that was prepared is on it.
+    armed: bool,
     /// Polls in vain since something happened.
     pub(crate) quiet: u32,
     pub(crate) polling: Polling,
@@ -66,8 +69,9 @@ impl Methods {
                 shares_copies: method.shares_copies(),
             },
             exact_time: method.capabilities().exact_time,
-            parks: method.unparker().is_some(),
+            parks: method.parker().is_some(),
             registrations: (method.capabilities().needs_local_registration).then(Box::default),
+            armed: false,
             method,
             quiet: 0,
             polling: Polling::Always,
@@ -162,7 +166,7 @@ impl Methods {
     pub(crate) fn arm(&mut self) -> bool {
         let now = self.read_clock();
         let mut polled = self.slots.iter_mut().filter(|slot| slot.is_polled());
-        let Some(restless) = polled.find_map(|slot| (!slot.method.arm(now)).then_some(slot)) else {
+        let Some(restless) = polled.find_map(|slot| (!slot.arm(now)).then_some(slot)) else {
             return true;
         };
         restless.polling = Polling::Always;
@@ -173,8 +177,18 @@ impl Methods {
     /// Ends what [`Methods::arm`] began.
     pub(crate) fn disarm(&mut self) {
         for slot in &mut self.slots {
-            slot.method.disarm();
+            slot.disarm();
         }
+    }
+
+    /// Whether a sleep on those that are armed ends by everything that there is to poll for, whatever other threads have
+    /// done since it was prepared.
+    pub(crate) fn stay_armed(&self) -> bool {
+        let mut slots = self.slots.iter();
+        slots.all(|slot| match slot.armed {
+            true => slot.method.stays_armed(),
+            false => slot.method.is_unused(),
+        })
     }
 
     /// When the first of them wants to be ticked.
@@ -201,6 +215,25 @@ impl Methods {
 }
 
 impl Slot {
+    /// See [`Method::arm`].
+    fn arm(&mut self, now: Instant) -> bool {
+        self.armed = self.method.arm(now);
+        self.armed
+    }
+
+    /// See [`Method::prepare_park`].
+    pub(crate) fn prepare_park(&mut self, now: Instant, flag: &WakeFlag) -> Parking {
+        let parking = self.method.prepare_park(now, flag);
+        self.armed = matches!(parking, Parking::Prepared(_));
+        parking
+    }
+
+    /// Ends what the two begin.
+    pub(crate) fn disarm(&mut self) {
+        self.armed = false;
+        self.method.disarm();
+    }
+
     /// The time to poll with, where `now` was read last.
     #[inline]
     pub(crate) fn time(&self, clock: &Clock, now: Instant) -> Instant {

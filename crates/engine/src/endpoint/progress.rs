@@ -22,6 +22,15 @@ enum Polled {
     Nothing,
 }
 
+/// How a part of a wait ended in which the thread stayed awake.
+pub(super) enum Awake {
+    /// What is waited for is there.
+    Ready,
+    TimeUp,
+    /// The thread is to park: the policy says so, or another thread calls.
+    Park,
+}
+
 impl<M: Matcher> Endpoint<M> {
     /// Polls the methods once; answers whether anything happened.
     #[inline]
@@ -95,7 +104,7 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     #[cold]
-    fn tick(&mut self, now: Instant) {
+    pub(super) fn tick(&mut self, now: Instant) {
         for (method, slot) in self.methods.slots.iter_mut().enumerate() {
             slot.method.tick(
                 now,
@@ -146,7 +155,7 @@ impl<M: Matcher> Endpoint<M> {
             self.yield_processor();
         }
         let polls = self.policy.first_polls();
-        if let Polled::Ready = self.advance_until(polls, &ready) {
+        if self.advance_to(polls, &ready) {
             self.policy.arrived_at_once();
             return true;
         }
@@ -154,44 +163,70 @@ impl<M: Matcher> Endpoint<M> {
         let until = start.checked_add(idle);
         let mut decision = self.policy.begin(start);
         loop {
-            let now = match decision {
-                Decision::Poll(polls) => {
-                    let polled = self.advance_until(polls, &ready);
-                    let now = self.methods.read_clock();
-                    if let Polled::Ready = polled {
-                        self.policy.arrived(now);
-                        return true;
-                    }
-                    let any = matches!(polled, Polled::Something);
-                    decision = self.policy.polled(polls, any, now);
-                    now
-                }
-                Decision::Yield => {
-                    let now = self.yield_processor();
-                    decision = self.policy.resume(now);
-                    continue;
-                }
-                Decision::Park => {
-                    if let Some(ended) = self.park_once(until, &ready) {
-                        return ended;
-                    }
-                    let now = self.methods.read_clock();
-                    decision = self.policy.resume(now);
-                    now
-                }
-            };
+            match self.stay_awake(&mut decision, until, &ready) {
+                Awake::Ready => return true,
+                Awake::TimeUp => return false,
+                Awake::Park => {}
+            }
+            if let Some(ended) = self.park_once(until, &ready) {
+                return ended;
+            }
+            let now = self.methods.read_clock();
+            decision = self.policy.resume(now);
             if until.is_some_and(|until| now >= until) {
                 return false;
             }
+        }
+    }
+
+    /// Polls so often, or until `ready`, which it returns.
+    #[inline]
+    pub(super) fn advance_to(
+        &mut self,
+        polls: u32,
+        ready: &impl Fn(&Conversations<M>) -> bool,
+    ) -> bool {
+        matches!(self.advance_until(polls, ready), Polled::Ready)
+    }
+
+    /// Polls and yields as the policy says, until it says to park.
+    #[inline]
+    pub(super) fn stay_awake(
+        &mut self,
+        decision: &mut Decision,
+        until: Option<Instant>,
+        ready: &impl Fn(&Conversations<M>) -> bool,
+    ) -> Awake {
+        loop {
             // Another thread's call ends a wait, and is taken where parking is prepared: progress may go on for ever.
             if self.sleeper.is_called() {
-                decision = Decision::Park;
+                return Awake::Park;
+            }
+            match *decision {
+                Decision::Poll(polls) => {
+                    let polled = self.advance_until(polls, ready);
+                    let now = self.methods.read_clock();
+                    if let Polled::Ready = polled {
+                        self.policy.arrived(now);
+                        return Awake::Ready;
+                    }
+                    let any = matches!(polled, Polled::Something);
+                    *decision = self.policy.polled(polls, any, now);
+                    if until.is_some_and(|until| now >= until) {
+                        return Awake::TimeUp;
+                    }
+                }
+                Decision::Yield => {
+                    let now = self.yield_processor();
+                    *decision = self.policy.resume(now);
+                }
+                Decision::Park => return Awake::Park,
             }
         }
     }
 
     /// Parks, then makes progress once. Returns whether what is waited for is there, if the wait is over.
-    fn park_once(
+    pub(super) fn park_once(
         &mut self,
         until: Option<Instant>,
         ready: &impl Fn(&Conversations<M>) -> bool,

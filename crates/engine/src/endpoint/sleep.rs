@@ -2,18 +2,24 @@
 //!
 //! Where one method alone is in use and has a quick way to sleep, it parks; otherwise the sleep is on the
 //! descriptors of all methods that are in use. Either is ended by news and deadlines alone.
+//!
+//! A thread that is alone with its endpoint sleeps inside it. Where several threads share one, the sleep is a value
+//! apart from it ([`Parked`](super::Parked)), and others use the endpoint meanwhile.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use causeway_sys::fork::Owner;
-use causeway_transport::{Parking, Unpark, WakeFlag};
+use causeway_transport::{Park, Parking, WakeFlag};
 
 use super::methods::Methods;
+use crate::clock::Clock;
 
 /// What a sleep ended by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +43,7 @@ impl Waker {
     /// Ends the wait that the endpoint's thread is in, or the next one. Usable from any thread, and in signal
     /// handlers. In a forked child it does nothing: the wait is the parent's.
     pub fn wake(&self) {
+        self.state.is_called.store(true, SeqCst);
         self.state.wake();
     }
 }
@@ -45,14 +52,47 @@ impl Waker {
 #[derive(Debug)]
 struct WakeState {
     process: Owner,
+    /// The flag is set for a [`Waker`].
+    is_called: AtomicBool,
     flag: WakeFlag,
     /// Ends a sleep on descriptors.
     event: OwnedFd,
-    /// End a sleep in a method.
-    unparkers: Vec<Arc<dyn Unpark>>,
+    /// Where methods park, by index.
+    parkers: Vec<Option<Arc<dyn Park>>>,
 }
 
 impl WakeState {
+    /// Sleeps in the method of this index, as was prepared. `false` if `until` has come before.
+    fn park(&self, method: usize, sleep: u64, now: Instant, until: Option<Instant>) -> bool {
+        let limit = until.map(|until| until.saturating_duration_since(now));
+        let parker = self.parkers.get(method).and_then(Option::as_ref);
+        parker.is_none_or(|parker| parker.park(sleep, limit))
+    }
+
+    /// Sleeps on `descriptors` and the event. Returns which of the former are readable; `None` if `until` has come before.
+    fn block<'a>(
+        &self,
+        descriptors: impl Iterator<Item = BorrowedFd<'a>>,
+        now: Instant,
+        until: Option<Instant>,
+    ) -> Option<Vec<bool>> {
+        let mut fds = Vec::with_capacity(self.parkers.len() + 1);
+        fds.push(PollFd::new(&self.event, PollFlags::IN));
+        fds.extend(descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        // A limit that the kernel cannot express is none.
+        let timeout = until.and_then(|until| {
+            let left = until.saturating_duration_since(now);
+            Timespec::try_from(left).ok()
+        });
+        // Interrupted or refused: the caller looks again, as after any wake-up.
+        let is_time_up = poll(&mut fds, timeout.as_ref()) == Ok(0);
+        let mut readable = fds.iter().map(|fd| !fd.revents().is_empty());
+        if readable.next() == Some(true) {
+            let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
+        }
+        (!is_time_up).then(|| readable.collect())
+    }
+
     /// Ends the wait, or the next one.
     fn wake(&self) {
         if !self.process.is_this_process() {
@@ -62,8 +102,8 @@ impl WakeState {
             // Can only fail when the counter is full, and then it is readable already.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
-        for unparker in &self.unparkers {
-            unparker.unpark();
+        for parker in self.parkers.iter().flatten() {
+            parker.unpark();
         }
     }
 }
@@ -71,8 +111,8 @@ impl WakeState {
 /// What a sleep is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SleepOn {
-    /// The method of this index, which alone is in use.
-    Method(usize),
+    /// The method of this index, which alone is in use, and the number of the sleep there.
+    Method(usize, u64),
     /// The descriptors of all methods in use.
     Descriptors,
 }
@@ -82,20 +122,24 @@ pub(crate) enum SleepOn {
 /// [`Sleeper::prepare`], [`Sleeper::wait`] as often as its time is up too early, [`Sleeper::end`].
 pub(crate) struct Sleeper {
     state: Arc<WakeState>,
+    /// Descriptors of the methods, by index, for sleeps apart from the endpoint: they stay open when it is dropped.
+    copies: Vec<Option<Arc<OwnedFd>>>,
 }
 
 impl Sleeper {
     /// Makes the descriptor, for an endpoint of this process.
     pub(crate) fn new(methods: &Methods, process: Owner) -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let unparkers = methods.slots.iter().filter_map(|s| s.method.unparker());
+        let parkers = methods.slots.iter().map(|slot| slot.method.parker());
         Ok(Self {
             state: Arc::new(WakeState {
                 process,
+                is_called: AtomicBool::new(false),
                 flag: WakeFlag::default(),
                 event,
-                unparkers: unparkers.collect(),
+                parkers: parkers.collect(),
             }),
+            copies: vec![None; methods.slots.len()],
         })
     }
 
@@ -116,11 +160,11 @@ impl Sleeper {
     pub(crate) fn prepare(&self, methods: &mut Methods) -> Option<SleepOn> {
         if let Some(one) = methods.only_used() {
             let now = methods.read_clock();
-            let method = &mut methods.slots[one].method;
-            match method.prepare_park(now, &self.state.flag) {
-                Parking::Prepared => return Some(SleepOn::Method(one)),
+            let slot = &mut methods.slots[one];
+            match slot.prepare_park(now, &self.state.flag) {
+                Parking::Prepared(sleep) => return Some(SleepOn::Method(one, sleep)),
                 Parking::Refused => {
-                    method.disarm();
+                    slot.disarm();
                     return None;
                 }
                 Parking::Unsupported => {}
@@ -136,19 +180,61 @@ impl Sleeper {
     /// Sleeps until there is something to poll for or another thread calls. `false` if `until` has come before:
     /// then it may be called again, and nothing has been missed.
     pub(crate) fn wait(&self, methods: &mut Methods, on: SleepOn, until: Option<Instant>) -> bool {
+        let now = methods.read_clock();
         match on {
-            SleepOn::Method(index) => {
-                let now = methods.read_clock();
-                methods.slots[index].method.park(now, until)
-            }
-            SleepOn::Descriptors => self.block(methods, until),
+            SleepOn::Method(index, sleep) => self.state.park(index, sleep, now, until),
+            SleepOn::Descriptors => match self.state.block(methods.pollables(), now, until) {
+                Some(readable) => {
+                    methods.woken(readable.into_iter());
+                    true
+                }
+                None => false,
+            },
         }
+    }
+
+    /// The prepared sleep as a value of its own, until `until`. `None` if the system has no descriptors left for it.
+    pub(crate) fn apart(
+        &mut self,
+        methods: &Methods,
+        on: SleepOn,
+        until: Option<Instant>,
+    ) -> Option<Sleep> {
+        let place = match on {
+            SleepOn::Method(index, sleep) => Place::Method(index, sleep),
+            SleepOn::Descriptors => {
+                let mut descriptors = Vec::with_capacity(self.copies.len());
+                for (slot, copy) in methods.slots.iter().zip(&mut self.copies) {
+                    if !slot.is_polled() {
+                        continue;
+                    }
+                    if copy.is_none() {
+                        let made = slot.method.pollable().try_clone_to_owned().ok()?;
+                        *copy = Some(Arc::new(made));
+                    }
+                    descriptors.extend(copy.clone());
+                }
+                Place::Descriptors(descriptors)
+            }
+        };
+        Some(Sleep {
+            state: Arc::clone(&self.state),
+            clock: methods.clock.clone(),
+            place,
+            until,
+            readable: Vec::new(),
+        })
+    }
+
+    /// Wakes the thread that sleeps apart, which is to look for itself.
+    pub(crate) fn wake(&self) {
+        self.state.wake();
     }
 
     /// Ends what [`Sleeper::prepare`] began.
     pub(crate) fn end(&self, methods: &mut Methods, on: SleepOn) {
         match on {
-            SleepOn::Method(index) => methods.slots[index].method.disarm(),
+            SleepOn::Method(index, _) => methods.slots[index].disarm(),
             SleepOn::Descriptors => {
                 self.state.flag.end_sleep();
                 methods.disarm();
@@ -156,33 +242,95 @@ impl Sleeper {
         }
     }
 
-    /// Whether another thread has called since this was last asked.
+    /// Whether a [`Waker`] has called since this was last asked. Other wake-ups are forgotten.
     pub(crate) fn take_call(&self) -> Woken {
-        match self.state.flag.take() {
+        match self.state.flag.take() && self.state.is_called.swap(false, SeqCst) {
             true => Woken::Waker,
             false => Woken::Progress,
         }
     }
+}
 
-    fn block(&self, methods: &mut Methods, until: Option<Instant>) -> bool {
-        let now = methods.read_clock();
-        let mut fds = Vec::with_capacity(methods.slots.len() + 1);
-        fds.push(PollFd::new(&self.state.event, PollFlags::IN));
-        let pollables = methods.pollables();
-        fds.extend(pollables.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        // A limit that the kernel cannot express is none.
-        let timeout = until.and_then(|until| {
-            let left = until.saturating_duration_since(now);
-            Timespec::try_from(left).ok()
-        });
-        // Interrupted or refused: the caller looks again, as after any wake-up.
-        let is_time_up = poll(&mut fds, timeout.as_ref()) == Ok(0);
-        let readable: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let mut readable = readable.into_iter();
-        if readable.next() == Some(true) {
-            let _ = rustix::io::read(&self.state.event, &mut [0u8; 8]);
-        }
-        methods.woken(readable);
-        !is_time_up
+impl Drop for Sleeper {
+    /// A thread that sleeps apart finds the endpoint gone.
+    fn drop(&mut self) {
+        self.state.wake();
     }
+}
+
+/// A prepared sleep, apart from the endpoint.
+#[derive(Debug)]
+pub(crate) struct Sleep {
+    state: Arc<WakeState>,
+    clock: Clock,
+    place: Place,
+    until: Option<Instant>,
+    /// Which of the descriptors ended it.
+    readable: Vec<bool>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Method(usize, u64),
+    Descriptors(Vec<Arc<OwnedFd>>),
+}
+
+impl Sleep {
+    /// Sleeps until there is something to poll for, until the endpoint's [`Waker`] or another thread wakes this one, or until the
+    /// time is up. Not at all in a forked child: nothing there would end it.
+    pub(crate) fn sleep(&mut self) {
+        if !self.state.process.is_this_process() {
+            return;
+        }
+        let now = self.clock.read();
+        match &self.place {
+            Place::Method(index, sleep) => {
+                self.state.park(*index, *sleep, now, self.until);
+            }
+            Place::Descriptors(descriptors) => {
+                let descriptors = descriptors.iter().map(|fd| fd.as_fd());
+                let readable = self.state.block(descriptors, now, self.until);
+                self.readable = readable.unwrap_or_default();
+            }
+        }
+    }
+
+    /// Notes in the methods what ended it.
+    pub(crate) fn ended(&self, methods: &mut Methods) {
+        methods.woken(self.readable.iter().copied());
+    }
+}
+
+/// A wait that was prepared, to sleep in without the endpoint. Made by [`Endpoint::prepare_wait`](super::Endpoint::prepare_wait), and given back to
+/// [`Endpoint::finish_wait`](super::Endpoint::finish_wait).
+#[derive(Debug)]
+#[must_use = "the endpoint is armed until the wait is finished"]
+pub struct Parked {
+    pub(super) sleep: Sleep,
+    pub(super) number: u64,
+}
+
+impl Parked {
+    /// Sleeps until there is something to make progress with, until a thread that uses the endpoint meanwhile or a
+    /// [`Waker`] ends the sleep, until the endpoint is dropped, or until the time is up. Also ends for no
+    /// reason, and at once in a forked child.
+    pub fn wait(&mut self) {
+        self.sleep.sleep();
+    }
+}
+
+/// What the endpoint knows of the thread that is parked.
+pub(super) struct Announced {
+    pub(super) on: SleepOn,
+    pub(super) number: u64,
+    /// When it prepared.
+    pub(super) before: Instant,
+    /// When it wakes at the latest.
+    pub(super) until: Option<Instant>,
+    /// When its caller wants the wait to end.
+    pub(super) limit: Option<Instant>,
+    /// [`Endpoint::changes`](super::Endpoint::changes) then.
+    pub(super) changes: (u64, usize),
+    /// It was woken since.
+    pub(super) is_woken: bool,
 }

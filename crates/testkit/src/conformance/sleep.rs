@@ -337,8 +337,10 @@ impl Sleeper {
             false => Parking::Unsupported,
         };
         match parking {
-            Parking::Prepared => self.nap(node, alarm, |node, until| {
-                node.method.park(Instant::now(), Some(until))
+            Parking::Prepared(sleep) => self.nap(node, alarm, |node, until| {
+                let limit = until.saturating_duration_since(Instant::now());
+                let parker = node.method.parker().expect("it has prepared to park there");
+                parker.park(sleep, Some(limit))
             }),
             Parking::Unsupported if node.method.arm(Instant::now()) => {
                 self.nap(node, alarm, |node, until| {

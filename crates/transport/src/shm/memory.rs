@@ -11,7 +11,7 @@ use causeway_wire::shm::{PairLayout, SLOT_BYTES, SLOT_WORD_BYTES, doorbell};
 
 use super::doorbell::{self as bell, BellMemory};
 use super::ring::RingMemory;
-use crate::wake::Unpark;
+use crate::wake::Park;
 
 /// What a packet is gathered from.
 pub(super) trait Parts {
@@ -252,14 +252,13 @@ impl Bell {
             mapping: Arc::new(mapping),
         }
     }
-
-    /// Sleeps while `armed` is `sleep`, at most `limit`. `false` if the time is up.
-    pub(super) fn park(&self, sleep: u64, limit: Option<Duration>) -> bool {
-        futex::wait(self.armed(), sleep, limit)
-    }
 }
 
-impl Unpark for Bell {
+impl Park for Bell {
+    fn park(&self, sleep: u64, limit: Option<Duration>) -> bool {
+        futex::wait(self.armed(), sleep, limit)
+    }
+
     fn unpark(&self) {
         bell::unpark(self);
     }

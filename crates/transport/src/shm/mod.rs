@@ -14,7 +14,7 @@
 //! `progress`, `pausing`, `transfer`, `copying`, `claim`, `assist`, `cooperate`, `bulk`, `atomics`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
 //! the bytes. `model.rs` explores the queue's and the doorbell's interleavings, `model_claim.rs` those of
 //! shared transfers, `model_regions.rs` those of an export's end under a reader's eyes, `model_wake.rs` those of a
-//! wait's end.
+//! wait's end, `model_parked.rs` those of a sleep while another thread uses the instance.
 //!
 //! Memory that a peer maps ([`Method::map`]) stays reachable for that peer until it drops the mapping:
 //! unlike a transfer, it is not ended by [`Method::revoke`]. The owner reuses such a buffer after the
@@ -45,6 +45,8 @@ mod words;
 mod model;
 #[cfg(all(loom, test))]
 mod model_claim;
+#[cfg(all(loom, test))]
+mod model_parked;
 #[cfg(all(loom, test))]
 mod model_regions;
 #[cfg(all(loom, test))]
@@ -77,7 +79,7 @@ use crate::method::{
     Registration, Sharing, Sink, Transfer,
 };
 use crate::strangers::Told;
-use crate::wake::{Parking, Unpark, WakeFlag};
+use crate::wake::{Park, Parking, WakeFlag};
 use doorbell::SleepOn;
 use handshake::{HalfOpen, LISTENER_KEY};
 use limbo::Limbo;
@@ -175,8 +177,8 @@ pub struct Shm {
     ailing: Vec<Peer>,
     polls: u64,
     relay: Relaying,
-    /// The sleep that was announced on the doorbell's word, if it is not 0.
-    parking: u64,
+    /// The sleep that was announced on the doorbell, if it is not 0.
+    announced: u64,
     /// How often this process has gone to sleep, or tried to, and in which poll last.
     sleeps: u64,
     slept_at: u64,
@@ -246,7 +248,7 @@ impl Shm {
             ailing: Vec::new(),
             polls: 0,
             relay: Relaying::default(),
-            parking: 0,
+            announced: 0,
             sleeps: 0,
             slept_at: 0,
             attention: false,
@@ -598,8 +600,12 @@ impl Method for Shm {
         self.prepare_sleep(SleepOn::Descriptors, None).is_some()
     }
 
+    fn stays_armed(&self) -> bool {
+        self.sleep_goes_on()
+    }
+
     fn disarm(&mut self) {
-        self.parking = 0;
+        self.announced = 0;
         doorbell::disarm(&self.bell);
         self.want_rings(false);
     }
@@ -616,23 +622,12 @@ impl Method for Shm {
             return Parking::Unsupported;
         }
         match self.announce_park(flag) {
-            Some(sleep) => {
-                self.parking = sleep;
-                Parking::Prepared
-            }
+            Some(sleep) => Parking::Prepared(sleep),
             None => Parking::Refused,
         }
     }
 
-    fn park(&self, now: Instant, until: Option<Instant>) -> bool {
-        if self.parking == 0 {
-            return true;
-        }
-        let limit = until.map(|until| until.saturating_duration_since(now));
-        self.bell.park(self.parking, limit)
-    }
-
-    fn unparker(&self) -> Option<Arc<dyn Unpark>> {
+    fn parker(&self) -> Option<Arc<dyn Park>> {
         Some(Arc::new(self.bell.clone()))
     }
 

@@ -3,6 +3,7 @@
 //! What one poll costs does not grow with the number of open peers: it looks at the rings that had
 //! something lately, at one word of the doorbell page, and every 1024th time at the epoll set.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use causeway_sys::membarrier;
@@ -434,7 +435,21 @@ impl Shm {
         }
         // Whatever ends a sleep on descriptors, the sockets are looked at, or a wake-up would stay there.
         self.attention = on == SleepOn::Descriptors;
+        self.announced = sleep;
         Some(sleep)
+    }
+
+    /// Whether the sleep that was announced goes on, and is ended by everything that there is to poll for. A ring whose
+    /// bits or record a poll has taken meanwhile shows: its peer is polled then, or the announcement is gone.
+    pub(super) fn sleep_goes_on(&self) -> bool {
+        let is_announced = self.announced != 0 && self.bell.armed().load(Relaxed) == self.announced;
+        let nothing_to_do = self.hot.is_empty()
+            && self.busy.is_empty()
+            && self.watched.is_empty()
+            && self.ailing.is_empty()
+            && self.pending.is_empty()
+            && self.half_open.is_empty();
+        is_announced && nothing_to_do && !doorbell::is_rung(&self.bell)
     }
 
     /// Has a connection that fails looked at by the next poll.

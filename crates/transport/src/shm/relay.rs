@@ -19,7 +19,7 @@ use causeway_sys::thread::spawn_without_signals;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::memory::Bell;
-use crate::wake::{Unpark, WakeFlag};
+use crate::wake::{Park, WakeFlag};
 
 /// A sleep on descriptors costs some microseconds more than a parked one, a thread some ten microseconds
 /// at its start and at its end: an instance that sleeps less often does not start one.

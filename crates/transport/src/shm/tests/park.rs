@@ -13,7 +13,7 @@ fn parked_until(host: &mut Host, flag: &WakeFlag, what: &str, done: impl Fn(&Hos
             continue;
         }
         let woken = match host.shm.prepare_park(Instant::now(), flag) {
-            Parking::Prepared => host.shm.park(Instant::now(), Some(give_up)),
+            Parking::Prepared(sleep) => park(host, sleep, give_up),
             Parking::Refused => true,
             Parking::Unsupported => !host.shm.arm(Instant::now()) || sleep_on(&host.shm, PATIENCE),
         };
@@ -23,6 +23,12 @@ fn parked_until(host: &mut Host, flag: &WakeFlag, what: &str, done: impl Fn(&Hos
             return;
         }
     }
+}
+
+/// Sleeps as was prepared. `false` if it is not ended before `until`.
+fn park(host: &Host, sleep: u64, until: Instant) -> bool {
+    let limit = until.saturating_duration_since(Instant::now());
+    host.shm.parker().unwrap().park(sleep, Some(limit))
 }
 
 /// Makes an instance sleep so often that it parks.
@@ -35,7 +41,7 @@ fn make_it_park(host: &mut Host) {
             host.shm.arm(Instant::now());
         }
         host.shm.disarm();
-        if parking == Parking::Prepared {
+        if let Parking::Prepared(_) = parking {
             return;
         }
     }
@@ -88,13 +94,13 @@ fn a_call_ends_it_whether_it_comes_before_within_or_after_the_preparation() {
     let mut met = meet(ShmConfig::default());
     make_it_park(&mut met.server);
     let flag = WakeFlag::default();
-    let unparker = met.server.shm.unparker().unwrap();
+    let parker = met.server.shm.parker().unwrap();
     for round in 0..500 {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 pause(round);
                 flag.set();
-                unparker.unpark();
+                parker.unpark();
             });
             parked_until(&mut met.server, &flag, "a call", |_| false);
         });
@@ -109,7 +115,7 @@ fn a_call_survives_polls() {
     make_it_park(&mut met.server);
     let flag = WakeFlag::default();
     flag.set();
-    met.server.shm.unparker().unwrap().unpark();
+    met.server.shm.parker().unwrap().unpark();
     for _ in 0..10 {
         met.server.poll();
         assert_eq!(

@@ -1,0 +1,162 @@
+//! Waiting apart from the endpoint: one thread sleeps, and borrows nothing, while others use the endpoint.
+//!
+//! The thread prepares its sleep inside the endpoint, lets others in, sleeps on what it was given, and goes in again.
+//! What the others do meanwhile may make it wrong: they may complete what it waits for, leave something to be polled,
+//! connect by a method that it does not sleep on, or begin something with an earlier deadline. Each of them looks
+//! whether that is so before it leaves ([`Endpoint::check_parked`]), and makes progress itself if that is enough. A message
+//! that just goes out disturbs no sleep.
+
+use std::time::{Duration, Instant};
+
+use super::Endpoint;
+use super::progress::Awake;
+use super::sleep::{Announced, Parked, SleepOn, Woken};
+use crate::conversations::Conversations;
+use crate::matcher::Matcher;
+
+impl<M: Matcher> Endpoint<M> {
+    /// Makes progress as a wait does before it sleeps: until something completes or an unexpected message arrives,
+    /// [`Waker::wake`](super::Waker::wake) is called, or `until` has come. Then it returns `None`, and the caller
+    /// looks for what it waits for. Otherwise it returns what to sleep in while other threads use the endpoint.
+    ///
+    /// [`Endpoint::take_interrupted`] says whether it was the waker, here as after [`Endpoint::finish_wait`].
+    ///
+    /// One thread at a time is parked, on behalf of all that wait, which is for the callers to see to: what was prepared before and
+    /// not finished is given up. Every thread that uses the endpoint while another is parked ends with
+    /// [`Endpoint::check_parked`].
+    pub fn prepare_wait(&mut self, until: Option<Instant>) -> Option<Parked> {
+        if self.check_process().is_err() {
+            return None;
+        }
+        self.end_parked();
+        let before = self.changes();
+        let ready = |all: &Conversations<M>| all.shared.changes() != before;
+        let polls = self.policy.first_polls();
+        if self.advance_to(polls, &ready) {
+            self.policy.arrived_at_once();
+            return None;
+        }
+        let now = self.methods.read_clock();
+        let mut decision = self.policy.begin(now);
+        loop {
+            match self.stay_awake(&mut decision, until, &ready) {
+                Awake::Ready | Awake::TimeUp => return None,
+                Awake::Park => {}
+            }
+            if let Some(parked) = self.park_apart(until) {
+                return Some(parked);
+            }
+            // There is something to poll for, or the system lacks what a sleep apart takes.
+            if self.park_once(until, &ready).is_some() {
+                return None;
+            }
+            decision = self.policy.resume(self.methods.now());
+        }
+    }
+
+    /// Prepares a sleep; `None` if it cannot begin.
+    fn park_apart(&mut self, until: Option<Instant>) -> Option<Parked> {
+        let before = self.methods.read_clock();
+        self.look(before);
+        self.methods.drop_freed();
+        let on = self.sleeper.prepare(&mut self.methods)?;
+        let deadline = self.first_deadline().into_iter().chain(until).min();
+        let Some(sleep) = self.sleeper.apart(&self.methods, on, deadline) else {
+            self.sleeper.end(&mut self.methods, on);
+            return None;
+        };
+        self.sleeps += 1;
+        self.parked = Some(Announced {
+            on,
+            number: self.sleeps,
+            before,
+            until: deadline,
+            limit: until,
+            changes: self.changes(),
+            is_woken: false,
+        });
+        Some(Parked {
+            sleep,
+            number: self.sleeps,
+        })
+    }
+
+    /// Ends a wait that was prepared, whatever ended the sleep, and makes progress. One in whose place another was
+    /// prepared meanwhile has ended already.
+    pub fn finish_wait(&mut self, parked: Parked) {
+        if self.check_process().is_err() {
+            return;
+        }
+        parked.sleep.ended(&mut self.methods);
+        let Some(announced) = self.parked.take_if(|last| last.number == parked.number) else {
+            return;
+        };
+        self.sleeper.end(&mut self.methods, announced.on);
+        let now = self.methods.read_clock();
+        self.policy.parked(announced.before, now);
+        let is_time_up = announced.until.is_some_and(|until| now >= until);
+        if is_time_up || announced.on == SleepOn::Descriptors || self.policy.is_tick_due(now) {
+            self.tick(now);
+        }
+        let woken = self.sleeper.take_call();
+        let any = self.progress();
+        if self.changes() != announced.changes {
+            self.policy.arrived(now);
+        } else if any {
+            self.policy.progressed(now);
+        }
+        if woken == Woken::Waker {
+            let left = |limit: Instant| limit.saturating_duration_since(now);
+            self.interrupted = Some(announced.limit.map_or(Duration::MAX, left));
+        }
+    }
+
+    /// Wakes the parked thread, if there is one and it has to look for itself after what the caller has done; makes progress
+    /// before, if that may spare it. Every thread that uses the endpoint while another is parked calls this last.
+    #[inline]
+    pub fn check_parked(&mut self) {
+        if self.parked.is_some() {
+            self.check_sleep();
+        }
+    }
+
+    #[cold]
+    fn check_sleep(&mut self) {
+        if self.check_process().is_err() {
+            return;
+        }
+        if !self.methods.stay_armed() {
+            // What a message needs that could not leave at once costs less here than waking the other thread for it.
+            self.progress();
+        }
+        let changes = self.changes();
+        let deadline = self.first_deadline();
+        let Some(announced) = &mut self.parked else {
+            return;
+        };
+        let is_late = match (deadline, announced.until) {
+            (Some(deadline), Some(until)) => deadline < until,
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        let may_sleep = announced.changes == changes && !is_late && self.methods.stay_armed();
+        if !may_sleep && !announced.is_woken {
+            announced.is_woken = true;
+            self.sleeper.wake();
+        }
+    }
+
+    /// Ends a wait that was prepared before and not finished.
+    fn end_parked(&mut self) {
+        if let Some(announced) = self.parked.take() {
+            self.sleeper.wake();
+            self.sleeper.end(&mut self.methods, announced.on);
+        }
+    }
+
+    /// The first moment at which a sleep ends if nothing happens.
+    fn first_deadline(&self) -> Option<Instant> {
+        let look = self.watch.deadline(&self.conversations);
+        self.methods.deadline().into_iter().chain(look).min()
+    }
+}
