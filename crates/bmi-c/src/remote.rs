@@ -204,7 +204,10 @@ pub unsafe extern "C" fn BMI_region_part(
                 "a part of a region with a negative offset or size",
             ));
         };
-        if part.is_null() || from.checked_add(len).is_none_or(|end| end > whole.len) {
+        if part.is_null() {
+            return Err(Failure::invalid("the pointer for the part is NULL"));
+        }
+        if from.checked_add(len).is_none_or(|end| end > whole.len) {
             return Err(Failure::invalid(format!(
                 "bytes {offset} and the next {size} are not inside a region of {}",
                 whole.len

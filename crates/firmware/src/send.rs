@@ -104,13 +104,12 @@ impl Firmware {
         if reads {
             match self.buffers.take(Use::Sending) {
                 Some(buffer) => frame.buffer = buffer,
-                None => debug_assert!(false, "there was a buffer before"),
+                None => panic!("a frame without a buffer that was counted for it"),
             }
             card.charge(Step::TakeBuffer, 1);
         }
         let Some(number) = self.frames.take(frame) else {
-            debug_assert!(false, "there was room before");
-            return;
+            panic!("a frame without the room that was counted for it");
         };
         let tx = &mut self.vis[vi as usize].tx;
         tx.frames += 1;

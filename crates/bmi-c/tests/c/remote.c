@@ -79,6 +79,7 @@ static void transfers(struct layer *layer, bmi_addr_t server, struct bmi_region 
     CHECK_IS(BMI_region_part(&part, 0, 1, &part), BMI_EINVAL);
     CHECK_IS(BMI_region_part(&part, -1, 1, &part), BMI_EINVAL);
     CHECK_IS(BMI_region_part(NULL, 0, 0, &part), BMI_EINVAL);
+    CHECK_IS(BMI_region_part(&regions[1], 0, 1, NULL), BMI_EINVAL);
 
     /* Two local pieces into two remote ones, cut elsewhere. */
     fill(buffer, PART, 9);
