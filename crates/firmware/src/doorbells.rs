@@ -181,7 +181,7 @@ fn nth_bit(word: u64, rank: u32) -> usize {
     let bytes = (fours + (fours >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
     // Each byte: the bits of this one and all below it, 64 at most.
     let sums = bytes.wrapping_mul(ONES);
-    let not_above = ((u64::from(rank) * ONES | TOPS) - sums) & TOPS;
+    let not_above = (((u64::from(rank) * ONES) | TOPS) - sums) & TOPS;
     let shift = ((not_above >> 7).wrapping_mul(ONES) >> 56) * 8;
     let below = (sums << 8) >> shift & 0xff;
     let mut left = word >> shift;
