@@ -20,6 +20,8 @@ pub(crate) enum Bells {
 pub(crate) struct Polled {
     /// Which exist.
     declared: Vec<u64>,
+    /// How many exist before each word of `declared`.
+    before: Vec<u32>,
     /// Which are rung.
     rung: Vec<u64>,
     count: u32,
@@ -48,6 +50,7 @@ impl Bells {
             Doorbells::Queued => Self::Queued(VecDeque::with_capacity(limit)),
             Doorbells::Polled => Self::Polled(Polled {
                 declared: vec![0; (vis * 2).div_ceil(64)],
+                before: vec![0; (vis * 2).div_ceil(64)],
                 rung: vec![0; (vis * 2).div_ceil(64)],
                 count: 0,
                 cursor: 0,
@@ -62,6 +65,9 @@ impl Bells {
             debug_assert!(polled.declared[at / 64] & 1 << (at % 64) == 0);
             polled.declared[at / 64] |= 1 << (at % 64);
             polled.count += 1;
+            for before in &mut polled.before[at / 64 + 1..] {
+                *before += 1;
+            }
         }
     }
 
@@ -72,6 +78,9 @@ impl Bells {
             polled.declared[at / 64] &= !(1 << (at % 64));
             polled.rung[at / 64] &= !(1 << (at % 64));
             polled.count -= 1;
+            for before in &mut polled.before[at / 64 + 1..] {
+                *before -= 1;
+            }
         }
     }
 
@@ -97,20 +106,32 @@ impl Bells {
 }
 
 impl Polled {
-    /// Bits of `words` in cyclic order from bit `start`, in portions of at most a word.
-    fn portions(words: &[u64], start: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let (word, bit) = (start / 64, start % 64);
-        let high = u64::MAX << bit;
-        let count = words.len();
-        (0..=count).map(move |step| {
-            let at = (word + step) % count.max(1);
-            let mask = match step {
-                0 => high,
-                _ if step == count => !high,
-                _ => u64::MAX,
-            };
-            (at, words[at] & mask)
-        })
+    /// How many exist before this place.
+    fn rank(&self, place: usize) -> u32 {
+        let below = (1_u64 << (place % 64)) - 1;
+        self.before[place / 64] + (self.declared[place / 64] & below).count_ones()
+    }
+
+    /// The place of the one of which so many are before; there are more than that.
+    fn place_of(&self, rank: u32) -> usize {
+        let word = self.before.partition_point(|before| *before <= rank) - 1;
+        word * 64 + nth_bit(self.declared[word], rank - self.before[word])
+    }
+
+    /// The first rung one from the cursor on, and round to it.
+    fn next_rung(&self) -> Option<usize> {
+        let (first, from) = (self.cursor / 64, u64::MAX << (self.cursor % 64));
+        let place = |word: usize, rung: u64| word * 64 + rung.trailing_zeros() as usize;
+        let here = self.rung[first];
+        if here & from != 0 {
+            return Some(place(first, here & from));
+        }
+        let others = (first + 1..self.rung.len()).chain(0..first);
+        let found = others.into_iter().find(|word| self.rung[*word] != 0);
+        match found {
+            Some(word) => Some(place(word, self.rung[word])),
+            None => (here != 0).then(|| place(first, here)),
+        }
     }
 
     /// How many silent doorbells come before the next rung one, if one is.
@@ -118,43 +139,23 @@ impl Polled {
         if self.count == 0 {
             return None;
         }
-        let mut silent = 0;
-        let rung = Self::portions(&self.rung, self.cursor);
-        for ((_, declared), (_, rung)) in Self::portions(&self.declared, self.cursor).zip(rung) {
-            if rung != 0 {
-                let below = (1_u64 << rung.trailing_zeros()) - 1;
-                return Some(silent + (declared & below).count_ones());
-            }
-            silent += declared.count_ones();
-        }
-        None
+        let silent = self.rank(self.next_rung()?) + self.count - self.rank(self.cursor);
+        Some(silent % self.count)
     }
 
     /// Goes on by so many doorbells.
     pub(crate) fn skip(&mut self, polls: u32) {
-        if self.count == 0 {
-            return;
+        if self.count > 0 {
+            let rank = self.rank(self.cursor) + polls % self.count;
+            self.cursor = self.place_of(rank % self.count);
         }
-        let mut left = polls % self.count;
-        let mut to = self.cursor;
-        for (word, mut declared) in Self::portions(&self.declared, self.cursor) {
-            let here = declared.count_ones();
-            if here <= left {
-                left -= here;
-                continue;
-            }
-            for _ in 0..left {
-                declared &= declared - 1;
-            }
-            to = word * 64 + declared.trailing_zeros() as usize;
-            break;
-        }
-        self.cursor = to;
     }
 
     /// Polls one; returns its virtual interface and side if it is rung.
     pub(crate) fn poll(&mut self) -> Option<(u32, Side)> {
-        self.skip(0);
+        if self.count > 0 && self.declared[self.cursor / 64] >> (self.cursor % 64) & 1 == 0 {
+            self.skip(0);
+        }
         let at = self.cursor;
         let rung = self
             .rung
@@ -168,6 +169,26 @@ impl Polled {
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
+}
+
+/// The place of the one of `word`'s bits that has `rank` others below it; there are more than that. The byte is found with sums of
+/// all bytes' bits at once, as not every processor that this is compiled for has an instruction that counts bits.
+fn nth_bit(word: u64, rank: u32) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const TOPS: u64 = ONES << 7;
+    let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
+    let fours = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
+    let bytes = (fours + (fours >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
+    // Each byte: the bits of this one and all below it, 64 at most.
+    let sums = bytes.wrapping_mul(ONES);
+    let not_above = (((u64::from(rank) * ONES) | TOPS) - sums) & TOPS;
+    let shift = ((not_above >> 7).wrapping_mul(ONES) >> 56) * 8;
+    let below = (sums << 8) >> shift & 0xff;
+    let mut left = word >> shift;
+    for _ in below..u64::from(rank) {
+        left &= left - 1;
+    }
+    shift as usize + left.trailing_zeros() as usize
 }
 
 #[cfg(test)]
@@ -186,6 +207,62 @@ mod tests {
         match bells {
             Bells::Polled(polled) => polled,
             Bells::Queued(_) => panic!("made to be polled"),
+        }
+    }
+
+    #[test]
+    fn the_nth_bit_has_so_many_below_it() {
+        for word in [
+            1,
+            1 << 63,
+            u64::MAX,
+            0x5555_5555_5555_5555,
+            0x8100_0000_ff01_0080,
+        ] {
+            for rank in 0..word.count_ones() {
+                let at = nth_bit(word, rank);
+                assert_eq!(word >> at & 1, 1, "{word:x} {rank}");
+                assert_eq!((word & ((1 << at) - 1)).count_ones(), rank, "{word:x}");
+            }
+        }
+    }
+
+    /// Whatever exists and is rung, polling one after the other finds what was told to be ahead.
+    #[test]
+    fn what_is_ahead_is_what_polling_one_by_one_finds() {
+        let mut random = 1_u64;
+        let mut number = |below: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % below
+        };
+        for _ in 0..300 {
+            let sparse = 1 + number(40);
+            let vis: Vec<u32> = (0..300).filter(|_| number(sparse) == 0).collect();
+            let mut bells = with(&vis);
+            let Some(&vi) = vis.get(number(1 + vis.len() as u64) as usize) else {
+                assert_eq!(polled(&mut bells).ahead(), None);
+                continue;
+            };
+            let mut leaping = with(&vis);
+            for bells in [&mut bells, &mut leaping] {
+                polled(bells).cursor = place(vis[0], Side::Send);
+                bells.ring(vi, Side::Send);
+            }
+            let steps = number(1_000) as u32;
+            polled(&mut leaping).skip(steps);
+            for _ in 0..steps {
+                polled(&mut bells).poll();
+            }
+            let ahead = polled(&mut bells).ahead();
+            assert_eq!(ahead, polled(&mut leaping).ahead());
+            let silent = core::iter::from_fn(|| Some(polled(&mut bells).poll()));
+            let silent = silent.take_while(Option::is_none).count();
+            assert_eq!(ahead, Some(silent as u32));
+            let ahead = silent as u32;
+            polled(&mut leaping).skip(ahead);
+            assert_eq!(polled(&mut leaping).poll(), Some((vi, Side::Send)));
         }
     }
 

@@ -190,7 +190,7 @@ impl<T: Copy + PartialEq> EngineQueue<T> {
             DmaQueue::Hardware(entries) => (entries as usize, true),
         };
         Self {
-            waiting: Stamped::new(limit),
+            waiting: Stamped::new(limit, stamped),
             entries,
             hardware,
             busy: 0,

@@ -1,13 +1,23 @@
 //! A queue in the order of stamps, first come first served among equal ones. With all stamps
 //! zero it is an ordinary queue.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::setup::Time;
 
-/// The queue: a binary heap of bounded length.
+/// The queue, of bounded length.
 #[derive(Debug)]
-pub(crate) struct Stamped<T> {
+pub(crate) enum Stamped<T> {
+    /// All stamps are zero.
+    Plain(VecDeque<T>),
+    /// A binary heap.
+    Heap(Heap<T>),
+}
+
+/// Entries in the order of a binary heap.
+#[derive(Debug)]
+pub(crate) struct Heap<T> {
     heap: Vec<Entry<T>>,
     pushed: u64,
 }
@@ -26,20 +36,48 @@ impl<T> Entry<T> {
 }
 
 impl<T: Copy> Stamped<T> {
-    /// Room for `limit` entries; the owner makes sure that there are never more.
-    pub(crate) fn new(limit: usize) -> Self {
-        Self {
-            heap: Vec::with_capacity(limit),
-            pushed: 0,
+    /// Room for `limit` entries; the owner makes sure that there are never more. Without `stamps` all of them are zero.
+    pub(crate) fn new(limit: usize, stamps: bool) -> Self {
+        match stamps {
+            true => Self::Heap(Heap {
+                heap: Vec::with_capacity(limit),
+                pushed: 0,
+            }),
+            false => Self::Plain(VecDeque::with_capacity(limit)),
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        match self {
+            Self::Plain(queue) => queue.is_empty(),
+            Self::Heap(heap) => heap.heap.is_empty(),
+        }
     }
 
     /// Inserts in the order of stamps; returns how many entries it passed on the way.
     pub(crate) fn push(&mut self, stamp: Time, value: T) -> u32 {
+        match self {
+            Self::Plain(queue) => {
+                debug_assert!(queue.len() < queue.capacity(), "queue over its limit");
+                debug_assert_eq!(stamp, 0, "a stamp without reason");
+                queue.push_back(value);
+                0
+            }
+            Self::Heap(heap) => heap.push(stamp, value),
+        }
+    }
+
+    /// Takes the entry with the smallest stamp.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        match self {
+            Self::Plain(queue) => queue.pop_front(),
+            Self::Heap(heap) => heap.pop(),
+        }
+    }
+}
+
+impl<T: Copy> Heap<T> {
+    fn push(&mut self, stamp: Time, value: T) -> u32 {
         debug_assert!(
             self.heap.len() < self.heap.capacity(),
             "queue over its limit"
@@ -65,8 +103,7 @@ impl<T: Copy> Stamped<T> {
         passed
     }
 
-    /// Takes the entry with the smallest stamp.
-    pub(crate) fn pop(&mut self) -> Option<T> {
+    fn pop(&mut self) -> Option<T> {
         if self.heap.is_empty() {
             return None;
         }
@@ -95,7 +132,7 @@ mod tests {
 
     #[test]
     fn equal_stamps_are_first_come_first_served() {
-        let mut queue = Stamped::new(8);
+        let mut queue = Stamped::new(8, true);
         for (stamp, value) in [(5, 'a'), (1, 'b'), (5, 'c'), (1, 'd'), (0, 'e')] {
             queue.push(stamp, value);
         }
@@ -105,9 +142,12 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_without_stamps_passes_no_entry() {
-        let mut queue = Stamped::new(100);
-        assert!((0..100).all(|value| queue.push(0, value) == 0));
-        assert!((0..100).all(|value| queue.pop() == Some(value)));
+    fn a_queue_without_stamps_passes_nobody() {
+        for stamps in [false, true] {
+            let mut queue = Stamped::new(100, stamps);
+            assert!((0..100).all(|value| queue.push(0, value) == 0));
+            assert!((0..100).all(|value| queue.pop() == Some(value)));
+            assert!(queue.is_empty());
+        }
     }
 }

@@ -192,7 +192,7 @@ impl Firmware {
             held: 0,
             arrived: VecDeque::with_capacity(buffers),
             bells: [bells(), second],
-            stalled: Stamped::new(vis),
+            stalled: Stamped::new(vis, stamped),
             attention: VecDeque::with_capacity(vis),
             best_effort: VecDeque::with_capacity(vis),
             best_effort_open: 0,

@@ -90,17 +90,17 @@ impl<E: Copy> Engine<E> {
 
     /// Lets `event` happen at `at`; what should have happened in the past happens now.
     pub fn at(&mut self, at: Time, event: E) {
-        let entry = Entry {
-            at: at.max(self.now),
-            sequence: self.next_sequence,
-            event,
-        };
+        let (at, sequence) = (at.max(self.now), self.next_sequence);
         self.next_sequence += 1;
         if std::mem::take(&mut self.has_hole) {
-            self.sink(entry);
+            self.sink(at, sequence, event);
         } else {
-            self.heap.push(entry);
-            self.rise(entry);
+            self.heap.push(Entry {
+                at,
+                sequence,
+                event,
+            });
+            self.rise(at, sequence, event);
         }
     }
 
@@ -126,12 +126,19 @@ impl<E: Copy> Engine<E> {
             && let Some(last) = self.heap.pop()
             && !self.heap.is_empty()
         {
-            self.sink(last);
+            self.sink(last.at, last.sequence, last.event);
         }
     }
 
-    /// Moves `entry`, which was pushed at the end, up to its place.
-    fn rise(&mut self, entry: Entry<E>) {
+    /// Moves an entry, which was pushed at the end, up to its place. (The parts come apart, in registers: an entry that has just
+    /// been written part by part and is read as a whole keeps the processor waiting until all of it is in the cache.)
+    #[inline]
+    fn rise(&mut self, at: Time, sequence: u64, event: E) {
+        let entry = Entry {
+            at,
+            sequence,
+            event,
+        };
         let heap = self.heap.as_mut_slice();
         let key = entry.key();
         let mut hole = heap.len() - 1;
@@ -146,8 +153,14 @@ impl<E: Copy> Engine<E> {
         heap[hole] = entry;
     }
 
-    /// Puts `entry` in place of the first, and moves it down to where it belongs.
-    fn sink(&mut self, entry: Entry<E>) {
+    /// Puts an entry in place of the first, and moves it down to where it belongs.
+    #[inline]
+    fn sink(&mut self, at: Time, sequence: u64, event: E) {
+        let entry = Entry {
+            at,
+            sequence,
+            event,
+        };
         let heap = self.heap.as_mut_slice();
         let key = entry.key();
         let mut hole = 0;
