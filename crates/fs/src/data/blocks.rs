@@ -23,9 +23,6 @@ const PART_BLOCKS: usize = PART_BYTES as usize / BLOCK;
 /// Blocks that are brought into the cache together, to be summed there: most of the first level.
 const CACHED_BLOCKS: usize = 8;
 
-/// Sums of consecutive blocks of one group, as they are stored.
-type SumsBuffer = [u8; PART_BLOCKS * SUMS];
-
 /// Consecutive blocks of one group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Blocks {
@@ -56,12 +53,18 @@ impl Blocks {
         self.first * BLOCK_BYTES
     }
 
-    fn group(self) -> u64 {
+    pub(super) fn group(self) -> u64 {
         self.first / GROUP_BLOCKS
     }
 
     fn end(self) -> u64 {
         self.offset() + (self.count * BLOCK) as u64
+    }
+
+    /// Where its bytes are among those of blocks that it is one of.
+    fn span_in(self, all: Self) -> std::ops::Range<usize> {
+        let start = (self.first - all.first) as usize * BLOCK;
+        start..start + self.count * BLOCK
     }
 }
 
@@ -87,9 +90,15 @@ impl Datafile {
         if let Some(end) = self.read_whole_blocks(part, memory, wait, wanted)? {
             return Ok(end);
         }
+        if let Some(stamp) = wanted.stamp
+            && window.regions.len() == 1
+            && let Some(end) = self.read_small(part, memory, scratch, wait, stamp)?
+        {
+            return Ok(end);
+        }
         let blocks = Blocks::of(part);
         let bytes = scratch.take(blocks.count * BLOCK);
-        let found = self.fetch(blocks, bytes, wait)?;
+        let found = self.fetch(blocks, bytes, &mut [0; PART_BLOCKS * SUMS], wait)?;
         for region in window.inside(part) {
             let start = (region.offset - blocks.offset()) as usize;
             memory.copy_in(&bytes[start..start + region.len as usize]);
@@ -151,12 +160,18 @@ impl Datafile {
         Ok(Some(part.offset + count as u64))
     }
 
-    /// Reads and verifies blocks; behind the end are zeros. Returns how many bytes there were before it.
-    fn fetch(&self, blocks: Blocks, bytes: &mut [u8], wait: Wait) -> Result<usize> {
+    /// Reads and verifies blocks, and reads their sums; behind the end are zeros. Returns how many bytes there were before
+    /// it.
+    pub(super) fn fetch(
+        &self,
+        blocks: Blocks,
+        bytes: &mut [u8],
+        sums: &mut [u8],
+        wait: Wait,
+    ) -> Result<usize> {
         let (trust, must) = (self.trust(), self.must_have_sums(blocks));
-        let mut sums = [0; PART_BLOCKS * SUMS];
-        let found = self.load(blocks, bytes, &mut sums, wait)?;
-        if first_bad(bytes, &sums, self.place(blocks), trust, must).is_none() {
+        let found = self.load(blocks, bytes, sums, wait)?;
+        if first_bad(bytes, sums, self.place(blocks), trust, must).is_none() {
             return Ok(found);
         }
         // A write may be between its sums and its data: the blocks are judged while there is none.
@@ -164,16 +179,27 @@ impl Datafile {
             return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
         }
         let _held = self.ranges.lock(blocks.offset(), blocks.end());
-        self.fetch_held(blocks, bytes, &mut sums)
+        self.fetch_held(blocks, bytes, sums)
     }
 
-    /// As [`Datafile::fetch`], while the caller keeps other threads from writing the blocks. Also returns the sums.
-    fn fetch_held(&self, blocks: Blocks, bytes: &mut [u8], sums: &mut SumsBuffer) -> Result<usize> {
+    /// As [`Datafile::fetch`], while the caller keeps other threads from writing the blocks.
+    pub(super) fn fetch_held(
+        &self,
+        blocks: Blocks,
+        bytes: &mut [u8],
+        sums: &mut [u8],
+    ) -> Result<usize> {
         let must = self.must_have_sums(blocks);
         let found = self.load(blocks, bytes, sums, Wait::Allowed)?;
+        self.judge(blocks, bytes, sums, must)?;
+        Ok(found)
+    }
+
+    /// Fails if a block that was read with its sums, while no other thread could write it, is not what they say.
+    fn judge(&self, blocks: Blocks, bytes: &[u8], sums: &[u8], must: usize) -> Result<()> {
         let trust = self.trust();
         let Some(bad) = first_bad(bytes, sums, self.place(blocks), trust, must) else {
-            return Ok(found);
+            return Ok(());
         };
         if trust == Trust::Unsynced {
             tracing::warn!(
@@ -181,7 +207,7 @@ impl Datafile {
                 offset = blocks.offset() + (bad * BLOCK) as u64,
                 "bytes that were not synced before power was lost are read as the disk has them"
             );
-            return Ok(found);
+            return Ok(());
         }
         Err(Fault::Damaged {
             offset: blocks.offset() + (bad * BLOCK) as u64,
@@ -193,7 +219,7 @@ impl Datafile {
         &self,
         blocks: Blocks,
         bytes: &mut [u8],
-        sums: &mut SumsBuffer,
+        sums: &mut [u8],
         wait: Wait,
     ) -> io::Result<usize> {
         self.load_sums(blocks, sums, wait)?;
@@ -203,7 +229,7 @@ impl Datafile {
     }
 
     /// What the blocks' sums depend on.
-    fn place(&self, blocks: Blocks) -> Place {
+    pub(super) fn place(&self, blocks: Blocks) -> Place {
         Place::new(self.binding, blocks.first)
     }
 
@@ -216,7 +242,7 @@ impl Datafile {
         }
     }
 
-    fn load_sums(&self, blocks: Blocks, sums: &mut SumsBuffer, wait: Wait) -> io::Result<()> {
+    fn load_sums(&self, blocks: Blocks, sums: &mut [u8], wait: Wait) -> io::Result<()> {
         let wanted = &mut sums[..blocks.count * SUMS];
         let found = read_full(&self.file, wanted, sums_offset(blocks.first), wait)?;
         wanted[found..].fill(0);
@@ -246,12 +272,25 @@ impl Datafile {
             self.fetch_held(blocks, bytes, &mut sums)?;
         } else {
             match trust {
-                Trust::Latest => self.load_sums(blocks, &mut sums, Wait::Allowed)?,
+                Trust::Latest => {
+                    self.load_sums(blocks, &mut sums, Wait::Allowed)?;
+                    for edge in edges(part) {
+                        let bytes = &mut bytes[edge.span_in(blocks)];
+                        let found =
+                            read_full(&self.file, bytes, physical(edge.offset()), Wait::Allowed)?;
+                        bytes[found..].fill(0);
+                    }
+                }
                 _ => self
                     .load(blocks, bytes, &mut sums, Wait::Allowed)
                     .map(drop)?,
             }
-            self.fetch_edges(part, bytes)?;
+            for edge in edges(part) {
+                let span = edge.span_in(blocks);
+                let its_sums = &sums[span.start / BLOCK * SUMS..][..SUMS];
+                let must = self.must_have_sums(edge);
+                self.judge(edge, &bytes[span], its_sums, must)?;
+            }
         }
         let stored = &mut sums[..blocks.count * SUMS];
         let place = self.place(blocks);
@@ -321,26 +360,9 @@ impl Datafile {
         Ok(())
     }
 
-    /// Reads and verifies the blocks that a part covers only partly; of a whole buffer, only those.
-    fn fetch_edges(&self, part: Region, bytes: &mut [u8]) -> Result<()> {
-        let end = part.offset + part.len;
-        let (first, last) = (part.offset / BLOCK_BYTES, (end - 1) / BLOCK_BYTES);
-        let mut sums = [0; PART_BLOCKS * SUMS];
-        let starts_inside = !part.offset.is_multiple_of(BLOCK_BYTES);
-        let ends_inside = !end.is_multiple_of(BLOCK_BYTES);
-        if starts_inside || (ends_inside && first == last) {
-            self.fetch_held(Blocks::one(first), &mut bytes[..BLOCK], &mut sums)?;
-        }
-        if ends_inside && first != last {
-            let start = (last - first) as usize * BLOCK;
-            self.fetch_held(Blocks::one(last), &mut bytes[start..], &mut sums)?;
-        }
-        Ok(())
-    }
-
     /// After a write that failed: each block is what it was, or what it should become, or a mixture, as
     /// failed writes leave it; its sum becomes that of what it is.
-    fn settle(&self, blocks: Blocks, bytes: &mut [u8], sums: &mut [u8]) {
+    pub(super) fn settle(&self, blocks: Blocks, bytes: &mut [u8], sums: &mut [u8]) {
         let settled = read_full(&self.file, bytes, physical(blocks.offset()), Wait::Allowed)
             .and_then(|found| {
                 bytes[found..].fill(0);
@@ -369,11 +391,13 @@ impl Datafile {
             if must == 0 && stored(&sums).any(|sums| sums != Sums::default()) {
                 // The group was written, and the list of those that were has been lost or was full.
                 let _held = self.ranges.lock(blocks.offset(), blocks.end());
+                let _change = self.changes.begin();
                 self.begin_group(blocks.group())?;
             }
             return Ok(Vec::new());
         }
         let _held = self.ranges.lock(blocks.offset(), blocks.end());
+        let _change = self.changes.begin();
         self.begin_group(blocks.group())?;
         let must = self.must_have_sums(blocks);
         self.load(blocks, bytes, &mut sums, Wait::Allowed)?;
@@ -453,6 +477,17 @@ impl Datafile {
     }
 }
 
+/// The blocks that a part covers only partly: its first, its last or both.
+fn edges(part: Region) -> impl Iterator<Item = Blocks> {
+    let end = part.offset + part.len;
+    let (first, last) = (part.offset / BLOCK_BYTES, (end - 1) / BLOCK_BYTES);
+    let starts_inside = !part.offset.is_multiple_of(BLOCK_BYTES);
+    let ends_inside = !end.is_multiple_of(BLOCK_BYTES);
+    let front = (starts_inside || (ends_inside && first == last)).then_some(first);
+    let back = (ends_inside && first != last).then_some(last);
+    front.into_iter().chain(back).map(Blocks::one)
+}
+
 /// Whether a part consists of whole blocks.
 fn is_whole(part: Region) -> bool {
     part.offset.is_multiple_of(BLOCK_BYTES) && part.len.is_multiple_of(BLOCK_BYTES)
@@ -467,7 +502,7 @@ fn known(sum: u32) -> Sums {
 }
 
 /// Makes the latest sum the previous one, and `latest` the latest.
-fn set_latest(sums: &mut [u8], latest: u32) {
+pub(super) fn set_latest(sums: &mut [u8], latest: u32) {
     let (previous, last) = sums.split_at_mut(SUMS / 2);
     previous.copy_from_slice(last);
     last.copy_from_slice(&latest.to_le_bytes());

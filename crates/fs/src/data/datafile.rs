@@ -21,11 +21,15 @@ use super::disk::{put, put_memory, read_full, set_len, sync, sync_all};
 use super::fault::{Fault, Result};
 use super::front::binding;
 use super::groups::Groups;
+use super::kept::{Changes, Stamp};
 use super::pieces::{Cursor, DIRECT_LEN, SIEVE_SPAN, Window, windows};
 pub use super::pieces::{Piece, Scratch, Sought};
 use super::ranges::{Ranges, Spans};
 use super::store::Common;
 use crate::sabotage::{self, Sabotage};
+
+/// The number of the next datafile that is opened.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// An open datafile.
 #[derive(Debug)]
@@ -36,6 +40,8 @@ pub struct Datafile {
     pub(super) ranges: Ranges,
     header: Mutex<Header>,
     object: ObjectId,
+    /// No other open datafile of this process has or had it.
+    pub(super) number: u64,
     /// What the sums of its blocks depend on.
     pub(super) binding: Binding,
     algorithm: Algorithm,
@@ -43,12 +49,13 @@ pub struct Datafile {
     trust: AtomicU8,
     /// The header in the file says that this run of the server may be writing.
     dirty: AtomicBool,
+    pub(super) changes: Changes,
     /// Counts writes and truncations.
     writes: AtomicU64,
-    /// The count up to which everything is durable.
+    /// The count of these up to which everything is durable.
+    durable: AtomicU64,
     /// Held during a sync.
     syncing: Mutex<()>,
-    durable: AtomicU64,
     /// What the header says that the size is at least.
     floor: AtomicU64,
     /// Groups that were written, if its blocks have checksums.
@@ -67,7 +74,7 @@ pub struct Claim {
 
 impl Claim {
     /// As [`Datafile::write`], once all earlier claims of the piece's blocks have ended.
-    pub fn write(self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<()> {
+    pub fn write(self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<u64> {
         if !sabotage::is_on(Sabotage::StaleWrites) {
             self.datafile.ranges.wait(self.number);
         }
@@ -96,13 +103,7 @@ fn blocks_of(piece: &Piece) -> Spans {
             let (start, end) = covering(one);
             Spans::one(start, end)
         }
-        regions => Spans::of(
-            regions
-                .iter()
-                .filter(|region| region.len > 0)
-                .map(covering)
-                .collect(),
-        ),
+        regions => Spans::of(regions.iter().filter(|region| region.len > 0).map(covering)),
     }
 }
 
@@ -140,11 +141,13 @@ impl Datafile {
             common,
             ranges: Ranges::default(),
             object: header.object,
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
             binding: binding(&header),
             algorithm: header.algorithm,
             trust: AtomicU8::new(header.trust as u8),
             header: Mutex::new(header),
             dirty: AtomicBool::new(dirty),
+            changes: Changes::default(),
             writes: AtomicU64::new(u64::from(header.state == State::Dirty)),
             durable: AtomicU64::new(0),
             syncing: Mutex::default(),
@@ -167,6 +170,11 @@ impl Datafile {
     /// Its size in bytes.
     pub fn size(&self) -> io::Result<u64> {
         Ok(size_of_file(self.file.metadata()?.len()))
+    }
+
+    /// Its size, and what else tells whether something has changed its file.
+    pub fn stamp(&self) -> io::Result<Stamp> {
+        Ok(Stamp::of(&self.file.metadata()?))
     }
 
     /// Fails unless the datafile has `at_least` bytes, and those that its header promises.
@@ -207,8 +215,8 @@ impl Datafile {
         self.header.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a piece. The datafile must have had `at_least` bytes before.
-    pub fn write(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<()> {
+    /// Writes a piece. The datafile must have had `at_least` bytes before. Returns its size afterwards.
+    pub fn write(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<u64> {
         let _held = self.ranges.lock_spans(blocks_of(piece));
         self.write_held(piece, scratch, at_least)
     }
@@ -222,7 +230,7 @@ impl Datafile {
     }
 
     /// Writes a piece, whose blocks are held; of a repeated one, what other writes have not overwritten since.
-    fn write_held(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<()> {
+    fn write_held(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<u64> {
         let write = piece.origin.write;
         let history = &self.common.history;
         match piece.origin.repeated {
@@ -242,13 +250,12 @@ impl Datafile {
         }
     }
 
-    fn write_noted(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<()> {
+    fn write_noted(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<u64> {
+        let change = self.changes.begin();
         let mut memory = Cursor::new(&piece.memory);
         let wanted = self.floor(at_least);
-        let size = match wanted {
-            0 => 0,
-            _ => self.size()?,
-        };
+        let size = self.size()?;
+        let mut reached = size;
         for window in windows(&piece.regions) {
             let end = window.span.offset + window.span.len;
             if window.span.len == 0 {
@@ -261,15 +268,18 @@ impl Datafile {
             }
             for part in window.parts() {
                 piece.check_wanted()?;
-                match self.has_sums() {
-                    true => {
-                        self.write_blocks(window, part, &mut memory, scratch, piece.settled)?;
-                    }
-                    false => self.write_plain(window, part, &mut memory, scratch)?,
+                if !self.has_sums() {
+                    self.write_plain(window, part, &mut memory, scratch)?;
+                    continue;
+                }
+                let is_all = piece.regions.len() == 1 && part.len == window.span.len;
+                if !is_all || !self.write_small(part, &mut memory, scratch, &change)? {
+                    self.write_blocks(window, part, &mut memory, scratch, piece.settled)?;
                 }
             }
+            reached = reached.max(end);
         }
-        Ok(())
+        Ok(reached)
     }
 
     /// Reads a piece; what lies behind the end is filled with zeros, but fails if it should have been in front
@@ -453,6 +463,7 @@ impl Datafile {
     pub(super) fn truncate(&self, size: u64, version: u64, at_least: u64) -> Result<()> {
         check_offset(size)?;
         let _all = self.ranges.lock_all();
+        let _change = self.changes.begin();
         if self.lock_header().version >= version {
             return Ok(());
         }

@@ -15,6 +15,7 @@ use causeway_wire::fs::{Region, WantedSums};
 
 use super::fault::{Fault, Result};
 use super::history::Origin;
+use super::kept::{Kept, Stamp};
 use crate::sabotage::{self, Sabotage};
 
 /// Regions at least this long are read and written by a call of their own, in bytes.
@@ -109,19 +110,22 @@ impl Abandoned {
     }
 }
 
-/// Sums of whole blocks that a reader wants.
+/// What a reader wants besides the bytes, and knows beforehand.
 #[derive(Debug, Default)]
 pub struct Sought {
-    /// Which ones. With stored ones, the server sends blocks without verifying them.
+    /// The file's stamp when the read began; without it, all bytes are read from the file.
+    pub stamp: Option<Stamp>,
+    /// Sums of whole blocks that the reader wants. With stored ones, the server sends blocks without verifying them.
     pub which: WantedSums,
     /// Those that were read, in the order of the blocks; none if the datafile has no checksums.
     pub sums: Vec<u32>,
 }
 
-/// A buffer that a thread keeps for what it does not move directly.
+/// What a thread keeps for accesses that do not move bytes directly: a buffer, and blocks that it had lately.
 #[derive(Debug, Default)]
 pub struct Scratch {
     bytes: Vec<u8>,
+    pub(super) kept: Kept,
 }
 
 impl Scratch {

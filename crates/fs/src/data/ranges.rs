@@ -52,16 +52,28 @@ impl Spans {
     }
 
     /// What covers these spans, which may be in any order.
-    pub(super) fn of(mut all: Vec<(u64, u64)>) -> Self {
-        all.retain(|(start, end)| start < end);
-        all.sort_unstable();
-        all.dedup_by(|next, last| {
-            let joins = next.0 <= last.1;
-            if joins {
-                last.1 = last.1.max(next.1);
+    pub(super) fn of(spans: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let mut all: Vec<(u64, u64)> = Vec::new();
+        let mut is_ascending = true;
+        for (start, end) in spans.into_iter().filter(|(start, end)| start < end) {
+            match all.last_mut() {
+                Some(last) if last.0 <= start && start <= last.1 => last.1 = last.1.max(end),
+                last => {
+                    is_ascending &= last.is_none_or(|last| last.1 < start);
+                    all.push((start, end));
+                }
             }
-            joins
-        });
+        }
+        if !is_ascending {
+            all.sort_unstable();
+            all.dedup_by(|next, last| {
+                let joins = next.0 <= last.1;
+                if joins {
+                    last.1 = last.1.max(next.1);
+                }
+                joins
+            });
+        }
         let start = all.first().map_or(0, |first| first.0);
         let end = all.last().map_or(0, |last| last.1);
         if all.len() == 1 || all.len() > MAX_SPANS {

@@ -56,7 +56,9 @@ fn piece(offset: u64, bytes: &[u8]) -> Piece {
 }
 
 fn write(datafile: &Datafile, offset: u64, bytes: &[u8]) -> fault::Result<()> {
-    datafile.write(&piece(offset, bytes), &mut Scratch::default(), 0)
+    datafile
+        .write(&piece(offset, bytes), &mut Scratch::default(), 0)
+        .map(drop)
 }
 
 fn read(datafile: &Datafile, offset: u64, len: usize, at_least: u64) -> fault::Result<Vec<u8>> {
@@ -127,7 +129,10 @@ fn step() -> impl Strategy<Value = Step> {
                 .collect::<Vec<_>>()
         },
     );
-    let regions = prop_oneof![scattered, tiles];
+    // A few bytes of one of a few blocks.
+    let small =
+        (base(), 0u64..20_000, 1u64..700).prop_map(|(base, start, len)| vec![(base + start, len)]);
+    let regions = prop_oneof![scattered, tiles, small];
     let cuts = || prop::collection::vec(0usize..9000, 0..5);
     prop_oneof![
         6 => (regions.clone(), cuts()).prop_map(|(regions, cuts)| Step::Write(regions, cuts)),
@@ -161,11 +166,13 @@ fn note(model: &mut Vec<u8>, regions: &[(u64, u64)], mut bytes: &[u8]) {
 
 fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let (directory, mut store) = store(settings);
-    let mut scratch = Scratch::default();
+    // As of two threads, each with the blocks that it keeps.
+    let mut scratches = [Scratch::default(), Scratch::default()];
     let object = ObjectId(77);
     let mut model: Vec<u8> = Vec::new();
     for (version, step) in (1..).zip(steps) {
         let at_least = model.len() as u64;
+        let scratch = &mut scratches[usize::from(version % 3 == 0)];
         let datafile = store.find_or_make(object, at_least).unwrap();
         match step {
             Step::Write(regions, cuts) => {
@@ -178,8 +185,9 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
                     abandoned: Abandoned::default(),
                     origin: Origin::default(),
                 };
-                datafile.write(&piece, &mut scratch, at_least).unwrap();
+                let size = datafile.write(&piece, scratch, at_least).unwrap();
                 note(&mut model, &regions, &bytes);
+                prop_assert_eq!(size, model.len() as u64);
             }
             Step::Read(regions, cuts) => {
                 let total = regions.iter().map(|r| r.1).sum::<u64>() as usize;
@@ -191,8 +199,12 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
                     abandoned: Abandoned::default(),
                     origin: Origin::default(),
                 };
+                let mut sought = Sought {
+                    stamp: Some(datafile.stamp().unwrap()),
+                    ..Sought::default()
+                };
                 let found = datafile
-                    .read(&piece, &mut scratch, Wait::Allowed, at_least)
+                    .read_with_sums(&piece, scratch, Wait::Allowed, at_least, &mut sought)
                     .unwrap();
                 let (mut wanted, mut wanted_found) = (Vec::new(), 0);
                 for (offset, len) in regions {

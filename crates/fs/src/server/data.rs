@@ -149,7 +149,7 @@ impl Loop {
 
     /// Has idle datafiles marked clean when it is time.
     pub(super) fn clean_datafiles(&mut self) {
-        if self.next_cleaning().is_none_or(|at| at > Instant::now()) {
+        if self.next_cleaning().is_none_or(|at| at > self.round_at) {
             return;
         }
         let Some(store) = self.store.clone() else {

@@ -46,6 +46,8 @@ pub(super) struct Loop {
     timeout: Duration,
     /// Before this instant, no request in progress can have waited for its client for too long.
     client_check_at: Instant,
+    /// When the present round of the loop began: the clock is not read for each request.
+    pub(super) round_at: Instant,
     pub(super) started: Instant,
     /// Of the host, as clients see it.
     pub(super) boot: u128,
@@ -220,6 +222,7 @@ impl Loop {
             synced: configuration.durability == Durability::Synced,
             timeout: configuration.timeout,
             client_check_at: Instant::now() + configuration.timeout,
+            round_at: Instant::now(),
             started: Instant::now(),
             boot: crate::boot::identity(),
             stop,
@@ -259,6 +262,7 @@ impl Loop {
             }
             let takes_more = stop_by.is_none() && self.busy() < MAX_REQUESTS;
             self.sleep(takes_more, stop_by, &mut completions)?;
+            self.round_at = Instant::now();
             self.bmi
                 .testcontext(self.context, BATCH, Duration::ZERO, &mut completions)
                 .map_err(|error| error.to_string())?;
@@ -281,7 +285,7 @@ impl Loop {
             self.abandon_ended();
             self.run_jobs();
             self.clean_datafiles();
-            if self.busy() > 0 && Instant::now() >= self.client_check_at {
+            if self.busy() > 0 && self.round_at >= self.client_check_at {
                 self.disconnect_stuck_clients();
             }
         }
@@ -303,7 +307,7 @@ impl Loop {
         let patrol = (self.busy() > 0).then_some(self.client_check_at);
         let due = patrol.into_iter().chain(stop_by).min();
         let deadline = due.into_iter().chain(self.next_cleaning()).min();
-        let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
+        let left = |deadline: Instant| deadline.saturating_duration_since(self.round_at);
         if due.is_none() && self.staging.has_idle() {
             // Buffers are made again within a request, but not for nothing.
             let limit = waits::tidy_after(KEEP_BUFFERS).unwrap_or(Duration::MAX);
@@ -388,7 +392,7 @@ impl Loop {
             from,
             reply_tag,
             generation: self.generation,
-            moved: Instant::now(),
+            moved: self.round_at,
             state,
         };
         let slot = match self.free.pop() {

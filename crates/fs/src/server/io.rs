@@ -19,7 +19,7 @@ use super::moved::{Moved, read_piece};
 use super::regions::{LocalStream, RegionStream, RemoteStream, remote_bytes};
 use super::staging::BUFFER_BYTES;
 use crate::data::datafile::Wait;
-use crate::data::{Abandoned, Datafile, Fault, Origin, Piece};
+use crate::data::{Abandoned, Datafile, Fault, Origin, Piece, Stamp};
 use crate::sabotage::{self, Sabotage};
 
 /// Pieces of one job in progress at once (R2.4's throttling).
@@ -57,7 +57,9 @@ pub(super) struct Job {
     /// Which sums of the first blocks the client wants; the server verifies the rest.
     wanted: WantedSums,
     sums: Vec<u32>,
-    /// Size of the datafile when a read began.
+    /// What the kernel said of the datafile's file when a read began.
+    stamp: Option<Stamp>,
+    /// Size of the datafile when a read began, or after what was written so far.
     size: u64,
     pieces: [Option<Flight>; WINDOW],
     /// The buffer that a part of the list of regions is on its way to.
@@ -162,7 +164,7 @@ impl Loop {
             .store()?
             .find(object)
             .and_then(|file| match file {
-                Some(file) => Ok(Some((file.size()?, file))),
+                Some(file) => Ok(Some((file.stamp()?, file))),
                 None if at_least > 0 && !sabotage::is_on(Sabotage::IgnoreLength) => {
                     Err(Fault::Absent { wanted: at_least })
                 }
@@ -180,7 +182,7 @@ impl Loop {
             (total, _) => total,
         };
         let nothing = |size: u64| (size == 0 && at_least == 0) || total == Some(0);
-        let Some((size, file)) = found.filter(|(size, _)| !nothing(*size)) else {
+        let Some((stamp, file)) = found.filter(|(stamp, _)| !nothing(stamp.size())) else {
             return Ok(Some(Answer::Transferred {
                 bytes: 0,
                 size: 0,
@@ -221,7 +223,8 @@ impl Loop {
             found: 0,
             wanted: sums,
             sums: vec![0; summed as usize],
-            size,
+            stamp: Some(stamp),
+            size: stamp.size(),
             pieces: Default::default(),
             list: None,
             failure: None,
@@ -285,6 +288,7 @@ impl Loop {
             found: 0,
             wanted: WantedSums::None,
             sums: Vec::new(),
+            stamp: None,
             size: 0,
             pieces: Default::default(),
             list: None,
@@ -399,11 +403,12 @@ impl Loop {
 
     /// Takes a job out of its entry to work on it.
     pub(super) fn take_job(&mut self, ticket: Ticket) -> Option<(Addr, Box<Job>)> {
+        let round_at = self.round_at;
         let entry = self.entry(ticket)?;
         if !matches!(entry.state, EntryState::Moving(_)) {
             return None;
         }
-        entry.moved = Instant::now();
+        entry.moved = round_at;
         match std::mem::replace(&mut entry.state, EntryState::Elsewhere) {
             EntryState::Moving(job) => Some((entry.from, job)),
             EntryState::Elsewhere | EntryState::Replying => None,
@@ -421,17 +426,14 @@ impl Loop {
             Some(failure) => Err(failure),
             None if job.write => {
                 self.written += job.total;
-                job.file
-                    .size()
-                    .map(|size| Answer::Transferred {
-                        bytes: job.total,
-                        size,
-                        copy_us: job.times.copy_us(),
-                        storage_us: job.times.storage_us(),
-                        inline: Vec::new(),
-                        sums: Vec::new(),
-                    })
-                    .map_err(|error| storage_failure("writing", job.object, &error.into()))
+                Ok(Answer::Transferred {
+                    bytes: job.total,
+                    size: job.size,
+                    copy_us: job.times.copy_us(),
+                    storage_us: job.times.storage_us(),
+                    inline: Vec::new(),
+                    sums: Vec::new(),
+                })
             }
             None => {
                 self.read += job.found;
@@ -496,7 +498,7 @@ impl Loop {
             len,
             staged: None,
             moving: false,
-            since: Instant::now(),
+            since: self.round_at,
         };
         match (&mut job.memory, buffer) {
             (MemorySide::Local(stream), _) => flight.piece.memory = stream.take(len),
@@ -585,7 +587,7 @@ impl Loop {
         };
         flight.since = Instant::now();
         let len = flight.len;
-        let at_least = job.at_least;
+        let (at_least, stamp) = (job.at_least, job.stamp);
         let effort = len.max(flight.piece.regions.len() as u64 * REGION_EFFORT);
         let wanted = match flight.summed {
             Some(_) => job.wanted,
@@ -595,7 +597,7 @@ impl Loop {
             (true, true) => job
                 .file
                 .write(&flight.piece, &mut self.scratch, at_least)
-                .map(|()| Moved::written(len)),
+                .map(|size| Moved::written(len, size)),
             (true, false) => Err(std::io::Error::from(std::io::ErrorKind::WouldBlock).into()),
             (false, _) => {
                 let wait = match in_memory {
@@ -609,6 +611,7 @@ impl Loop {
                     wait,
                     at_least,
                     wanted,
+                    stamp,
                 )
             }
         };
@@ -623,12 +626,19 @@ impl Loop {
                         .run_ordered(claim, move |(claim, piece), scratch| {
                             let written = claim.write(&piece, scratch, at_least);
                             drop(piece);
-                            put(written.map(|()| Moved::written(len)));
+                            put(written.map(|size| Moved::written(len, size)));
                         });
                 } else {
                     self.pool.run(move |scratch| {
-                        let read =
-                            read_piece(&file, &piece, scratch, Wait::Allowed, at_least, wanted);
+                        let read = read_piece(
+                            &file,
+                            &piece,
+                            scratch,
+                            Wait::Allowed,
+                            at_least,
+                            wanted,
+                            stamp,
+                        );
                         drop((file, piece));
                         put(read);
                     });
@@ -657,6 +667,7 @@ impl Loop {
         match result {
             Ok(moved) => {
                 job.found += moved.bytes;
+                job.size = job.size.max(moved.size);
                 let first = job.pieces[index].as_ref().and_then(|flight| flight.summed);
                 let into = first.and_then(|first| job.sums.get_mut(first..));
                 for (into, sum) in into.into_iter().flatten().zip(moved.sums) {

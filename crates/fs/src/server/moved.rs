@@ -3,22 +3,25 @@
 use causeway_wire::fs::WantedSums;
 
 use crate::data::datafile::Wait;
-use crate::data::{Datafile, Fault, Piece, Scratch, Sought};
+use crate::data::{Datafile, Fault, Piece, Scratch, Sought, Stamp};
 
 /// The result of storing or reading a piece.
 #[derive(Debug)]
 pub(super) struct Moved {
     /// Bytes that were written, or found before the datafile's end.
     pub(super) bytes: u64,
+    /// The datafile's size after a write, 0 after a read.
+    pub(super) size: u64,
     /// Sums of the blocks that the client verifies.
     pub(super) sums: Vec<u32>,
 }
 
 impl Moved {
-    /// So many bytes were written.
-    pub(super) fn written(bytes: u64) -> Self {
+    /// So many bytes were written, to a datafile that has this size now.
+    pub(super) fn written(bytes: u64, size: u64) -> Self {
         Self {
             bytes,
+            size,
             sums: Vec::new(),
         }
     }
@@ -32,14 +35,17 @@ pub(super) fn read_piece(
     wait: Wait,
     at_least: u64,
     which: WantedSums,
+    stamp: Option<Stamp>,
 ) -> Result<Moved, Fault> {
     let mut wanted = Sought {
+        stamp,
         which,
         sums: Vec::new(),
     };
     let bytes = file.read_with_sums(piece, scratch, wait, at_least, &mut wanted)?;
     Ok(Moved {
         bytes,
+        size: 0,
         sums: wanted.sums,
     })
 }

@@ -102,6 +102,64 @@ fn damaged_blocks_fail_alone_and_heal_when_they_are_written_whole() {
     assert_eq!(whole(&datafile), bytes);
 }
 
+/// Reads a byte as a server does, with the blocks that its thread keeps.
+fn read_byte(datafile: &Datafile, scratch: &mut Scratch, offset: u64) -> fault::Result<u8> {
+    let one = piece(offset, &[0xee]);
+    let mut sought = Sought {
+        stamp: Some(datafile.stamp()?),
+        ..Sought::default()
+    };
+    datafile.read_with_sums(&one, scratch, Wait::Allowed, 0, &mut sought)?;
+    Ok(one.memory[0].to_vec()[0])
+}
+
+#[test]
+fn a_block_that_is_kept_hides_no_change_of_the_file() {
+    let (directory, store) = store(SETTINGS);
+    let datafile = make(&store, 3);
+    let bytes = noise(3, 20_000);
+    write(&datafile, 0, &bytes).unwrap();
+    let scratch = &mut Scratch::default();
+    for at in [5000, 5001, 8191, 8192] {
+        let found = read_byte(&datafile, scratch, at).unwrap();
+        assert_eq!(found, bytes[at as usize]);
+    }
+    // Time stamps of a file are as fine as the kernel's clock tick.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let file = std::fs::File::options()
+        .write(true)
+        .open(path(&directory, 3))
+        .unwrap();
+    let flipped = [bytes[5001] ^ 4];
+    std::os::unix::fs::FileExt::write_all_at(&file, &flipped, physical(5001)).unwrap();
+    let damaged = |result| matches!(result, Err(Fault::Damaged { offset: 4096, .. }));
+    assert!(damaged(read_byte(&datafile, scratch, 5000).map(drop)));
+    assert_eq!(read_byte(&datafile, scratch, 8192).unwrap(), bytes[8192]);
+}
+
+#[test]
+fn a_small_write_to_a_block_that_is_kept_seals_no_damage() {
+    let (directory, store) = store(SETTINGS);
+    let datafile = make(&store, 3);
+    write(&datafile, 0, &noise(3, 20_000)).unwrap();
+    let scratch = &mut Scratch::default();
+    datafile.write(&piece(5000, b"one"), scratch, 0).unwrap();
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(path(&directory, 3))
+        .unwrap();
+    let mut byte = [0];
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, physical(6000)).unwrap();
+    byte[0] ^= 1;
+    std::os::unix::fs::FileExt::write_all_at(&file, &byte, physical(6000)).unwrap();
+    datafile.write(&piece(5003, b"two"), scratch, 0).unwrap();
+    assert!(matches!(
+        read(&datafile, 5000, 3, 0),
+        Err(Fault::Damaged { offset: 4096, .. })
+    ));
+}
+
 pub(super) fn punch(path: &std::path::Path, start: u64, len: u64) {
     let file = std::fs::File::options().write(true).open(path).unwrap();
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

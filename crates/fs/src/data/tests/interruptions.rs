@@ -52,7 +52,7 @@ fn carry_out(store: &Store, last: &Last, version: u64, model: &mut Vec<u8>) -> f
                 origin: Origin::default(),
             };
             let datafile = store.find_or_make(object, 0)?;
-            datafile.write(&piece, &mut Scratch::default(), 0)
+            datafile.write(&piece, &mut Scratch::default(), 0).map(drop)
         }
         Last::Cut(size) => {
             model.truncate(size as usize);
