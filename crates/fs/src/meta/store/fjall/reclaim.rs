@@ -24,9 +24,16 @@ const REMOVED_RECORD_BYTES: u64 = 1 << 10;
 /// The states that views are open of. Tables that hold them must stay.
 #[derive(Default)]
 pub(super) struct Views {
-    /// How many views there are of the state before each number.
-    open: Mutex<BTreeMap<u64, usize>>,
+    open: Mutex<Open>,
     closed: Condvar,
+}
+
+#[derive(Default)]
+struct Open {
+    /// How many views there are of the state before each number.
+    views: BTreeMap<u64, usize>,
+    /// Threads that wait for views to be closed: waking none costs a system call for each request.
+    waiting: usize,
 }
 
 impl Views {
@@ -34,36 +41,40 @@ impl Views {
     pub(super) fn open(&self, database: &Database) -> (Snapshot, u64) {
         let mut open = lock(&self.open);
         let before = database.visible_seqno();
-        *open.entry(before).or_default() += 1;
+        *open.views.entry(before).or_default() += 1;
         (database.snapshot(), before)
     }
 
     pub(super) fn close(&self, before: u64) {
         let mut open = lock(&self.open);
-        if let Some(count) = open.get_mut(&before) {
+        if let Some(count) = open.views.get_mut(&before) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&before);
+                open.views.remove(&before);
             }
         }
-        self.closed.notify_all();
+        if open.waiting > 0 {
+            self.closed.notify_all();
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        lock(&self.open).is_empty()
+        lock(&self.open).views.is_empty()
     }
 
     /// Waits until all views are closed that were opened before this, but not for ever: a reader may be stopped.
     fn await_closed(&self, database: &Database) {
         let now = database.visible_seqno();
-        let open = lock(&self.open);
-        let _ = self
+        let mut open = lock(&self.open);
+        open.waiting += 1;
+        let (mut open, _) = self
             .closed
             .wait_timeout_while(open, LET_GO, |open| {
-                open.first_key_value()
-                    .is_some_and(|(before, _)| *before < now)
+                let first = open.views.first_key_value();
+                first.is_some_and(|(before, _)| *before < now)
             })
             .unwrap_or_else(PoisonError::into_inner);
+        open.waiting -= 1;
     }
 }
 
@@ -127,7 +138,7 @@ impl Engine {
     /// The engine's number before which no state has a view any more, but for the last state before it.
     fn oldest_view(&self) -> u64 {
         let open = lock(&self.views.open);
-        let oldest = open.first_key_value().map(|(before, _)| *before);
+        let oldest = open.views.first_key_value().map(|(before, _)| *before);
         oldest.unwrap_or_else(|| self.database.visible_seqno())
     }
 
