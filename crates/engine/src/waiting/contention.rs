@@ -10,6 +10,8 @@ use super::constants::{Constants, WEIGHT, Yielded, smoothed};
 
 /// Lone yields that are measured: the least of them counts, since any of them may have been interrupted.
 const LONE_SAMPLES: u32 = 4;
+/// Most yields between two whose switches are counted: what that costs is below a hundredth of what they cost.
+const MAX_COUNT_GAP: u32 = 256;
 
 /// Which threads compete for the processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +29,9 @@ pub(super) struct Contention {
     lone_ns: u64,
     /// How many were measured.
     lone_samples: u32,
+    /// Yields until switches are counted again, and how many there were between the last two times.
+    count_in: u32,
+    count_gap: u32,
     /// Smoothed duration of yields that were not long.
     usual_ns: u64,
     /// Waits that are still to go without yielding.
@@ -45,6 +50,8 @@ impl Contention {
         Self {
             lone_ns: constants.lone_yield.as_nanos() as u64,
             lone_samples: 0,
+            count_in: 0,
+            count_gap: 0,
             usual_ns: 0,
             backoff: 0,
             next_backoff: constants.backoff_waits,
@@ -70,7 +77,7 @@ impl Contention {
     }
 
     pub(super) fn wants_switches(&self) -> bool {
-        self.lone_samples < LONE_SAMPLES
+        self.lone_samples < LONE_SAMPLES && self.count_in == 0
     }
 
     /// Some rounds of all that wait on this processor, where they are very many.
@@ -91,13 +98,23 @@ impl Contention {
     pub(super) fn yielded(&mut self, constants: &Constants, of: &Yielded) -> bool {
         let took = of.took();
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        if of.switched == Some(false) {
-            self.lone_ns = match self.lone_samples {
-                0 => took_ns.max(1),
-                _ => self.lone_ns.min(took_ns.max(1)),
-            };
-            self.lone_samples += 1;
+        match of.switched {
+            Some(false) => {
+                self.lone_ns = match self.lone_samples {
+                    0 => took_ns.max(1),
+                    _ => self.lone_ns.min(took_ns.max(1)),
+                };
+                self.lone_samples += 1;
+                self.count_gap = 0;
+            }
+            // Where each yield runs others, none is to be measured, and counting is a system call or two.
+            Some(true) => self.count_gap = (2 * self.count_gap).clamp(1, MAX_COUNT_GAP),
+            None => {}
         }
+        self.count_in = match of.switched {
+            Some(_) => self.count_gap,
+            None => self.count_in.saturating_sub(1),
+        };
         if took < constants.long_yield {
             self.short(constants, took);
         } else if is_shared(took, of.run_queue, constants) {
