@@ -154,6 +154,9 @@ pub(crate) fn within(
     Ok(())
 }
 
+/// Bytes that most messages need.
+const USUAL_BYTES: usize = 192;
+
 /// Appends fields to a growing byte vector.
 #[derive(Debug, Default, Clone)]
 pub struct Writer {
@@ -161,9 +164,9 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// An empty writer.
+    /// An empty writer, with room for a usual message: growing to it step by step costs more than the message.
     pub fn new() -> Self {
-        Self::default()
+        Self::onto(Vec::with_capacity(USUAL_BYTES))
     }
 
     /// Appends to `bytes`, which lets a caller reuse its allocation.
