@@ -81,23 +81,29 @@ impl Layout {
         }
     }
 
-    /// Bytes from `offset` to the end of its strip.
-    fn rest_of_strip(&self, offset: u64) -> u64 {
-        self.strip - offset % self.strip
+    /// The end of the strip that `offset` lies in. All of a file on one server is one strip.
+    fn end_of_strip(&self, offset: u64) -> u64 {
+        match self.servers {
+            1 => u64::MAX,
+            _ => offset.saturating_add(self.strip - offset % self.strip),
+        }
     }
 
     /// Deals file regions to the servers, one [`Share`] each, in the order of the memory.
     pub fn split(&self, regions: &[Region]) -> Vec<Share> {
         let mut shares = vec![Share::default(); self.servers()];
         let mut memory = 0;
+        // The strip of the last region: the next one is often in it too, and divisions are dear.
+        let (mut strip, mut server, mut base) = (0..0, 0, 0);
         for region in regions {
             let (mut offset, mut left) = (region.offset, region.len);
             while left > 0 {
-                let len = match self.servers {
-                    1 => left,
-                    _ => left.min(self.rest_of_strip(offset)),
-                };
-                let (server, at) = self.locate(offset);
+                if !strip.contains(&offset) {
+                    strip = offset..self.end_of_strip(offset);
+                    (server, base) = self.locate(offset);
+                }
+                let len = left.min(strip.end - offset);
+                let at = base + (offset - strip.start);
                 shares[server].push(Region { offset: at, len }, memory);
                 offset += len;
                 memory += len;

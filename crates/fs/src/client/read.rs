@@ -92,10 +92,16 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
     ) -> Result<Option<u64>, Trouble> {
-        let (inside, into) = before_end(regions, memory, file.node.attributes.size);
+        let size = file.node.attributes.size;
+        let is_inside = |region: &Region| region.offset.saturating_add(region.len) <= size;
+        let cut = (!regions.iter().all(is_inside)).then(|| before_end(regions, memory, size));
+        let (inside, into) = match &cut {
+            Some((inside, into)) => (&inside[..], &into[..]),
+            None => (regions, memory),
+        };
         let mut is_whole = true;
         let mut behind_end = false;
-        in_rounds(&inside, &into, |regions, memory| {
+        in_rounds(inside, into, |regions, memory| {
             if is_whole {
                 let read = self.read_round(file, distribution, regions, memory)?;
                 is_whole = read.is_some();
@@ -197,17 +203,23 @@ impl Client {
 /// The part of a list that lies before byte `size`; sets the memory of the rest to zeros.
 fn before_end(regions: &[Region], memory: &[Memory], size: u64) -> (Vec<Region>, Vec<Memory>) {
     let mut memory = Cutter::new(memory);
-    let (mut inside, mut into) = (Vec::new(), Vec::new());
+    let (mut inside, mut into) = (Vec::with_capacity(regions.len()), Vec::new());
+    // Memory that was not taken yet: as few slices as possible, however many regions there are.
+    let mut pending = 0;
     for region in regions {
         let len = size.saturating_sub(region.offset).min(region.len);
         if len > 0 {
             inside.push(Region { len, ..*region });
-            into.extend(memory.take(len));
+            pending += len;
         }
-        for behind in memory.take(region.len - len) {
-            behind.clear();
+        if len < region.len {
+            into.extend(memory.take(std::mem::take(&mut pending)));
+            for behind in memory.take(region.len - len) {
+                behind.clear();
+            }
         }
     }
+    into.extend(memory.take(pending));
     (inside, into)
 }
 

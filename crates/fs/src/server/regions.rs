@@ -7,6 +7,8 @@ use crate::distribution::{MAX_FILE_BYTES, join};
 
 /// Most regions of one piece: bounds what a short description of very many tiny regions unfolds to.
 const PIECE_REGIONS: usize = 8192;
+/// Regions that room is made for at once.
+const USUAL_REGIONS: usize = 1024;
 
 /// Regions that are fetched at once from a list in the client's memory, 16 bytes each.
 pub(super) const LIST_CHUNK: u64 = 16 << 10;
@@ -142,10 +144,19 @@ impl RegionStream {
         }
     }
 
+    /// How many regions there are without those of parts that must be fetched first.
+    fn left_at_least(&self) -> usize {
+        match &self.source {
+            Source::List(list) => list.len(),
+            Source::Strided { left, .. } => usize::try_from(*left).unwrap_or(usize::MAX),
+            Source::There { chunk, .. } => chunk.len(),
+        }
+    }
+
     /// The next regions, adjacent ones joined, of at most `most` bytes and [`PIECE_REGIONS`] regions;
     /// fewer bytes if the next part of a list must be fetched first, or at the end.
     pub(super) fn take(&mut self, most: u64) -> (Vec<Region>, u64) {
-        let mut taken = Vec::new();
+        let mut taken = Vec::with_capacity(self.left_at_least().clamp(1, USUAL_REGIONS));
         let mut bytes = 0;
         while bytes < most && taken.len() < PIECE_REGIONS {
             if self.front.len == 0 {
