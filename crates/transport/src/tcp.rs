@@ -172,11 +172,10 @@ impl Tcp {
     fn draw_key(&mut self, peer: Peer) -> Result<u64, Error> {
         loop {
             if self.keys.is_empty() {
-                let mut bytes = [0; KEYS_PER_DRAW * 8];
-                rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-                    .map_err(|error| Error::System {
+                let bytes: [u8; KEYS_PER_DRAW * 8] =
+                    causeway_sys::random::bytes().map_err(|source| Error::System {
                         what: "drawing random keys for memory regions".to_owned(),
-                        source: error.into(),
+                        source,
                     })?;
                 let words = bytes.as_chunks::<8>().0;
                 self.keys
