@@ -73,14 +73,6 @@ impl Layout {
         rounds * self.strip + partial
     }
 
-    /// The least file size that explains a datafile of `size` bytes.
-    pub fn file_size(&self, server: usize, size: u64) -> u64 {
-        match size.checked_sub(1) {
-            Some(last) => self.file_offset(server, last).saturating_add(1),
-            None => 0,
-        }
-    }
-
     /// Bytes from `offset` to the end of its strip.
     fn rest_of_strip(&self, offset: u64) -> u64 {
         self.strip - offset % self.strip

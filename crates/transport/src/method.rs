@@ -741,25 +741,6 @@ impl<'a> Packet<'a> {
         unsafe { small::copy(self.base.add(offset), into.as_ptr(), len) };
     }
 
-    /// Copies `into.len()` bytes from `offset` on into `into`.
-    ///
-    /// # Panics
-    /// If the range is not inside the packet, or `into` is for reading only.
-    #[inline]
-    pub fn copy_to(&self, offset: usize, into: &Memory) {
-        assert!(into.is_writable(), "this memory is for reading only");
-        assert!(
-            offset
-                .checked_add(into.len())
-                .is_some_and(|end| end <= self.len)
-        );
-        // SAFETY: both ranges are valid; a packet never lies in memory that was given to an
-        // operation.
-        unsafe {
-            std::ptr::copy_nonoverlapping(self.base.add(offset), into.as_ptr(), into.len());
-        }
-    }
-
     /// A copy of the bytes from `offset` on.
     ///
     /// # Panics
