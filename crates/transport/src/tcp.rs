@@ -62,9 +62,10 @@ use crate::method::{
     Registration, Sink, Transfer, gather,
 };
 use crate::strangers::{Strangers, Told};
+use crate::table::RESERVED_GENERATION;
 use link::Buffers;
 use session::Bounds;
-use slots::{FIRST_RESERVED_GENERATION, Origin, PeerState, Slots};
+use slots::{Origin, PeerState, Slots};
 
 /// Connections that the kernel keeps until we accept them.
 const BACKLOG: i32 = 4096;
@@ -205,7 +206,7 @@ impl Tcp {
     }
 
     fn add_listener(&mut self, socket: OwnedFd) -> std::io::Result<()> {
-        let token = Peer::new(self.listeners.len() as u32, FIRST_RESERVED_GENERATION);
+        let token = Peer::new(self.listeners.len() as u32, RESERVED_GENERATION);
         let data = epoll::EventData::new_u64(token.0);
         epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN)?;
         self.listeners.push(Listener {
