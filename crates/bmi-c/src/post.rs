@@ -18,6 +18,11 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
+    pub(crate) fn without_size(op: *mut u64) -> Self {
+        let size = std::ptr::null_mut();
+        Self { op, size }
+    }
+
     /// # Safety
     /// The pointers are null or valid for writes.
     #[inline(always)]
@@ -85,74 +90,42 @@ pub(crate) fn number(user_ptr: *mut c_void) -> u64 {
     user_ptr.expose_provenance() as u64
 }
 
-/// # Safety
-/// As the header says of the calls below.
-#[inline(always)]
-unsafe fn send(
-    bmi: *mut Handle,
-    op: *mut u64,
-    dest: u64,
-    named: Named,
-    tag: u64,
-    context: u64,
-    user_ptr: *mut c_void,
-) -> c_int {
-    let outputs = Outputs {
-        op,
-        size: std::ptr::null_mut(),
-    };
-    let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
-    // SAFETY: the caller's promise.
-    unsafe {
-        post(bmi, outputs, named, false, move |layer, data| {
-            layer.post_send(to, data, tag, context, number(user_ptr))
-        })
-    }
+/// Which way a message goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Send,
+    SendUnexpected,
+    Receive,
 }
 
 /// # Safety
 /// As the header says of the calls below.
 #[inline(always)]
-unsafe fn send_unexpected(
+unsafe fn message(
     bmi: *mut Handle,
-    op: *mut u64,
-    dest: u64,
-    named: Named,
-    tag: u64,
-    context: u64,
-    user_ptr: *mut c_void,
-) -> c_int {
-    let outputs = Outputs {
-        op,
-        size: std::ptr::null_mut(),
-    };
-    let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
-    // SAFETY: the caller's promise.
-    unsafe {
-        post(bmi, outputs, named, false, move |layer, data| {
-            layer.post_sendunexpected(to, data, tag, context, number(user_ptr))
-        })
-    }
-}
-
-/// # Safety
-/// As the header says of the calls below.
-#[inline(always)]
-unsafe fn receive(
-    bmi: *mut Handle,
+    way: Way,
     outputs: Outputs,
-    source: u64,
+    peer: u64,
     named: Named,
     tag: u64,
     context: u64,
     user_ptr: *mut c_void,
 ) -> c_int {
-    let (from, context) = (Addr::from_raw(source), Context::from_raw(context));
+    let (peer, context) = (Addr::from_raw(peer), Context::from_raw(context));
+    let user = number(user_ptr);
     // SAFETY: the caller's promise.
     unsafe {
-        post(bmi, outputs, named, true, move |layer, into| {
-            layer.post_recv(from, into, tag, context, number(user_ptr))
-        })
+        post(
+            bmi,
+            outputs,
+            named,
+            way == Way::Receive,
+            move |layer, memory| match way {
+                Way::Send => layer.post_send(peer, memory, tag, context, user),
+                Way::SendUnexpected => layer.post_sendunexpected(peer, memory, tag, context, user),
+                Way::Receive => layer.post_recv(peer, memory, tag, context, user),
+            },
+        )
     }
 }
 
@@ -172,8 +145,9 @@ pub unsafe extern "C" fn BMI_post_send(
     user_ptr: *mut c_void,
 ) -> c_int {
     let named = Named::Buffer(buffer, size);
+    let outputs = Outputs::without_size(op);
     // SAFETY: the header requires it.
-    unsafe { send(bmi, op, dest, named, tag, context, user_ptr) }
+    unsafe { message(bmi, Way::Send, outputs, dest, named, tag, context, user_ptr) }
 }
 
 /// See the header.
@@ -192,8 +166,9 @@ pub unsafe extern "C" fn BMI_post_send_list(
     user_ptr: *mut c_void,
 ) -> c_int {
     let named = Named::List(list, count);
+    let outputs = Outputs::without_size(op);
     // SAFETY: the header requires it.
-    unsafe { send(bmi, op, dest, named, tag, context, user_ptr) }
+    unsafe { message(bmi, Way::Send, outputs, dest, named, tag, context, user_ptr) }
 }
 
 /// See the header.
@@ -212,8 +187,20 @@ pub unsafe extern "C" fn BMI_post_sendunexpected(
     user_ptr: *mut c_void,
 ) -> c_int {
     let named = Named::Buffer(buffer, size);
+    let outputs = Outputs::without_size(op);
     // SAFETY: the header requires it.
-    unsafe { send_unexpected(bmi, op, dest, named, tag, context, user_ptr) }
+    unsafe {
+        message(
+            bmi,
+            Way::SendUnexpected,
+            outputs,
+            dest,
+            named,
+            tag,
+            context,
+            user_ptr,
+        )
+    }
 }
 
 /// See the header.
@@ -232,8 +219,20 @@ pub unsafe extern "C" fn BMI_post_sendunexpected_list(
     user_ptr: *mut c_void,
 ) -> c_int {
     let named = Named::List(list, count);
+    let outputs = Outputs::without_size(op);
     // SAFETY: the header requires it.
-    unsafe { send_unexpected(bmi, op, dest, named, tag, context, user_ptr) }
+    unsafe {
+        message(
+            bmi,
+            Way::SendUnexpected,
+            outputs,
+            dest,
+            named,
+            tag,
+            context,
+            user_ptr,
+        )
+    }
 }
 
 /// See the header.
@@ -258,7 +257,18 @@ pub unsafe extern "C" fn BMI_post_recv(
         size: actual_size,
     };
     // SAFETY: the header requires it.
-    unsafe { receive(bmi, outputs, source, named, tag, context, user_ptr) }
+    unsafe {
+        message(
+            bmi,
+            Way::Receive,
+            outputs,
+            source,
+            named,
+            tag,
+            context,
+            user_ptr,
+        )
+    }
 }
 
 /// See the header.
@@ -283,7 +293,18 @@ pub unsafe extern "C" fn BMI_post_recv_list(
         size: actual_size,
     };
     // SAFETY: the header requires it.
-    unsafe { receive(bmi, outputs, source, named, tag, context, user_ptr) }
+    unsafe {
+        message(
+            bmi,
+            Way::Receive,
+            outputs,
+            source,
+            named,
+            tag,
+            context,
+            user_ptr,
+        )
+    }
 }
 
 /// See the header.
