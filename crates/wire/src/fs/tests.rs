@@ -13,19 +13,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::codec::{Malformed, Wire};
 use crate::region::{ObjectSpan, RegionDescriptor};
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Encodes to these bytes, and they decode to it.
-#[track_caller]
-pub(super) fn golden<T: Wire + PartialEq + std::fmt::Debug>(value: &T, expected: &str) {
-    let expected: String = expected.split_whitespace().collect();
-    let bytes = value.to_bytes();
-    assert_eq!(hex(&bytes), expected, "{value:?}");
-    assert_eq!(T::from_bytes(&bytes).as_ref(), Ok(value));
-}
+use crate::tests::golden;
 
 fn place() -> Place {
     Place {
