@@ -34,7 +34,5 @@ pub mod region;
 pub mod shm;
 pub mod store;
 pub mod tcp;
-#[cfg(test)]
-mod tests;
 pub mod vi;
 pub mod watch;

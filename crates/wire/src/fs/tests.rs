@@ -11,9 +11,9 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
+use crate::codec::tests::golden;
 use crate::codec::{Malformed, Wire};
 use crate::region::{ObjectSpan, RegionDescriptor};
-use crate::tests::golden;
 
 fn place() -> Place {
     Place {

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::tests::{golden, hex};
+use crate::codec::tests::{golden, hex};
 
 #[test]
 fn golden_keys() {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::codec::Malformed;
-use crate::tests::hex;
+use crate::codec::tests::hex;
 
 #[test]
 fn a_control_segment_has_vipls_layout() {
