@@ -258,11 +258,18 @@ pub trait Method: Send {
     /// Maps memory that `peer` exports to us into this process, where method and memory allow it
     /// (a buffer from [`Method::allocate`] on the same host): reading and writing it then needs no
     /// transfer. `None`, with the reason on record in [`Method::report`], where they do not.
-    fn map(&mut self, peer: Peer, region: &RegionDescriptor) -> Option<Memory>;
+    fn map(&mut self, _peer: Peer, _region: &RegionDescriptor) -> Option<Memory> {
+        None
+    }
 
     /// Allocates memory of `len` bytes laid out for this method: peers may be able to
-    /// [`map`](Method::map) it.
-    fn allocate(&mut self, len: usize) -> Result<Memory, Error>;
+    /// [`map`](Method::map) it. Private memory, unless the method can do better.
+    fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
+        Memory::try_zeroed(len).map_err(|source| Error::System {
+            what: "allocating memory".to_owned(),
+            source,
+        })
+    }
 
     /// Makes progress and delivers what has arrived; answers whether anything happened. Does a
     /// bounded amount of work, fairly among peers.

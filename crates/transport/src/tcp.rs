@@ -438,14 +438,6 @@ impl Method for Tcp {
         Ok(())
     }
 
-    fn map(&mut self, _peer: Peer, _region: &RegionDescriptor) -> Option<Memory> {
-        None
-    }
-
-    fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
-        allocate(len)
-    }
-
     fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
         self.clock.advance(now);
         self.make_progress(sink)
@@ -593,14 +585,6 @@ impl Tcp {
         }
         Ok(())
     }
-}
-
-/// Private memory of `len` bytes, or the reason why there is not so much.
-pub(crate) fn allocate(len: usize) -> Result<Memory, Error> {
-    Memory::try_zeroed(len).map_err(|source| Error::System {
-        what: "allocating memory".to_owned(),
-        source,
-    })
 }
 
 fn state_of(slots: &mut Slots, peer: Peer) -> Result<&mut PeerState, SendError> {
