@@ -90,42 +90,68 @@ pub(crate) fn number(user_ptr: *mut c_void) -> u64 {
     user_ptr.expose_provenance() as u64
 }
 
-/// Which way a message goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Send,
-    SendUnexpected,
-    Receive,
-}
-
 /// # Safety
 /// As the header says of the calls below.
 #[inline(always)]
-unsafe fn message(
+unsafe fn send(
     bmi: *mut Handle,
-    way: Way,
-    outputs: Outputs,
-    peer: u64,
+    op: *mut u64,
+    dest: u64,
     named: Named,
     tag: u64,
     context: u64,
     user_ptr: *mut c_void,
 ) -> c_int {
-    let (peer, context) = (Addr::from_raw(peer), Context::from_raw(context));
-    let user = number(user_ptr);
+    let outputs = Outputs::without_size(op);
+    let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
     // SAFETY: the caller's promise.
     unsafe {
-        post(
-            bmi,
-            outputs,
-            named,
-            way == Way::Receive,
-            move |layer, memory| match way {
-                Way::Send => layer.post_send(peer, memory, tag, context, user),
-                Way::SendUnexpected => layer.post_sendunexpected(peer, memory, tag, context, user),
-                Way::Receive => layer.post_recv(peer, memory, tag, context, user),
-            },
-        )
+        post(bmi, outputs, named, false, move |layer, data| {
+            layer.post_send(to, data, tag, context, number(user_ptr))
+        })
+    }
+}
+
+/// # Safety
+/// As the header says of the calls below.
+#[inline(always)]
+unsafe fn send_unexpected(
+    bmi: *mut Handle,
+    op: *mut u64,
+    dest: u64,
+    named: Named,
+    tag: u64,
+    context: u64,
+    user_ptr: *mut c_void,
+) -> c_int {
+    let outputs = Outputs::without_size(op);
+    let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
+    // SAFETY: the caller's promise.
+    unsafe {
+        post(bmi, outputs, named, false, move |layer, data| {
+            layer.post_sendunexpected(to, data, tag, context, number(user_ptr))
+        })
+    }
+}
+
+/// # Safety
+/// As the header says of the calls below.
+#[inline(always)]
+unsafe fn receive(
+    bmi: *mut Handle,
+    outputs: Outputs,
+    source: u64,
+    named: Named,
+    tag: u64,
+    context: u64,
+    user_ptr: *mut c_void,
+) -> c_int {
+    let (from, context) = (Addr::from_raw(source), Context::from_raw(context));
+    // SAFETY: the caller's promise.
+    unsafe {
+        post(bmi, outputs, named, true, move |layer, into| {
+            layer.post_recv(from, into, tag, context, number(user_ptr))
+        })
     }
 }
 
@@ -145,9 +171,8 @@ pub unsafe extern "C" fn BMI_post_send(
     user_ptr: *mut c_void,
 ) -> c_int {
     let named = Named::Buffer(buffer, size);
-    let outputs = Outputs::without_size(op);
     // SAFETY: the header requires it.
-    unsafe { message(bmi, Way::Send, outputs, dest, named, tag, context, user_ptr) }
+    unsafe { send(bmi, op, dest, named, tag, context, user_ptr) }
 }
 
 /// See the header.
@@ -166,9 +191,8 @@ pub unsafe extern "C" fn BMI_post_send_list(
     user_ptr: *mut c_void,
 ) -> c_int {
     let named = Named::List(list, count);
-    let outputs = Outputs::without_size(op);
     // SAFETY: the header requires it.
-    unsafe { message(bmi, Way::Send, outputs, dest, named, tag, context, user_ptr) }
+    unsafe { send(bmi, op, dest, named, tag, context, user_ptr) }
 }
 
 /// See the header.
@@ -187,20 +211,8 @@ pub unsafe extern "C" fn BMI_post_sendunexpected(
     user_ptr: *mut c_void,
 ) -> c_int {
     let named = Named::Buffer(buffer, size);
-    let outputs = Outputs::without_size(op);
     // SAFETY: the header requires it.
-    unsafe {
-        message(
-            bmi,
-            Way::SendUnexpected,
-            outputs,
-            dest,
-            named,
-            tag,
-            context,
-            user_ptr,
-        )
-    }
+    unsafe { send_unexpected(bmi, op, dest, named, tag, context, user_ptr) }
 }
 
 /// See the header.
@@ -219,20 +231,8 @@ pub unsafe extern "C" fn BMI_post_sendunexpected_list(
     user_ptr: *mut c_void,
 ) -> c_int {
     let named = Named::List(list, count);
-    let outputs = Outputs::without_size(op);
     // SAFETY: the header requires it.
-    unsafe {
-        message(
-            bmi,
-            Way::SendUnexpected,
-            outputs,
-            dest,
-            named,
-            tag,
-            context,
-            user_ptr,
-        )
-    }
+    unsafe { send_unexpected(bmi, op, dest, named, tag, context, user_ptr) }
 }
 
 /// See the header.
@@ -257,18 +257,7 @@ pub unsafe extern "C" fn BMI_post_recv(
         size: actual_size,
     };
     // SAFETY: the header requires it.
-    unsafe {
-        message(
-            bmi,
-            Way::Receive,
-            outputs,
-            source,
-            named,
-            tag,
-            context,
-            user_ptr,
-        )
-    }
+    unsafe { receive(bmi, outputs, source, named, tag, context, user_ptr) }
 }
 
 /// See the header.
@@ -293,18 +282,7 @@ pub unsafe extern "C" fn BMI_post_recv_list(
         size: actual_size,
     };
     // SAFETY: the header requires it.
-    unsafe {
-        message(
-            bmi,
-            Way::Receive,
-            outputs,
-            source,
-            named,
-            tag,
-            context,
-            user_ptr,
-        )
-    }
+    unsafe { receive(bmi, outputs, source, named, tag, context, user_ptr) }
 }
 
 /// See the header.
