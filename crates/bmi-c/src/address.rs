@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::fmt::Write;
 
-use causeway_bmi::{Addr, Context, Identity};
+use causeway_bmi::{Addr, Bmi, Context, Identity};
 
 use crate::error::{BMI_EHANDLE, Failure};
 use crate::handle::{Handle, call};
@@ -40,6 +40,14 @@ fn known(instance: &Instance, addr: u64) -> Result<Addr, Failure> {
     let addr = Addr::from_raw(addr);
     let text = instance.bmi.reverse_lookup(addr);
     text.map(|_| addr).ok_or_else(stale)
+}
+
+fn with_known(bmi: *mut Handle, addr: u64, act: impl Fn(&mut Bmi, Addr)) -> c_int {
+    call(bmi, |instance| {
+        let known = known(instance, addr)?;
+        act(&mut instance.bmi, known);
+        Ok(0)
+    })
 }
 
 /// See the header.
@@ -87,31 +95,19 @@ pub unsafe extern "C" fn BMI_addr_rev_lookup(
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn BMI_addr_retain(bmi: *mut Handle, addr: u64) -> c_int {
-    call(bmi, |instance| {
-        let known = known(instance, addr)?;
-        instance.bmi.retain(known);
-        Ok(0)
-    })
+    with_known(bmi, addr, |layer, addr| layer.retain(addr))
 }
 
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn BMI_addr_release(bmi: *mut Handle, addr: u64) -> c_int {
-    call(bmi, |instance| {
-        let known = known(instance, addr)?;
-        instance.bmi.release(known);
-        Ok(0)
-    })
+    with_known(bmi, addr, |layer, addr| layer.release(addr))
 }
 
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn BMI_addr_disconnect(bmi: *mut Handle, addr: u64) -> c_int {
-    call(bmi, |instance| {
-        let known = known(instance, addr)?;
-        instance.bmi.disconnect(known);
-        Ok(0)
-    })
+    with_known(bmi, addr, |layer, addr| layer.disconnect(addr))
 }
 
 /// See the header.

@@ -18,6 +18,11 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
+    pub(crate) fn without_size(op: *mut u64) -> Self {
+        let size = std::ptr::null_mut();
+        Self { op, size }
+    }
+
     /// # Safety
     /// The pointers are null or valid for writes.
     #[inline(always)]
@@ -97,10 +102,7 @@ unsafe fn send(
     context: u64,
     user_ptr: *mut c_void,
 ) -> c_int {
-    let outputs = Outputs {
-        op,
-        size: std::ptr::null_mut(),
-    };
+    let outputs = Outputs::without_size(op);
     let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
     // SAFETY: the caller's promise.
     unsafe {
@@ -122,10 +124,7 @@ unsafe fn send_unexpected(
     context: u64,
     user_ptr: *mut c_void,
 ) -> c_int {
-    let outputs = Outputs {
-        op,
-        size: std::ptr::null_mut(),
-    };
+    let outputs = Outputs::without_size(op);
     let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
     // SAFETY: the caller's promise.
     unsafe {

@@ -231,10 +231,7 @@ unsafe fn transfer(
     context: u64,
     user_ptr: *mut c_void,
 ) -> c_int {
-    let outputs = Outputs {
-        op,
-        size: std::ptr::null_mut(),
-    };
+    let outputs = Outputs::without_size(op);
     // SAFETY: the caller's promise.
     unsafe { outputs.write_op(0) };
     let mut regions = Vec::new();

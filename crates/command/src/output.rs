@@ -184,6 +184,11 @@ pub fn harmless(text: &str) -> String {
     shown
 }
 
+/// Two digits for each byte.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// A name for JSON: the text itself where it is UTF-8; the escaped text otherwise, with the exact
 /// bytes beside it under `<key>_bytes`.
 pub fn json_name(object: &mut serde_json::Map<String, serde_json::Value>, key: &str, name: &[u8]) {

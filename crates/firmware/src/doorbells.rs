@@ -230,13 +230,8 @@ mod tests {
     /// Whatever exists and is rung, polling one after the other finds what was told to be ahead.
     #[test]
     fn what_is_ahead_is_what_polling_one_by_one_finds() {
-        let mut random = 1_u64;
-        let mut number = |below: u64| {
-            random = random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (random >> 33) % below
-        };
+        let mut random = causeway_wire::random::SplitMix64::new(1);
+        let mut number = |below| random.below(below);
         for _ in 0..300 {
             let sparse = 1 + number(40);
             let vis: Vec<u32> = (0..300).filter(|_| number(sparse) == 0).collect();

@@ -101,11 +101,10 @@ mod tests {
     fn deadlines_come_in_order_whatever_is_set_and_cleared() {
         let mut timers = Timers::new(16);
         let mut model = [None; 16];
-        let mut seed = 1_u32;
+        let mut random = causeway_wire::random::SplitMix64::new(1);
         for _ in 0..2000 {
-            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let vi = (seed >> 8) % 16;
-            let time = (seed & 3 != 0).then_some(Time::from(seed >> 16));
+            let vi = random.below(16) as u32;
+            let time = (random.below(4) > 0).then(|| random.below(1 << 16));
             timers.set(vi, time);
             model[vi as usize] = time;
             assert_eq!(timers.earliest(), model.iter().flatten().min().copied());

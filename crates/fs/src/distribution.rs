@@ -73,14 +73,6 @@ impl Layout {
         rounds * self.strip + partial
     }
 
-    /// The least file size that explains a datafile of `size` bytes.
-    pub fn file_size(&self, server: usize, size: u64) -> u64 {
-        match size.checked_sub(1) {
-            Some(last) => self.file_offset(server, last).saturating_add(1),
-            None => 0,
-        }
-    }
-
     /// The end of the strip that `offset` lies in. All of a file on one server is one strip.
     fn end_of_strip(&self, offset: u64) -> u64 {
         match self.servers {

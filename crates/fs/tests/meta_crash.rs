@@ -298,13 +298,8 @@ fn torn_journals_open_to_a_prefix() {
     let bytes = &bytes[..len];
     // Behind the file system's first batch.
     let first = len / 4;
-    let mut random = 0x2545_f491_4f6c_dd1du64;
-    let mut next = move |limit: usize| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random % limit as u64) as usize
-    };
+    let mut random = causeway_wire::random::SplitMix64::new(1);
+    let mut next = move |limit: usize| random.below(limit as u64) as usize;
     let (mut lost, mut kept) = (0, 0);
     for case in 0..60 {
         let at = first + next(len - first);

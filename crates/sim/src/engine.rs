@@ -236,13 +236,10 @@ mod tests {
     #[test]
     fn events_happen_by_time_and_then_in_the_order_of_their_going_in() {
         let mut engine = Engine::new();
-        let mut random = 1_u64;
+        let mut random = causeway_wire::random::SplitMix64::new(1);
         let mut put = Vec::new();
         for number in 0..2_000_u64 {
-            random = random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            let at = random >> 56;
+            let at = random.below(256);
             engine.at(at, number);
             put.push((at, number));
         }

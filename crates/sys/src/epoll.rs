@@ -12,8 +12,6 @@ pub struct Ready {
     pub key: u64,
     /// Something can be read or accepted.
     pub readable: bool,
-    /// The other end is gone.
-    pub hung_up: bool,
 }
 
 /// A set of descriptors to wait for.
@@ -100,7 +98,6 @@ impl Epoll {
                     Ready {
                         key: data.u64(),
                         readable: flags.contains(epoll::EventFlags::IN),
-                        hung_up: flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR),
                     }
                 }));
                 Ok(())

@@ -27,8 +27,10 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::patience::GENEROUS;
 
@@ -40,6 +42,12 @@ const MARK: &str = "@causeway ";
 /// The name by which the test harness knows the test of this full path: without the crate.
 pub fn test_name(path: &'static str) -> &'static str {
     path.split_once("::").map_or(path, |(_, rest)| rest)
+}
+
+/// The processor time that the calling thread has had.
+pub fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// What this process shall do, if it is a child.

@@ -1,32 +1,25 @@
-//! Seeded random numbers (SplitMix64): the same seed gives the same test.
+//! Seeded random numbers: the same seed gives the same test.
+
+use causeway_wire::random::SplitMix64;
 
 /// A stream of random numbers.
 #[derive(Debug, Clone)]
-pub struct Random {
-    state: u64,
-}
+pub struct Random(SplitMix64);
 
 impl Random {
     /// The stream of `seed`.
     pub fn new(seed: u64) -> Self {
-        Self { state: seed }
+        Self(SplitMix64::new(seed))
     }
 
     /// The next number.
     pub fn next_u64(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.number()
     }
 
     /// A number below `limit`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
-        match limit {
-            0 => 0,
-            _ => (self.next_u64() % limit as u64) as usize,
-        }
+        self.0.below(limit as u64) as usize
     }
 
     /// A number below two to a random power that is itself below `powers`: small ones are as
@@ -43,17 +36,12 @@ impl Random {
 
     /// Fills `bytes`.
     pub fn fill(&mut self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            let number = self.next_u64().to_le_bytes();
-            chunk.copy_from_slice(&number[..chunk.len()]);
-        }
+        self.0.fill(bytes);
     }
 
     /// `len` random bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
-        let mut bytes = vec![0; len];
-        self.fill(&mut bytes);
-        bytes
+        self.0.bytes(len)
     }
 
     /// Cuts `total` into at most `most` parts (some of them empty) that add up to it.

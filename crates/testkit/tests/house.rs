@@ -477,6 +477,9 @@ fn nothing_names_one_machine() {
     fail_if_any("places of one machine", &found);
 }
 
+/// What the room of formats has that is none.
+const NOT_A_FORMAT: &[&str] = &["random"];
+
 #[test]
 fn every_format_is_drawn() {
     let tree = Tree::read();
@@ -485,6 +488,7 @@ fn every_format_is_drawn() {
         .expect("the room of formats");
     let found: Vec<_> = rust::modules(&wire.text)
         .into_iter()
+        .filter(|module| !NOT_A_FORMAT.contains(&module.name.as_str()))
         .map(|module| format!("docs/formats/{}.md", module.name))
         .filter(|page| tree.get(page).is_none())
         .map(|page| format!("{page}: is missing"))

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use causeway_bmi::{Addr, Bmi, Config, Context, Memory, Posted, Unexpected};
 use causeway_sys::socket::RecordSocket;
 use causeway_testkit::process::{self, Child};
-use rustix::time::{ClockId, clock_gettime};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
 const MOMENT: Duration = Duration::from_millis(20);
@@ -98,19 +97,14 @@ impl Server {
 
     /// What the thread costs while nothing happens: processor time, and how often it slept.
     fn rests(&mut self) -> (Duration, u64) {
-        let (busy, sleeps) = (cpu_time(), sleeps());
+        let (busy, sleeps) = (process::thread_time(), sleeps());
         let end = Instant::now() + REST;
         while let Some(left) = end.checked_duration_since(Instant::now()) {
             let woken = self.bmi.wait(self.context, left);
             assert!(!woken, "nothing happens");
         }
-        (cpu_time() - busy, self::sleeps() - sleeps)
+        (process::thread_time() - busy, self::sleeps() - sleeps)
     }
-}
-
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn sleeps() -> u64 {

@@ -118,7 +118,7 @@ impl Medium for Threads {
 mod mem {
     use super::*;
 
-    causeway_testkit::messages_tests! { Threads;
+    causeway_testkit::process_tests! { messages, Threads;
         waits: a_message, a_large_message, an_unexpected_message, a_new_peer, a_transfer,
             returned_credit, a_departure, a_call;
     }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use causeway_bmi::{Bmi, Config, Context, Memory, OpError, PeerError, Posted};
 use causeway_testkit::process::{self, Child, Part};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::time::{ClockId, clock_gettime};
 
 const MOMENT: Duration = Duration::from_millis(20);
 const TAG: u64 = 3;
@@ -93,11 +92,6 @@ fn leave(few: u64) {
     limit(free.take(few as usize + 1).last());
 }
 
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
 fn play(part: &Part) -> ! {
     let address = &part.arguments[0];
     match part.role.as_str() {
@@ -112,7 +106,7 @@ fn play(part: &Part) -> ! {
                 // A listening socket that stays readable would keep it busy for ever.
                 if began.elapsed() > Duration::from_secs(3) && !told {
                     told = true;
-                    part.say(&format!("{}", cpu_time().as_millis()));
+                    part.say(&format!("{}", process::thread_time().as_millis()));
                 }
             }
         }

@@ -25,6 +25,7 @@ pub mod method;
 pub mod registry;
 pub mod shm;
 mod strangers;
+mod table;
 pub mod tcp;
 pub mod udp;
 pub mod wake;

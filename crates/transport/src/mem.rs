@@ -573,16 +573,6 @@ impl Method for Mem {
         mapped
     }
 
-    fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(len).map_err(|_| Error::System {
-            what: format!("allocating {len} bytes"),
-            source: std::io::ErrorKind::OutOfMemory.into(),
-        })?;
-        bytes.resize(len, 0);
-        Ok(Memory::from_vec(bytes))
-    }
-
     fn poll(&mut self, _now: Instant, sink: &mut dyn Sink) -> bool {
         let mut any = self.accept(sink);
         for index in 0..self.slots.len() {

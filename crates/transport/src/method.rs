@@ -258,11 +258,18 @@ pub trait Method: Send {
     /// Maps memory that `peer` exports to us into this process, where method and memory allow it
     /// (a buffer from [`Method::allocate`] on the same host): reading and writing it then needs no
     /// transfer. `None`, with the reason on record in [`Method::report`], where they do not.
-    fn map(&mut self, peer: Peer, region: &RegionDescriptor) -> Option<Memory>;
+    fn map(&mut self, _peer: Peer, _region: &RegionDescriptor) -> Option<Memory> {
+        None
+    }
 
     /// Allocates memory of `len` bytes laid out for this method: peers may be able to
-    /// [`map`](Method::map) it.
-    fn allocate(&mut self, len: usize) -> Result<Memory, Error>;
+    /// [`map`](Method::map) it. Private memory, unless the method can do better.
+    fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
+        Memory::try_zeroed(len).map_err(|source| Error::System {
+            what: "allocating memory".to_owned(),
+            source,
+        })
+    }
 
     /// Makes progress and delivers what has arrived; answers whether anything happened. Does a
     /// bounded amount of work, fairly among peers.
@@ -739,25 +746,6 @@ impl<'a> Packet<'a> {
         // SAFETY: both ranges are valid; a packet never lies in memory that was given to an
         // operation.
         unsafe { small::copy(self.base.add(offset), into.as_ptr(), len) };
-    }
-
-    /// Copies `into.len()` bytes from `offset` on into `into`.
-    ///
-    /// # Panics
-    /// If the range is not inside the packet, or `into` is for reading only.
-    #[inline]
-    pub fn copy_to(&self, offset: usize, into: &Memory) {
-        assert!(into.is_writable(), "this memory is for reading only");
-        assert!(
-            offset
-                .checked_add(into.len())
-                .is_some_and(|end| end <= self.len)
-        );
-        // SAFETY: both ranges are valid; a packet never lies in memory that was given to an
-        // operation.
-        unsafe {
-            std::ptr::copy_nonoverlapping(self.base.add(offset), into.as_ptr(), into.len());
-        }
     }
 
     /// A copy of the bytes from `offset` on.

@@ -62,9 +62,10 @@ use crate::method::{
     Registration, Sink, Transfer, gather,
 };
 use crate::strangers::{Strangers, Told};
+use crate::table::RESERVED_GENERATION;
 use link::Buffers;
 use session::Bounds;
-use slots::{FIRST_RESERVED_GENERATION, Origin, PeerState, Slots};
+use slots::{Origin, PeerState, Slots};
 
 /// Connections that the kernel keeps until we accept them.
 const BACKLOG: i32 = 4096;
@@ -172,11 +173,10 @@ impl Tcp {
     fn draw_key(&mut self, peer: Peer) -> Result<u64, Error> {
         loop {
             if self.keys.is_empty() {
-                let mut bytes = [0; KEYS_PER_DRAW * 8];
-                rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-                    .map_err(|error| Error::System {
+                let bytes: [u8; KEYS_PER_DRAW * 8] =
+                    causeway_sys::random::bytes().map_err(|source| Error::System {
                         what: "drawing random keys for memory regions".to_owned(),
-                        source: error.into(),
+                        source,
                     })?;
                 let words = bytes.as_chunks::<8>().0;
                 self.keys
@@ -206,7 +206,7 @@ impl Tcp {
     }
 
     fn add_listener(&mut self, socket: OwnedFd) -> std::io::Result<()> {
-        let token = Peer::new(self.listeners.len() as u32, FIRST_RESERVED_GENERATION);
+        let token = Peer::new(self.listeners.len() as u32, RESERVED_GENERATION);
         let data = epoll::EventData::new_u64(token.0);
         epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN)?;
         self.listeners.push(Listener {
@@ -438,14 +438,6 @@ impl Method for Tcp {
         Ok(())
     }
 
-    fn map(&mut self, _peer: Peer, _region: &RegionDescriptor) -> Option<Memory> {
-        None
-    }
-
-    fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
-        allocate(len)
-    }
-
     fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
         self.clock.advance(now);
         self.make_progress(sink)
@@ -593,14 +585,6 @@ impl Tcp {
         }
         Ok(())
     }
-}
-
-/// Private memory of `len` bytes, or the reason why there is not so much.
-pub(crate) fn allocate(len: usize) -> Result<Memory, Error> {
-    Memory::try_zeroed(len).map_err(|source| Error::System {
-        what: "allocating memory".to_owned(),
-        source,
-    })
 }
 
 fn state_of(slots: &mut Slots, peer: Peer) -> Result<&mut PeerState, SendError> {

@@ -456,14 +456,6 @@ impl<G: Ground> Method for Udp<G> {
         Ok(())
     }
 
-    fn map(&mut self, _peer: Peer, _region: &RegionDescriptor) -> Option<Memory> {
-        None
-    }
-
-    fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
-        crate::tcp::allocate(len)
-    }
-
     fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
         let now = self.advance(now);
         self.make_progress(now, sink)

@@ -373,10 +373,11 @@ mod tests {
     fn a_page_of_nonsense_is_read_without_harm() {
         let mut file = causeway_sys::memfd::create_fixed("test", wire::PAGE_BYTES).unwrap();
         let mapping = Mapping::new(&file, wire::PAGE_BYTES).unwrap();
-        let mut word = 0x9e37_79b9_7f4a_7c15u64;
+        let mut random = causeway_wire::random::SplitMix64::new(1);
         for offset in (0..wire::PAGE_BYTES).step_by(8) {
-            word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            mapping.word(offset).store(word, Ordering::Relaxed);
+            mapping
+                .word(offset)
+                .store(random.number(), Ordering::Relaxed);
         }
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let page = Observer::open(std::process::id(), path.into()).unwrap();

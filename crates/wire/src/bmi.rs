@@ -249,24 +249,6 @@ pub fn decode_body(header: &Header, rest: &[u8]) -> Result<Body, Malformed> {
 /// Bytes of [`Announcement`] and [`Clearance`] before their regions.
 pub const BODY_FIXED_BYTES: usize = 24;
 
-/// How many of `regions`, from the first on, fit into a packet of `max_packet` bytes behind an
-/// [`Announcement`] or a [`Clearance`].
-pub fn regions_that_fit(regions: &[RegionDescriptor], max_packet: usize) -> usize {
-    let mut room = max_packet.saturating_sub(HEADER_BYTES + BODY_FIXED_BYTES);
-    for (index, region) in regions.iter().enumerate().take(usize::from(u16::MAX)) {
-        match room.checked_sub(region_bytes(region)) {
-            Some(rest) => room = rest,
-            None => return index,
-        }
-    }
-    regions.len().min(usize::from(u16::MAX))
-}
-
-/// Bytes of a region's encoding.
-fn region_bytes(region: &RegionDescriptor) -> usize {
-    if region.object.is_some() { 41 } else { 25 }
-}
-
 /// The most bytes that a region's encoding takes.
 pub const MAX_REGION_BYTES: usize = 41;
 

@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::codec::{Malformed, Reader, Wire, Writer};
 use crate::fs::{Generation, Incarnation, ObjectId};
+use crate::random;
 
 pub use history::{
     Extent, HISTORY_ENTRIES, HISTORY_ENTRY_BYTES, HistoryEntry, HistoryHeader, WriteId,
@@ -126,12 +127,7 @@ impl Binding {
 
     /// SplitMix64's output number `block` for this seed, as each bit of it depends on all bits of both.
     const fn mask(self, block: u64) -> u32 {
-        let state = self
-            .0
-            .wrapping_add(block.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 32) as u32
+        (random::nth(self.0, block) >> 32) as u32
     }
 }
 

@@ -42,9 +42,6 @@ pub const NOISE_BYTES: usize = 48;
 /// forged address draws no more bytes to that address than it sends.
 pub const GREETING_BYTES: usize = PREFIX_BYTES + 12 + COOKIE_BYTES + NOISE_BYTES + CHECK_BYTES;
 
-/// Encoded size of a reset.
-pub const RESET_BYTES: usize = PREFIX_BYTES + CHECK_BYTES;
-
 /// Encoded size of a [`Segment`] without acknowledgement and data.
 pub const SEGMENT_BYTES: usize = 16;
 

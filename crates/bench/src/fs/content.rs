@@ -4,6 +4,9 @@
 //! A piece is filled once; before each write only the first eight bytes of every page are stamped
 //! with their place in the file, so that a misplaced, stale or torn piece is detected.
 
+use causeway_command::remote::PIECE_BYTES;
+use causeway_wire::random;
+
 /// Bytes between stamps.
 const PAGE: usize = 4096;
 
@@ -14,7 +17,7 @@ impl Content {
     /// Fills `bytes` as they lie in the file from `offset` on.
     pub(crate) fn fill(offset: u64, bytes: &mut [u8]) {
         for (at, chunk) in bytes.chunks_mut(8).enumerate() {
-            let word = word(at * 8 % causeway_command::remote::PIECE_BYTES).to_le_bytes();
+            let word = random::nth((at * 8 % PIECE_BYTES) as u64, 0).to_le_bytes();
             if let Some(from) = word.get(..chunk.len()) {
                 chunk.copy_from_slice(from);
             }
@@ -33,7 +36,10 @@ impl Content {
             .filter(move |at| at + 8 <= len)
             .map(move |at| {
                 let place = offset + at as u64;
-                (at, mixed(place ^ 0x5eed_cafe_0000_0001).to_le_bytes())
+                (
+                    at,
+                    random::nth(place ^ 0x5eed_cafe_0000_0001, 0).to_le_bytes(),
+                )
             })
     }
 
@@ -50,18 +56,6 @@ impl Content {
             .position(|(one, other)| one != other)?;
         Some(offset + at as u64)
     }
-}
-
-fn word(at: usize) -> u64 {
-    mixed(at as u64)
-}
-
-/// The finalizer of splitmix64.
-fn mixed(value: u64) -> u64 {
-    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

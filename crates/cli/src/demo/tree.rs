@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_wire::random::SplitMix64;
 use serde::{Deserialize, Serialize};
 
 /// A path's bytes in JSON: text where that is possible.
@@ -137,13 +138,7 @@ const MADE_UP_FILES: u64 = 4000;
 /// Fills `top` with files of sizes as real trees have them: many small ones, few large ones. The same
 /// every time.
 pub(crate) fn make_up(top: &Path) -> Outcome {
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = move || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random
-    };
+    let mut random = SplitMix64::new(1);
     for index in 0..MADE_UP_FILES {
         let directory = top
             .join(format!("part-{:02}", index / 100))
@@ -151,12 +146,8 @@ pub(crate) fn make_up(top: &Path) -> Outcome {
         std::fs::create_dir_all(&directory).doing(|| format!("making {}", directory.display()))?;
         // Sizes are spread evenly over powers of two: 64 bytes to 8 MiB, large ones rarely.
         let limit = if index % 40 == 0 { 17 } else { 11 };
-        let size = (64_u64 << (next() % limit)) + next() % 64;
-        let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 8);
-        while (content.len() as u64) < size {
-            content.extend_from_slice(&next().to_le_bytes());
-        }
-        content.truncate(usize::try_from(size).unwrap_or(0));
+        let size = (64_u64 << random.below(limit)) + random.below(64);
+        let content = random.bytes(usize::try_from(size).unwrap_or(0));
         let file = directory.join(format!("file-{index:05}"));
         std::fs::write(&file, content).doing(|| format!("writing {}", file.display()))?;
     }

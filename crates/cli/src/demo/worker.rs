@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use causeway_bmi::Memory;
 use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::output::{hex, printable};
 use causeway_command::remote::{PIECE_BYTES, exists_already, join};
 use causeway_command::workers::{self, Channel};
 use causeway_fs::client::{Client, ClientOptions, CreateOptions, File};
@@ -222,7 +223,7 @@ impl Worker {
             error: None,
         };
         if let Err(failure) = self.steps(item, &mut done) {
-            let failure = failure.about(causeway_command::output::printable(item.path.bytes()));
+            let failure = failure.about(printable(item.path.bytes()));
             done.error = Some(Fault {
                 text: failure.to_string(),
                 from_ns,
@@ -360,7 +361,7 @@ impl Worker {
 
     fn check_link(&mut self, remote: &[u8]) -> Outcome<Content> {
         let node = self.timed("stat", |client| Ok(client.stat(remote, false)?))?;
-        let what = || format!("reading {}", causeway_command::output::printable(remote));
+        let what = || format!("reading {}", printable(remote));
         let target = link_target(&node)
             .ok_or("it is not a symbolic link")
             .doing(what)?;
@@ -449,10 +450,6 @@ fn link_content(target: &[u8]) -> Content {
         mode: 0,
         modified: (0, 0),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Makes a file with this content, or replaces the content of the file that an interrupted attempt has

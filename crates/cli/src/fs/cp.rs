@@ -19,7 +19,7 @@ use crate::fs::at_end::{Stored, StoredAtEnd, conclude_stored};
 use crate::fs::engine::{
     Lost, Queue, Worker, conclude_copy, default_threads, jobs, parallel_over, piece_len,
 };
-use crate::fs::session::{RemotePath, Session, Target, remote_name};
+use crate::fs::session::{RemotePath, Session, Target, base_names, remote_name};
 use crate::fs::source::Source;
 use crate::fs::store::{Original, Storing, Writing, store_link};
 use crate::fs::tree::{Destination, Met, RemoteName, is_directory, link_target};
@@ -78,11 +78,7 @@ struct Copy<'a> {
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
     let mut client = session.client()?;
-    let names: Vec<&[u8]> = arguments
-        .sources
-        .iter()
-        .map(|path| base_name(&path.0))
-        .collect();
+    let names = base_names(&arguments.sources);
     let destination = Destination::decide(&mut client, &arguments.destination, &names)?;
     partial::clean_up_at_end(&session)?;
     let progress = Progress::new(&session.output, "cp", 0);

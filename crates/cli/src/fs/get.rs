@@ -26,7 +26,7 @@ use crate::fs::local::{
     CopyAttributes, Known, PendingFile, Tree, make_hard_link, make_link, safe_mode,
 };
 use crate::fs::partial;
-use crate::fs::session::{RemotePath, Session, Target, remote_name};
+use crate::fs::session::{RemotePath, Session, Target, base_names, remote_name};
 use crate::fs::source::Source;
 use crate::fs::tree::{Met, is_directory, link_target, refuse_equal_names};
 
@@ -116,11 +116,7 @@ enum Place {
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
-    let names: Vec<&[u8]> = arguments
-        .sources
-        .iter()
-        .map(|path| base_name(&path.0))
-        .collect();
+    let names = base_names(&arguments.sources);
     let (tree, name) = match decide(&arguments.destination, &names)? {
         Place::Output => return to_standard_output(&session, &arguments.sources),
         Place::Special => return to_special(&session, &arguments),

@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use causeway_command::failure::{Doing, Failure, Outcome};
-use causeway_command::output::Output;
+use causeway_command::output::{Output, hex};
 use causeway_fs::config::{Configuration, Durability, Host};
 use causeway_fs::dev::random_identity;
 use clap::{Args, ValueEnum};
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     Configuration::parse(&text, &arguments.output.display().to_string())
         .map_err(|error| wrong(error.message))?;
     let key: [u8; 32] = random()?;
-    let key_text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let key_text = hex(&key);
     if !arguments.force && arguments.output.exists() {
         return Err(in_the_way(&arguments.output));
     }

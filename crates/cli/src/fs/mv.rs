@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::fs::engine::conclude;
-use crate::fs::session::{RemotePath, Session, Target, remote_name};
+use crate::fs::session::{RemotePath, Session, Target, base_names, remote_name};
 use crate::fs::tree::Destination;
 
 /// Rename files and directories, each atomically
@@ -34,11 +34,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
     let mut client = session.client()?;
-    let names: Vec<&[u8]> = arguments
-        .sources
-        .iter()
-        .map(|path| base_name(&path.0))
-        .collect();
+    let names = base_names(&arguments.sources);
     let destination = Destination::decide(&mut client, &arguments.destination, &names)?;
     // Before the first is renamed, all are known to be there.
     for source in &arguments.sources {

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use causeway_command::failure::{Doing, Failure, Outcome};
-use causeway_command::output::{printable, warn};
+use causeway_command::output::{hex, printable, warn};
 use causeway_command::remote::is_gone;
 use causeway_command::{shutdown, whole_file};
 use causeway_fs::client::{Client, ClientOptions, CreateOptions, File};
@@ -30,8 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) fn new_name() -> Outcome<Vec<u8>> {
     let chance = causeway_sys::random::bytes::<CHANCE_BYTES>()
         .doing(|| "choosing a temporary name".to_owned())?;
-    let digits: String = chance.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(whole_file::partial_name(&digits).into_bytes())
+    Ok(whole_file::partial_name(&hex(&chance)).into_bytes())
 }
 
 /// Whether a name is a temporary one.

@@ -160,6 +160,11 @@ impl RemotePath {
     }
 }
 
+/// The names that these have in a directory that they are copied or moved into.
+pub(crate) fn base_names(paths: &[RemotePath]) -> Vec<&[u8]> {
+    paths.iter().map(|path| base_name(&path.0)).collect()
+}
+
 /// A parser for [`RemotePath`] arguments of verbs that change nothing: any bytes, but absolute.
 pub(crate) fn remote_path() -> impl clap::builder::TypedValueParser<Value = RemotePath> {
     clap::builder::OsStringValueParser::new().try_map(absolute)

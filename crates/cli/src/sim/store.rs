@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use causeway_command::failure::{Doing, Outcome};
+use causeway_command::output::hex;
 use causeway_command::whole_file;
 use causeway_sim::catalogue::{Found, Task};
 use causeway_sim::figures::Row;
@@ -87,9 +88,7 @@ impl KeptFound {
 
 /// The parameters of a run of a scenario, which may hold a trace of any length, by their digest.
 fn run_parameters(step: &Step<'_>) -> String {
-    let digest = Sha256::digest(step.parameters());
-    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("run {digest}")
+    format!("run {}", hex(&Sha256::digest(step.parameters())))
 }
 
 /// A directory of finished runs.
@@ -116,8 +115,7 @@ impl Store {
         digest.update(SIMULATOR);
         digest.update([0]);
         digest.update(parameters);
-        let bytes = digest.finalize();
-        let name: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = hex(&digest.finalize());
         self.directory.join(format!("{name}.json"))
     }
 

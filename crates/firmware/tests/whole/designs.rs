@@ -3,8 +3,9 @@
 use causeway_firmware::{
     Discipline, DmaQueue, Doorbells, Limits, ReceiveDescriptors, Reliability, Settings,
 };
+use causeway_wire::random::SplitMix64;
 
-use crate::world::{Random, World, level};
+use crate::world::{World, level};
 
 /// The designs by name.
 pub(crate) fn designs() -> Vec<(&'static str, Settings)> {
@@ -251,7 +252,7 @@ fn no_processor_waits_for_an_event_of_the_other() {
         for seed in 0..40 {
             let mut world = World::pair(&settings);
             world.shuffled = true;
-            world.random = Random::new(seed);
+            world.random = SplitMix64::new(seed);
             let pairs = [0, 1].map(|_| world.connect(0, 1, level(Reliability::Delivery)));
             for (_, b) in pairs {
                 for _ in 0..2 {
@@ -279,7 +280,7 @@ fn many_messages_at_a_time_arrive_in_every_design() {
         for reliability in LEVELS {
             let mut world = World::pair(&settings);
             world.shuffled = true;
-            world.random = Random::new(number as u64 + 5);
+            world.random = SplitMix64::new(number as u64 + 5);
             let pairs: Vec<_> = (0..4)
                 .map(|_| world.connect(0, 1, level(reliability)))
                 .collect();

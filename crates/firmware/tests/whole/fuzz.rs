@@ -1,6 +1,8 @@
 //! Random and mutated treatments of a card: the short form of what `make fuzz` does with coverage.
 
-use crate::world::{Random, fuzz};
+use causeway_wire::random::SplitMix64;
+
+use crate::world::{chance, fuzz};
 
 const ROUNDS: u64 = 4000;
 
@@ -11,8 +13,8 @@ fn a_card_survives_whatever_happens_to_it() {
         fuzz::feed(sample);
     }
     for seed in 0..ROUNDS {
-        let mut random = Random::new(seed);
-        let mut bytes = match random.chance(70) {
+        let mut random = SplitMix64::new(seed);
+        let mut bytes = match chance(&mut random, 70) {
             true => samples[random.below(samples.len() as u64) as usize].clone(),
             false => Vec::new(),
         };

@@ -4,11 +4,12 @@
 use std::collections::VecDeque;
 
 use causeway_firmware::{Reliability, Retransmission, Settings, ViId};
+use causeway_wire::random::SplitMix64;
 use causeway_wire::vi::{control, status};
 
 use crate::designs::{LEVELS, designs, pattern};
 use crate::world::host::Span;
-use crate::world::{Faults, Random, World, level};
+use crate::world::{Faults, World, chance, level};
 
 /// A message that the peer is told of.
 struct Message {
@@ -42,10 +43,10 @@ impl Way {
         self.receives.push((descriptor, into));
     }
 
-    fn post_send(&mut self, world: &mut World, random: &mut Random) {
+    fn post_send(&mut self, world: &mut World, random: &mut SplitMix64) {
         let seed = self.sends.len() as u32;
         let node = &mut world.nodes[self.from];
-        let (descriptor, bytes, bits) = if random.chance(30) {
+        let (descriptor, bytes, bits) = if chance(random, 30) {
             let bytes = pattern(random.below(65) as u32, seed);
             let inside = if bytes.is_empty() { 0 } else { status::PAYLOAD };
             (node.send_inside(world.now, self.vi, &bytes), bytes, inside)
@@ -63,13 +64,13 @@ impl Way {
         });
     }
 
-    fn post_write(&mut self, world: &mut World, random: &mut Random) {
+    fn post_write(&mut self, world: &mut World, random: &mut SplitMix64) {
         let bytes = pattern(random.below(LONGEST) as u32, 77);
         let to = world.nodes[1 - self.from].host.span(bytes.len() as u32);
         let remote = world.nodes[1 - self.from].host.segment(to);
         let node = &mut world.nodes[self.from];
         let from = node.host.with(&bytes);
-        let immediate = random.chance(50);
+        let immediate = chance(random, 50);
         let bits = if immediate { 1 | control::IMMEDIATE } else { 1 };
         let descriptor = node.rdma(world.now, self.vi, bits, &[remote], &[from]);
         self.sends.push(descriptor);
@@ -84,7 +85,7 @@ impl Way {
         }
     }
 
-    fn post_read(&mut self, world: &mut World, random: &mut Random) {
+    fn post_read(&mut self, world: &mut World, random: &mut SplitMix64) {
         let bytes = pattern(random.below(LONGEST) as u32, 99);
         let peer = &mut world.nodes[1 - self.from];
         let from = peer.host.with(&bytes);
@@ -96,7 +97,7 @@ impl Way {
         self.moves.push((descriptor, self.from, to, bytes));
     }
 
-    fn post(&mut self, world: &mut World, random: &mut Random) {
+    fn post(&mut self, world: &mut World, random: &mut SplitMix64) {
         let reliable = self.reliability != Reliability::Unreliable;
         match random.below(10) {
             0..=3 => self.post_receive(world),
@@ -172,12 +173,12 @@ impl Way {
 }
 
 fn play(name: &str, settings: &Settings, seed: u64) {
-    let mut random = Random::new(seed);
+    let mut random = SplitMix64::new(seed);
     let mut world = World::pair(settings);
     world.shuffled = true;
-    world.random = Random::new(seed ^ 0x55);
+    world.random = SplitMix64::new(seed ^ 0x55);
     for node in &mut world.nodes {
-        node.concurrent = random.chance(30);
+        node.concurrent = chance(&mut random, 30);
     }
     let mut ways = Vec::new();
     for reliability in LEVELS {
@@ -197,7 +198,7 @@ fn play(name: &str, settings: &Settings, seed: u64) {
     }
     let bad = random.below(4) * 7;
     // Without reliability a doubled message would be received twice, a reordered one be mixed up.
-    let levels_mixed = random.chance(50);
+    let levels_mixed = chance(&mut random, 50);
     world.faults = Faults {
         lost: bad,
         doubled: if levels_mixed { 0 } else { bad },

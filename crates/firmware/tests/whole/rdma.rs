@@ -1,11 +1,12 @@
 //! RDMA write and read: lists of fragments at both ends, one completion, protection.
 
 use causeway_firmware::{Breakage, Reliability, Report, Settings, ViAttributes, ViId};
+use causeway_wire::random::SplitMix64;
 use causeway_wire::vi::{Segment, control, status};
 
 use crate::designs::{LEVELS, designs, pattern};
 use crate::world::host::Span;
-use crate::world::{Random, World, level};
+use crate::world::{World, level};
 
 const WRITE: u16 = 1;
 const READ: u16 = 2;
@@ -111,7 +112,7 @@ fn tell_of_a_write(name: &str, settings: &Settings, reliability: Reliability, se
     let (mut world, a, b) = joined(settings, level(reliability));
     world.nodes[1].concurrent = true;
     world.shuffled = true;
-    world.random = Random::new(seed);
+    world.random = SplitMix64::new(seed);
     let received = world.nodes[1].receive(world.now, b, &[]);
     world.settle();
     let from = spans(&mut world, 0, &[30_000]);

@@ -243,26 +243,6 @@ impl Client {
             .collect()
     }
 
-    /// Removes many names, as [`Client::create_many`] makes them.
-    pub fn unlink_many(&mut self, paths: &[Vec<u8>]) -> Vec<Result<(), Error>> {
-        let operations = paths
-            .iter()
-            .map(|path| Operation::Unlink {
-                place: path.into(),
-                expected: None,
-            })
-            .collect();
-        self.mutate_many(operations)
-            .into_iter()
-            .zip(paths)
-            .map(|(result, path)| {
-                result
-                    .and_then(done)
-                    .map_err(|trouble| trouble.during("unlink", path))
-            })
-            .collect()
-    }
-
     fn mutate_many(&mut self, operations: Vec<Operation>) -> Vec<Result<Answer, Trouble>> {
         let mut results = Vec::with_capacity(operations.len());
         let mut operations = operations.into_iter().peekable();

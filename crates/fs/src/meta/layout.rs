@@ -120,6 +120,16 @@ impl Layout {
             .find(|(_, record)| record.name == name)
     }
 
+    fn known(&self, name: &str) -> Outcome<(u16, &ServerRecord)> {
+        match self.find(name) {
+            Some(found) => Ok(found),
+            None => fail(
+                Errno::ENOENT,
+                format!("the file system has no server {name}"),
+            ),
+        }
+    }
+
     /// What changes when the directory of a server was met.
     pub(super) fn met(&self, index: u16, generation: Generation) -> Option<Batch> {
         let mut record = self.servers.get(usize::from(index))?.clone();
@@ -174,12 +184,7 @@ impl Change<'_> {
     /// Keeps new files from a server.
     pub(super) fn drain_server(&mut self, name: &str) -> Outcome<Answer> {
         let layout = Layout::load(&*self.state)?;
-        let Some((index, record)) = layout.find(name) else {
-            return fail(
-                Errno::ENOENT,
-                format!("the file system has no server {name}"),
-            );
-        };
+        let (index, record) = layout.known(name)?;
         if record.active && layout.active() == [index] {
             return fail(
                 Errno::EBUSY,
@@ -197,12 +202,7 @@ impl Change<'_> {
     /// Accepts a directory in place of a server's present one.
     pub(super) fn accept_server(&mut self, name: &str, generation: Generation) -> Outcome<Answer> {
         let layout = Layout::load(&*self.state)?;
-        let Some((index, record)) = layout.find(name) else {
-            return fail(
-                Errno::ENOENT,
-                format!("the file system has no server {name}"),
-            );
-        };
+        let (index, record) = layout.known(name)?;
         if generation.is_none() {
             return fail(Errno::EINVAL, "a directory's generation is never 0");
         }

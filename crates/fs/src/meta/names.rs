@@ -36,11 +36,7 @@ impl Change<'_> {
         let (mut base, mut path) = (new.place.base, new.place.path.clone());
         loop {
             let Spot { directory, last } = self.query().walk_to_last(base, &path, &mut budget)?;
-            let (name, slash) = match last {
-                Last::Name(name, slash) => (name, slash),
-                Last::Empty => return plain(Errno::ENOENT),
-                Last::Dot | Last::DotDot | Last::Root => return is_a_directory(&path),
-            };
+            let (name, slash) = last.name(|| is_a_directory(&path))?;
             let Some(found) = self.query().child(&directory, &name)? else {
                 if slash {
                     return is_a_directory(&name);
@@ -148,11 +144,7 @@ impl Change<'_> {
     fn walk_to_new(&self, place: &Place) -> Outcome<(Found, Vec<u8>, bool)> {
         let query = self.query();
         let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
-        let (name, slash) = match spot.last {
-            Last::Name(name, slash) => (name, slash),
-            Last::Empty => return plain(Errno::ENOENT),
-            Last::Dot | Last::DotDot | Last::Root => return exists(&place.path),
-        };
+        let (name, slash) = spot.last.name(|| exists(&place.path))?;
         if query.child(&spot.directory, &name)?.is_some() {
             return exists(&name);
         }
@@ -164,11 +156,7 @@ impl Change<'_> {
     pub(super) fn unlink(&mut self, place: &Place, expected: Option<ObjectId>) -> Outcome<Answer> {
         let query = self.query();
         let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
-        let (name, slash) = match spot.last {
-            Last::Name(name, slash) => (name, slash),
-            Last::Empty => return plain(Errno::ENOENT),
-            Last::Dot | Last::DotDot | Last::Root => return is_a_directory(&place.path),
-        };
+        let (name, slash) = spot.last.name(|| is_a_directory(&place.path))?;
         let directory = spot.directory;
         let Some(found) = query.child(&directory, &name)? else {
             return missing(&name);

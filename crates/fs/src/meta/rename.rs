@@ -5,10 +5,10 @@ use causeway_wire::fs::{Answer, Errno, Kind, ObjectId, Place};
 use causeway_wire::store::{EntryRecord, entry_key};
 
 use super::change::Change;
-use super::fault::{Outcome, corrupt, fail, plain};
+use super::fault::{Outcome, corrupt, fail};
 use super::names::{check_empty, exists, is_a_directory};
 use super::query::{SEARCH, WRITE, find_object};
-use super::walk::{Budget, Found, Last, missing, not_a_directory};
+use super::walk::{Budget, Found, missing, not_a_directory};
 
 /// Deepest directory that another directory can be moved into: finding a loop costs a step for each directory above.
 const MAX_DEPTH: usize = 8192;
@@ -54,13 +54,8 @@ impl Change<'_> {
     fn walk_to_end(&self, place: &Place) -> Outcome<End> {
         let query = self.query();
         let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
-        let (name, slash) = match spot.last {
-            Last::Name(name, slash) => (name, slash),
-            Last::Empty => return plain(Errno::ENOENT),
-            Last::Dot | Last::DotDot | Last::Root => {
-                return fail(Errno::EBUSY, "\".\", \"..\" and \"/\" cannot be renamed");
-            }
-        };
+        let no_name = || fail(Errno::EBUSY, "\".\", \"..\" and \"/\" cannot be renamed");
+        let (name, slash) = spot.last.name(no_name)?;
         let found = query.child(&spot.directory, &name)?;
         Ok(End {
             directory: spot.directory,

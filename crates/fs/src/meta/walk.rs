@@ -40,6 +40,20 @@ pub(super) enum Last {
     Root,
 }
 
+impl Last {
+    /// The name, and whether slashes follow; `other` is what becomes of a path that ends in `.`, `..` or the root.
+    pub(super) fn name(
+        self,
+        other: impl FnOnce() -> Outcome<(Vec<u8>, bool)>,
+    ) -> Outcome<(Vec<u8>, bool)> {
+        match self {
+            Self::Name(name, slash) => Ok((name, slash)),
+            Self::Empty => plain(Errno::ENOENT),
+            Self::Dot | Self::DotDot | Self::Root => other(),
+        }
+    }
+}
+
 /// How many links a walk may still follow.
 pub(super) struct Budget(usize);
 

@@ -221,15 +221,46 @@ impl RegionStream {
     }
 }
 
-/// Memory of a client, named by descriptors, in order.
-#[derive(Debug)]
-pub(super) struct RemoteStream {
-    rest: std::vec::IntoIter<RegionDescriptor>,
-    front: Option<RegionDescriptor>,
+/// A fragment of memory, here or there.
+pub(super) trait Fragment {
+    fn bytes(&self) -> u64;
+    fn part(&self, from: u64, len: u64) -> Self;
 }
 
-impl RemoteStream {
-    pub(super) fn new(memory: Vec<RegionDescriptor>) -> Self {
+impl Fragment for RegionDescriptor {
+    fn bytes(&self) -> u64 {
+        self.len
+    }
+
+    fn part(&self, from: u64, len: u64) -> Self {
+        self.part(from, len)
+    }
+}
+
+impl Fragment for Memory {
+    fn bytes(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn part(&self, from: u64, len: u64) -> Self {
+        self.slice(from as usize..(from + len) as usize)
+    }
+}
+
+/// Fragments, in order.
+#[derive(Debug)]
+pub(super) struct Stream<F> {
+    rest: std::vec::IntoIter<F>,
+    front: Option<F>,
+}
+
+/// Memory of a client, named by descriptors.
+pub(super) type RemoteStream = Stream<RegionDescriptor>;
+/// Local memory.
+pub(super) type LocalStream = Stream<Memory>;
+
+impl<F: Fragment> Stream<F> {
+    pub(super) fn new(memory: Vec<F>) -> Self {
         Self {
             rest: memory.into_iter(),
             front: None,
@@ -237,18 +268,18 @@ impl RemoteStream {
     }
 
     /// The next `len` bytes, or what there is.
-    pub(super) fn take(&mut self, mut len: u64) -> Vec<RegionDescriptor> {
+    pub(super) fn take(&mut self, mut len: u64) -> Vec<F> {
         let mut taken = Vec::new();
         while len > 0 {
             let Some(front) = self.front.take().or_else(|| self.rest.next()) else {
                 break;
             };
-            let now = front.len.min(len);
-            if now > 0 {
+            let now = front.bytes().min(len);
+            if now < front.bytes() {
                 taken.push(front.part(0, now));
-            }
-            if now < front.len {
-                self.front = Some(front.part(now, front.len - now));
+                self.front = Some(front.part(now, front.bytes() - now));
+            } else if now > 0 {
+                taken.push(front);
             }
             len -= now;
         }
@@ -262,42 +293,6 @@ pub(super) fn remote_bytes(memory: &[RegionDescriptor]) -> Result<u64, Failure> 
         .iter()
         .try_fold(0u64, |total, part| total.checked_add(part.len))
         .ok_or_else(|| invalid("the memory has more than 2^64 bytes"))
-}
-
-/// Local memory, in order.
-#[derive(Debug)]
-pub(super) struct LocalStream {
-    rest: std::vec::IntoIter<Memory>,
-    front: Option<Memory>,
-}
-
-impl LocalStream {
-    pub(super) fn new(memory: Vec<Memory>) -> Self {
-        Self {
-            rest: memory.into_iter(),
-            front: None,
-        }
-    }
-
-    /// The next `len` bytes, or what there is.
-    pub(super) fn take(&mut self, len: u64) -> Vec<Memory> {
-        let mut left = usize::try_from(len).unwrap_or(usize::MAX);
-        let mut taken = Vec::new();
-        while left > 0 {
-            let Some(front) = self.front.take().or_else(|| self.rest.next()) else {
-                break;
-            };
-            let now = front.len().min(left);
-            if now < front.len() {
-                self.front = Some(front.slice(now..front.len()));
-                taken.push(front.slice(0..now));
-            } else if now > 0 {
-                taken.push(front);
-            }
-            left -= now;
-        }
-        taken
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::{Configuration, Durability};
 use causeway_fs::dev::{DevCluster, ServerCommand, random_identity};
+use causeway_wire::random::SplitMix64;
 
 /// What a test's file system is like.
 #[derive(Debug, Clone)]
@@ -113,30 +114,5 @@ pub(crate) fn client(configuration: &Configuration) -> Client {
 
 /// Bytes that differ from place to place and from seed to seed.
 pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
-}
-
-/// Random numbers for tests, the same for the same seed.
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % limit.max(1)
-    }
+    SplitMix64::new(seed).bytes(len)
 }

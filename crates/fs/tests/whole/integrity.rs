@@ -4,8 +4,9 @@ use causeway_bmi::Memory;
 use causeway_fs::client::{Client, CreateOptions, File};
 use causeway_fs::config::Durability;
 use causeway_wire::fs::{Answer, Body, DistributionHint, Errno, ObjectId, Region};
+use causeway_wire::random::SplitMix64;
 
-use crate::cluster::{Dice, Fixture, Shape, client, pattern};
+use crate::cluster::{Fixture, Shape, client, pattern};
 
 /// A file and what it must hold.
 struct Checked {
@@ -36,7 +37,7 @@ impl Checked {
     }
 
     /// One random operation, checked against the model.
-    fn step(&mut self, client: &mut Client, dice: &mut Dice, largest: u64, mapped: bool) {
+    fn step(&mut self, client: &mut Client, dice: &mut SplitMix64, largest: u64, mapped: bool) {
         let offset = dice.below(largest);
         let len = match dice.below(3) {
             0 => dice.below(3000),
@@ -96,7 +97,7 @@ impl Checked {
     }
 
     /// A list write and a list read of tiles.
-    fn list(&mut self, client: &mut Client, dice: &mut Dice, largest: u64) {
+    fn list(&mut self, client: &mut Client, dice: &mut SplitMix64, largest: u64) {
         let len = 1 + dice.below(100);
         let stride = len + dice.below(5000);
         let count = (1 + dice.below(400)).min(largest / stride);
@@ -139,7 +140,7 @@ impl Checked {
 fn random_work(shape: &Shape, mapped: bool, steps: u64) {
     let fixture = Fixture::start(shape);
     let mut client = fixture.client();
-    let mut dice = Dice::new(u64::from(shape.strip_size) + shape.servers as u64);
+    let mut dice = SplitMix64::new(u64::from(shape.strip_size) + shape.servers as u64);
     let largest = u64::from(shape.strip_size) * 7 + 12_345;
     let mut files: Vec<Checked> = (0..3)
         .map(|number| {
@@ -416,8 +417,8 @@ fn removed_files_give_their_space_back_even_across_a_restart() {
     assert_eq!(datafiles(&mut client), 40);
     // One I/O server is away when the files are removed, and the metadata server restarts.
     fixture.cluster.kill(2).unwrap();
-    for result in client.unlink_many(&paths) {
-        result.unwrap();
+    for path in &paths {
+        client.unlink(path).unwrap();
     }
     fixture.cluster.kill(0).unwrap();
     fixture.cluster.restart(0).unwrap();

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use causeway_fs::client::{Client, CreateOptions, File};
 use causeway_fs::config::Durability;
+use causeway_wire::random::SplitMix64;
 
-use crate::cluster::{Dice, Fixture, Shape, pattern};
+use crate::cluster::{Fixture, Shape, pattern};
 
 /// Rounds after which everything is verified once more, and removed.
 const GENERATION: u64 = 20;
@@ -23,7 +24,7 @@ fn rounds() -> u64 {
 /// What one worker knows of its directory.
 struct Worker {
     directory: String,
-    dice: Dice,
+    dice: SplitMix64,
     next: u64,
     /// Contents of files, as acknowledged.
     files: BTreeMap<String, Vec<u8>>,
@@ -34,7 +35,7 @@ impl Worker {
     fn new(number: u64, seed: u64) -> Self {
         Self {
             directory: format!("/worker{number}"),
-            dice: Dice::new(seed),
+            dice: SplitMix64::new(seed),
             next: 0,
             files: BTreeMap::new(),
             done: 0,
@@ -211,7 +212,7 @@ fn killing(durability: Durability, rounds: u64) {
             .make_directory(worker.directory.as_bytes(), 0o755, None)
             .unwrap();
     }
-    let mut dice = Dice::new(rounds);
+    let mut dice = SplitMix64::new(rounds);
     let started = Instant::now();
     for round in 0..rounds {
         // One server, or all of them at once.

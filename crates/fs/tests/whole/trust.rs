@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use causeway_fs::client::{Client, CreateOptions, File};
 use causeway_wire::datafile::physical;
 use causeway_wire::fs::{Errno, ObjectId};
+use causeway_wire::random::SplitMix64;
 
-use crate::cluster::{Dice, Fixture, Shape, pattern};
+use crate::cluster::{Fixture, Shape, pattern};
 
 const LEN: usize = 1_000_000;
 
@@ -182,7 +183,7 @@ fn files_that_change_under_readers_are_no_losses() {
             let fixture = &fixture;
             scope.spawn(move || {
                 let mut client = fixture.client();
-                let mut dice = Dice::new(seed);
+                let mut dice = SplitMix64::new(seed);
                 for _ in 0..60 {
                     let mut file = client.open(b"/f").unwrap();
                     let size = dice.below(200_000);

@@ -104,13 +104,6 @@ impl IoBus {
         }
     }
 
-    /// The host's processor reads `bytes` of the card, and waits for each.
-    pub fn programmed_read(&mut self, now: Time, bytes: u64) -> Time {
-        let loads = bytes.div_ceil(self.spec.width_bytes).max(1);
-        let each = self.word + 2 * self.spec.bridge_latency;
-        self.bus.occupy(now, each * loads).end
-    }
-
     /// A card writes a burst of `bytes` to host memory; the span's `end` is when the bus is free again.
     /// The bytes are in memory at [`Self::landed`].
     pub fn burst_write(&mut self, now: Time, bytes: u64, memory: &mut Memory) -> Span {

@@ -32,14 +32,6 @@ impl Shared {
         Span { start, end }
     }
 
-    /// Extends the last reservation until `end`, when that is later than was reserved.
-    pub fn hold_until(&mut self, end: Time) {
-        if end > self.free_at {
-            self.busy += end - self.free_at;
-            self.free_at = end;
-        }
-    }
-
     /// From when on it is not reserved.
     pub fn free_at(&self) -> Time {
         self.free_at
@@ -71,8 +63,6 @@ mod tests {
         assert_eq!(shared.occupy(10, 5), Span { start: 10, end: 15 });
         assert_eq!(shared.occupy(12, 5), Span { start: 15, end: 20 });
         assert_eq!(shared.occupy(30, 1), Span { start: 30, end: 31 });
-        shared.hold_until(40);
-        assert_eq!(shared.occupy(31, 1), Span { start: 40, end: 41 });
-        assert_eq!((shared.busy(), shared.waited(), shared.uses()), (21, 12, 4));
+        assert_eq!((shared.busy(), shared.waited(), shared.uses()), (11, 3, 3));
     }
 }

@@ -147,13 +147,11 @@ fn reads_are_refused_once_for_each_burst() {
 }
 
 #[test]
-fn programmed_reads_stall_and_writes_do_not() {
+fn programmed_writes_do_not_stall() {
     let mut bus = bus();
     let posted = bus.programmed_write(0, 4);
     assert_eq!(posted.accepted, 0);
     assert!(posted.delivered > 150 * NANOSECOND);
-    let read = bus.programmed_read(posted.delivered, 4) - posted.delivered;
-    assert!(read > 2 * 150 * NANOSECOND);
     // Stores in a row wait for the bus.
     let far = bus.programmed_write(1_000_000_000, 64);
     let next = bus.programmed_write(1_000_000_000, 4);

@@ -682,7 +682,6 @@ fn write_later(transfer: &mut HostTransfer, bytes: &[u8]) {
 
 impl Card for TurnCard<'_> {
     fn charge(&mut self, step: Step, times: u32) {
-        self.record.step(step, times);
         let cost = self.card.costs[step as usize] * Time::from(times);
         self.charged += cost;
         match step {

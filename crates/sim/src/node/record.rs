@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use causeway_firmware::{Side, Step};
+use causeway_firmware::Side;
 
 use crate::engine::Time;
 use crate::statistics::Statistics;
@@ -151,8 +151,6 @@ pub struct Record {
     pub slices: Option<Vec<Slice>>,
     /// How latencies are distributed, what happened when, and how much everything was used, if wanted.
     pub statistics: Option<Box<Statistics>>,
-    /// How often each step was charged, if wanted.
-    pub steps: Option<Box<[u64; Step::ALL.len()]>>,
 }
 
 impl Record {
@@ -173,12 +171,6 @@ impl Record {
             .get_or_insert_with(|| Box::new(Statistics::new(from)));
     }
 
-    /// Also counts steps.
-    pub fn count_steps(&mut self) {
-        self.steps
-            .get_or_insert_with(|| Box::new([0; Step::ALL.len()]));
-    }
-
     pub(crate) fn mark(&mut self, mark: Mark) {
         if let Some(marks) = &mut self.marks {
             marks.push(mark);
@@ -188,16 +180,6 @@ impl Record {
     pub(crate) fn slice(&mut self, slice: Slice) {
         if let Some(slices) = &mut self.slices {
             slices.push(slice);
-        }
-    }
-
-    pub(crate) fn step(&mut self, step: Step, times: u32) {
-        if let Some(count) = self
-            .steps
-            .as_mut()
-            .and_then(|steps| steps.get_mut(step as usize))
-        {
-            *count += u64::from(times);
         }
     }
 }

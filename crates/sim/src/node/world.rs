@@ -134,20 +134,6 @@ impl World {
         &self.network
     }
 
-    /// How long the host DMA engine of `node` has been busy.
-    pub fn host_dma_busy(&self, node: usize) -> Time {
-        self.nodes
-            .get(node)
-            .map_or(0, |node| node.card.host_dma.busy())
-    }
-
-    /// How long the I/O bus of `node` has been in use.
-    pub fn io_bus_busy(&self, node: usize) -> Time {
-        self.nodes
-            .get(node)
-            .map_or(0, |node| node.card.bus.bus().busy())
-    }
-
     /// Lets things happen until `end`, or until nothing is left.
     pub fn run(&mut self, end: Time) -> Ended {
         if self.record.statistics.is_some() {

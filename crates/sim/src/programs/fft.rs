@@ -195,12 +195,8 @@ impl Fft {
 
 /// A number from a number, without a pattern.
 pub(super) fn scramble(seed: u64) -> u64 {
-    let mut word = seed
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        .wrapping_add(0x1234_5678_9abc_def1);
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
+    let spread = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    causeway_wire::random::mix(spread.wrapping_add(0x1234_5678_9abc_def1))
 }
 
 /// What handlers change.

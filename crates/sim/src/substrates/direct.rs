@@ -43,8 +43,6 @@ impl Substrate for Direct {
     }
 
     fn event(&mut self, world: &mut World<PacketId>, packet: PacketId) {
-        if let Some(packet) = world.take_packet(packet) {
-            world.deliver(packet);
-        }
+        world.deliver(packet);
     }
 }

@@ -304,11 +304,7 @@ impl Substrate for KernelPath {
                 let host = world.host_of(to);
                 world.interrupt(host, cycles, KernelEvent::Queued { packet });
             }
-            KernelEvent::Queued { packet } => {
-                if let Some(packet) = world.take_packet(packet) {
-                    world.deliver(packet);
-                }
-            }
+            KernelEvent::Queued { packet } => world.deliver(packet),
         }
     }
 }

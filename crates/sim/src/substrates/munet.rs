@@ -440,11 +440,7 @@ impl Substrate for Endpoints {
                 }
                 self.rouse(world, host, 0);
             }
-            MuEvent::Delivered { packet } => {
-                if let Some(packet) = world.take_packet(packet) {
-                    world.deliver(packet);
-                }
-            }
+            MuEvent::Delivered { packet } => world.deliver(packet),
             MuEvent::Free { host, served } => self.free(world, host, served as usize),
         }
     }

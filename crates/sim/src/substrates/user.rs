@@ -558,11 +558,7 @@ impl Substrate for UserPath {
                 }
                 self.rouse(world, host, 0);
             }
-            UserEvent::Delivered { packet } => {
-                if let Some(packet) = world.take_packet(packet) {
-                    world.deliver(packet);
-                }
-            }
+            UserEvent::Delivered { packet } => world.deliver(packet),
             UserEvent::Free { host, served } => self.free(world, host, served as usize),
             UserEvent::Asks {
                 host,

@@ -227,7 +227,7 @@ impl<E: Copy> World<E> {
         self.packets.get_mut(id.0 as usize)?.as_mut()
     }
 
-    pub(super) fn take_packet(&mut self, id: PacketId) -> Option<Packet> {
+    fn take_packet(&mut self, id: PacketId) -> Option<Packet> {
         let packet = self.packets.get_mut(id.0 as usize)?.take();
         if packet.is_some() {
             self.free.push(id.0);
@@ -402,7 +402,10 @@ impl<E: Copy> World<E> {
     }
 
     /// The receiving process can see the packet from now on.
-    pub(super) fn deliver(&mut self, packet: Packet) {
+    pub(super) fn deliver(&mut self, packet: PacketId) {
+        let Some(packet) = self.take_packet(packet) else {
+            return;
+        };
         let to = packet.to;
         if let Some(inbox) = self.inboxes.get_mut(to as usize) {
             inbox.push_back(packet);

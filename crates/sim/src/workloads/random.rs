@@ -1,24 +1,20 @@
 //! Random numbers that are the same on every machine: no seeds from outside, no logarithms.
 
-/// A generator of 64-bit numbers (SplitMix64): fast, and good enough for arrival times.
+use causeway_wire::random::SplitMix64;
+
+/// A generator of 64-bit numbers: fast, and good enough for arrival times.
 #[derive(Clone, Debug)]
-pub struct Random {
-    state: u64,
-}
+pub struct Random(SplitMix64);
 
 impl Random {
     /// The generator of this seed.
     pub fn new(seed: u64) -> Self {
-        Self { state: seed }
+        Self(SplitMix64::new(seed))
     }
 
     /// The next number.
     pub fn number(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.number()
     }
 
     /// A number below `bound`, which is not 0.

@@ -117,7 +117,7 @@ macro_rules! conformance_between_processes {
         mod $name {
             #[allow(unused_imports)]
             use super::*;
-            $crate::conformance_process_tests! { $factory;
+            $crate::process_tests! { conformance, $factory;
                 death: of_an_idle_peer, of_a_peer_that_streams, of_a_peer_that_does_not_read,
                     of_a_paused_peer,
                     in_the_middle_of_transfers_to_it, in_the_middle_of_transfers_from_it,
@@ -149,11 +149,11 @@ macro_rules! conformance_tests {
     };
 }
 
-/// The inner half of [`conformance_between_processes!`].
+/// The inner half of suites whose tests are given their own names, to run themselves in other processes.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! conformance_process_tests {
-    ($factory:expr; $($part:ident: $($test:ident),+;)+) => {
+macro_rules! process_tests {
+    ($suite:ident, $factory:expr; $($part:ident: $($test:ident),+;)+) => {
         $(mod $part {
             #[allow(unused_imports)]
             use super::*;
@@ -162,7 +162,7 @@ macro_rules! conformance_process_tests {
                 fn $test() {
                     let path = concat!(module_path!(), "::", stringify!($test));
                     let name = $crate::process::test_name(path);
-                    $crate::conformance::$part::$test(&$factory, name);
+                    $crate::$suite::$part::$test(&$factory, name);
                 }
             )+
         })+

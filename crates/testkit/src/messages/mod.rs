@@ -57,7 +57,7 @@ macro_rules! messages {
         mod $name {
             #[allow(unused_imports)]
             use super::*;
-            $crate::messages_tests! { $medium;
+            $crate::process_tests! { messages, $medium;
                 situations: a_send_that_waits_for_a_connection, sends_that_wait_for_credit,
                     announced_sends, a_send_half_done, a_receive_of_nothing,
                     a_receive_half_done, a_read_half_done, a_write_half_done, all_of_them_at_once;
@@ -66,25 +66,5 @@ macro_rules! messages {
                     returned_credit, a_departure, a_death, a_call;
             }
         }
-    };
-}
-
-/// The inner half of [`messages!`].
-#[doc(hidden)]
-#[macro_export]
-macro_rules! messages_tests {
-    ($medium:expr; $($part:ident: $($test:ident),+;)+) => {
-        $(mod $part {
-            #[allow(unused_imports)]
-            use super::*;
-            $(
-                #[test]
-                fn $test() {
-                    let path = concat!(module_path!(), "::", stringify!($test));
-                    let name = $crate::process::test_name(path);
-                    $crate::messages::$part::$test(&$medium, name);
-                }
-            )+
-        })+
     };
 }

@@ -14,11 +14,12 @@ use rustix::io::Errno;
 
 use super::handshake::{Agreement, Handshake, Role, Terms, Unverified, has_fast_aes};
 use super::link::{Link, Phase, broken};
-use super::slots::{FIRST_RESERVED_GENERATION, Origin, PeerState};
+use super::slots::{Origin, PeerState};
 use super::{Tcp, TcpConfig, resolve};
 use crate::error::PeerError;
 use crate::method::{Identity, Peer, Silence, Sink};
 use crate::strangers::Source;
+use crate::table::RESERVED_GENERATION;
 
 /// The most connections that one poll accepts per listener.
 const ACCEPTS_PER_POLL: usize = 32;
@@ -209,7 +210,7 @@ impl Tcp {
         let Some(listener) = self.listeners.get(index) else {
             return;
         };
-        let token = Peer::new(index as u32, FIRST_RESERVED_GENERATION);
+        let token = Peer::new(index as u32, RESERVED_GENERATION);
         let data = epoll::EventData::new_u64(token.0);
         if let Err(error) = epoll::modify(&self.epoll, &listener.socket, data, flags) {
             tracing::error!(%error, "epoll does not change what it watches a listener for");

@@ -6,8 +6,8 @@
 //! table of peers for its socket; what it carries belongs to the peer's session. It lives and dies
 //! with its peer: when one ends, what it carried is lost, and so is the peer.
 
-use causeway_sys::net;
-use causeway_wire::tcp::{TICKET_BYTES, Ticket};
+use causeway_sys::{net, random};
+use causeway_wire::tcp::Ticket;
 use rustix::event::epoll;
 
 use super::Tcp;
@@ -21,15 +21,12 @@ use crate::method::{Peer, Silence, Sink};
 impl Tcp {
     /// A peer that connected to us has come up and takes further lanes.
     pub(super) fn invite(&mut self, peer: Peer, lanes: u8) {
-        let mut bytes = [0; TICKET_BYTES];
-        let drawn = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-        let Some(state) = self.slots.get_mut(peer) else {
+        let Some(state) = self.slots.get_mut(peer).filter(|_| lanes > 1) else {
             return;
         };
-        if lanes <= 1 || drawn != Ok(TICKET_BYTES) {
+        let Ok(ticket) = random::bytes().map(Ticket) else {
             return;
-        }
-        let ticket = Ticket(bytes);
+        };
         state.ticket = Some(ticket);
         self.tickets.insert(ticket, peer);
         state.session.invite(Invitation {

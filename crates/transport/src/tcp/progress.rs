@@ -9,9 +9,10 @@ use rustix::event::{Timespec, epoll};
 
 use super::Tcp;
 use super::link::Phase;
-use super::slots::{FIRST_RESERVED_GENERATION, Origin};
+use super::slots::Origin;
 use crate::error::PeerError;
 use crate::method::{Peer, Silence, Sink};
+use crate::table::RESERVED_GENERATION;
 
 /// Connections that are read without asking epoll. A read that finds nothing costs about two thirds
 /// of an epoll call, so more than a few would cost more than they save.
@@ -227,7 +228,7 @@ impl Tcp {
         self.others_are_busy = false;
         for event in events {
             let (flags, token) = (event.flags, Peer(event.data.u64()));
-            if token.generation() == FIRST_RESERVED_GENERATION {
+            if token.generation() == RESERVED_GENERATION {
                 any |= self.accept_some(token.index());
             } else {
                 any |= self.serve_event(token, flags, sink);

@@ -614,11 +614,6 @@ impl Session {
         self.pausing.is_on = false;
     }
 
-    /// Whether packets are not delivered now.
-    pub fn is_paused(&self) -> bool {
-        self.pausing.is_on
-    }
-
     /// Whether a packet is held back: whatever comes now is kept behind it.
     pub fn is_stopped(&self) -> bool {
         self.pausing.is_stopped()

@@ -11,6 +11,7 @@ use crate::address::Address;
 use crate::error::PeerError;
 use crate::method::{Identity, Peer};
 use crate::strangers::Stranger;
+use crate::table::Table;
 
 /// How a peer came to be.
 #[derive(Debug)]
@@ -110,77 +111,12 @@ impl PeerState {
     }
 }
 
-#[derive(Default)]
-struct Slot {
-    generation: u32,
-    peer: Option<Box<PeerState>>,
-}
-
-/// All peers, by the index in their handle.
-#[derive(Default)]
-pub(super) struct Slots {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-}
-
-/// Generations from here on name listeners in epoll's answers, so no peer has them.
-pub(super) const FIRST_RESERVED_GENERATION: u32 = u32::MAX;
+/// All peers.
+pub(super) type Slots = Table<PeerState>;
 
 impl Slots {
-    pub(super) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
-    /// Gives a place to the peer that `make` makes for its handle.
-    pub(super) fn insert(&mut self, make: impl FnOnce(Peer) -> Box<PeerState>) -> Peer {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None => {
-                self.slots.push(Slot::default());
-                (self.slots.len() - 1) as u32
-            }
-        };
-        let slot = &mut self.slots[index as usize];
-        let handle = Peer::new(index, slot.generation);
-        slot.peer = Some(make(handle));
-        handle
-    }
-
-    pub(super) fn get(&self, peer: Peer) -> Option<&PeerState> {
-        self.slots
-            .get(peer.index())
-            .filter(|slot| slot.generation == peer.generation())?
-            .peer
-            .as_deref()
-    }
-
     /// The peer, if its handle was ever given out.
     pub(super) fn shown(&self, peer: Peer) -> Option<&PeerState> {
         self.get(peer).filter(|state| state.is_shown())
-    }
-
-    pub(super) fn get_mut(&mut self, peer: Peer) -> Option<&mut PeerState> {
-        self.slots
-            .get_mut(peer.index())
-            .filter(|slot| slot.generation == peer.generation())?
-            .peer
-            .as_deref_mut()
-    }
-
-    pub(super) fn remove(&mut self, peer: Peer) -> Option<Box<PeerState>> {
-        let slot = self
-            .slots
-            .get_mut(peer.index())
-            .filter(|slot| slot.generation == peer.generation())?;
-        let state = slot.peer.take()?;
-        slot.generation = (slot.generation + 1) % FIRST_RESERVED_GENERATION;
-        self.free.push(peer.index() as u32);
-        Some(state)
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut PeerState> {
-        self.slots
-            .iter_mut()
-            .filter_map(|slot| slot.peer.as_deref_mut())
     }
 }

@@ -21,12 +21,13 @@ use causeway_wire::tcp::Holder;
 
 use super::cookie::Jar;
 use super::link::{Phase, Scratch};
-use super::table::{Origin, PeerState, Table};
+use super::table::{Origin, PeerState};
 use super::{Remote, Time, UdpConfig};
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{Access, Atomic, Direction, Identity, Peer, Readiness, Sink, Transfer};
 use crate::strangers::{Source, Strangers, Told};
+use crate::table::Table;
 use crate::tcp::session::{Bounds, Session};
 
 /// Datagrams that one peer may send before it is the next one's turn.
@@ -64,7 +65,7 @@ pub trait Surroundings {
 /// See the module's page.
 pub struct Core {
     pub(super) config: UdpConfig,
-    pub(super) peers: Table,
+    pub(super) peers: Table<PeerState>,
     pub(super) by_address: HashMap<Address, Peer>,
     /// By our number for the connection.
     pub(super) by_number: HashMap<u64, Peer>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use causeway_sys::datagram::{self, MAX_BATCH, Mishap};
 use causeway_sys::fork::Owner;
-use causeway_sys::net;
+use causeway_sys::{net, random};
 use causeway_wire::datagram::{MAX_DATAGRAM_BYTES, PREFIX_BYTES, SAFE_DATAGRAM_BYTES};
 use causeway_wire::tcp::Holder;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
@@ -72,12 +72,16 @@ pub struct Sockets {
 impl Sockets {
     /// No sockets yet.
     pub fn new() -> Result<Self, Error> {
-        let system = |what: &str, source: rustix::io::Errno| Error::System {
+        let system = |what: &str, source: io::Error| Error::System {
             what: what.to_owned(),
-            source: source.into(),
+            source,
         };
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
-            .map_err(|error| system("creating the epoll instance of the UDP method", error))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| {
+            system(
+                "creating the epoll instance of the UDP method",
+                error.into(),
+            )
+        })?;
         let mut this = Self {
             epoll,
             sockets: Vec::new(),
@@ -87,10 +91,7 @@ impl Sockets {
             first: 0,
             buffer_bytes: usize::MAX,
             owners: net::Owners::default(),
-            process: Owner::this_process().map_err(|source| Error::System {
-                what: "preparing for forks".to_owned(),
-                source,
-            })?,
+            process: Owner::this_process().map_err(|error| system("preparing for forks", error))?,
         };
         // Once it has worked, drawing random numbers does not fail any more.
         this.draw()
@@ -98,20 +99,8 @@ impl Sockets {
         Ok(this)
     }
 
-    fn draw(&mut self) -> rustix::io::Result<()> {
-        self.random.resize(RANDOM_BYTES, 0);
-        let mut filled = 0;
-        while let Some(room) = self
-            .random
-            .get_mut(filled..)
-            .filter(|room| !room.is_empty())
-        {
-            match rustix::rand::getrandom(room, rustix::rand::GetRandomFlags::empty()) {
-                Ok(count) => filled += count,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-        }
+    fn draw(&mut self) -> io::Result<()> {
+        self.random = random::bytes::<RANDOM_BYTES>()?.to_vec();
         Ok(())
     }
 

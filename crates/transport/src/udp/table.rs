@@ -8,6 +8,7 @@ use crate::address::Address;
 use crate::error::PeerError;
 use crate::method::{Identity, Peer};
 use crate::strangers::Stranger;
+use crate::table::Table;
 use crate::tcp::session::Session;
 
 /// How a peer came to be.
@@ -93,67 +94,11 @@ impl PeerState {
     }
 }
 
-#[derive(Default)]
-struct Slot {
-    generation: u32,
-    peer: Option<Box<PeerState>>,
-}
-
-/// All peers, by the index in their handle.
-#[derive(Default)]
-pub(super) struct Table {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-}
-
-impl Table {
-    pub(super) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
-    /// Gives a place to the peer that `make` makes for its handle.
-    pub(super) fn insert(&mut self, make: impl FnOnce(Peer) -> Box<PeerState>) -> Peer {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            (self.slots.len() - 1) as u32
-        });
-        let slot = &mut self.slots[index as usize];
-        let handle = Peer::new(index, slot.generation);
-        slot.peer = Some(make(handle));
-        handle
-    }
-
-    pub(super) fn get(&self, peer: Peer) -> Option<&PeerState> {
-        let slot = self.slots.get(peer.index())?;
-        slot.peer
-            .as_deref()
-            .filter(|_| slot.generation == peer.generation())
-    }
-
-    pub(super) fn get_mut(&mut self, peer: Peer) -> Option<&mut PeerState> {
-        let slot = self.slots.get_mut(peer.index())?;
-        slot.peer
-            .as_deref_mut()
-            .filter(|_| slot.generation == peer.generation())
-    }
-
+impl Table<PeerState> {
     /// The peer, if its handle was ever given out.
     pub(super) fn shown(&self, peer: Peer) -> Option<&PeerState> {
         self.get(peer)
             .filter(|state| !state.is_half_open() && !state.is_lingering())
-    }
-
-    pub(super) fn remove(&mut self, peer: Peer) -> Option<Box<PeerState>> {
-        self.get(peer)?;
-        let slot = self.slots.get_mut(peer.index())?;
-        let state = slot.peer.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
-        self.free.push(peer.index() as u32);
-        Some(state)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &PeerState> {
-        self.slots.iter().filter_map(|slot| slot.peer.as_deref())
     }
 }
 

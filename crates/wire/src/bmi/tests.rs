@@ -108,38 +108,12 @@ fn lists_must_cover_what_they_say() {
 }
 
 #[test]
-fn as_many_regions_as_fit() {
-    let regions = vec![region(1, true); 200];
-    let count = regions_that_fit(&regions, 4352);
-    assert_eq!(count, (4352 - 40) / 41);
-    let packet = encode_clearance(
-        Header::new(Kind::ClearToSend, 0),
-        &Clearance {
-            receive: 0,
-            offset: 0,
-            len: count as u64,
-            regions: regions[..count].into(),
-        },
-        Vec::new(),
-    );
-    assert!(packet.len() <= 4352);
-    assert!(decode(&packet).is_ok());
-}
-
-#[test]
 fn any_bytes_are_decoded_or_refused() {
-    // A small xorshift: the same bytes in every run.
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut random = crate::random::SplitMix64::new(1);
     let mut accepted = 0;
     for round in 0..20_000u64 {
-        let len = (next() % 120) as usize;
-        let mut bytes: Vec<u8> = (0..len).map(|_| next() as u8).collect();
+        let len = random.below(120) as usize;
+        let mut bytes = random.bytes(len);
         if let Some(first) = bytes.first_mut() {
             *first = (round % 16) as u8;
         }

@@ -103,7 +103,7 @@ fn greetings_have_their_golden_bytes_both_ways() {
 fn resets_and_sealed_segments_are_read() {
     let mut bytes = Vec::new();
     encode_reset(PREFIX.to, PREFIX.from, &mut bytes);
-    assert_eq!(bytes.len(), RESET_BYTES);
+    assert_eq!(bytes.len(), PREFIX_BYTES + CHECK_BYTES);
     assert_eq!(bytes[..PREFIX_BYTES], golden_prefix(5));
     let kind = Kind::Reset;
     let read = Datagram::decode(&bytes);

@@ -184,7 +184,7 @@ record!(LayoutServer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::tests::golden;
+    use crate::codec::tests::golden;
     use crate::fs::{Answer, MAX_MESSAGE_BYTES, Operation, Reply};
     use alloc::boxed::Box;
     use alloc::vec;

@@ -11,21 +11,9 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
+use crate::codec::tests::golden;
 use crate::codec::{Malformed, Wire};
 use crate::region::{ObjectSpan, RegionDescriptor};
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Encodes to these bytes, and they decode to it.
-#[track_caller]
-pub(super) fn golden<T: Wire + PartialEq + std::fmt::Debug>(value: &T, expected: &str) {
-    let expected: String = expected.split_whitespace().collect();
-    let bytes = value.to_bytes();
-    assert_eq!(hex(&bytes), expected, "{value:?}");
-    assert_eq!(T::from_bytes(&bytes).as_ref(), Ok(value));
-}
 
 fn place() -> Place {
     Place {

@@ -1,6 +1,5 @@
 //! Golden bytes and order of keys, golden bytes and round trips of records.
 
-use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 
@@ -8,17 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-#[track_caller]
-fn golden<T: Wire + PartialEq + std::fmt::Debug>(value: &T, expected: &str) {
-    let expected: String = expected.split_whitespace().collect();
-    assert_eq!(hex(&value.to_bytes()), expected, "{value:?}");
-    assert_eq!(T::from_bytes(&value.to_bytes()).as_ref(), Ok(value));
-}
+use crate::codec::tests::{golden, hex};
 
 #[test]
 fn golden_keys() {

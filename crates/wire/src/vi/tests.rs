@@ -2,13 +2,7 @@
 
 use super::*;
 use crate::codec::Malformed;
-
-fn hex(bytes: &[u8]) -> std::string::String {
-    bytes
-        .iter()
-        .map(|byte| std::format!("{byte:02x}"))
-        .collect()
-}
+use crate::codec::tests::hex;
 
 #[test]
 fn a_control_segment_has_vipls_layout() {

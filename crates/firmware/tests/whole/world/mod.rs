@@ -14,25 +14,11 @@ use causeway_firmware::{
 pub(crate) use host::Host;
 pub(crate) use node::Node;
 
-/// Small deterministic random numbers.
-#[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
+use causeway_wire::random::SplitMix64;
 
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % limit.max(1)
-    }
-
-    pub(crate) fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
+/// True in so many percent of all cases.
+pub(crate) fn chance(random: &mut SplitMix64, percent: u64) -> bool {
+    random.below(100) < percent
 }
 
 /// What the wire does to frames, in percent.
@@ -59,7 +45,7 @@ pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) wire: VecDeque<WireFrame>,
     pub(crate) faults: Faults,
-    pub(crate) random: Random,
+    pub(crate) random: SplitMix64,
     /// Whether events happen in random order, or the oldest first.
     pub(crate) shuffled: bool,
     keys: u32,
@@ -90,7 +76,7 @@ impl World {
             now: 0,
             wire: VecDeque::new(),
             faults: Faults::default(),
-            random: Random::new(1),
+            random: SplitMix64::new(1),
             shuffled: false,
             keys: 0,
             key_of: BTreeMap::new(),
@@ -206,7 +192,9 @@ impl World {
         match what {
             0 => self.turn(at, which),
             1 => self.finish(at, which),
-            2 if self.nodes[at].coming().is_some() && self.random.chance(self.faults.broken) => {
+            2 if self.nodes[at].coming().is_some()
+                && chance(&mut self.random, self.faults.broken) =>
+            {
                 self.nodes[at].break_frame(self.now);
             }
             2 => self.nodes[at].take_frame(self.now),
@@ -250,17 +238,17 @@ impl World {
 
     /// The wire carries a frame, or does not.
     fn carry(&mut self) {
-        let at = match self.random.chance(self.faults.reordered) {
+        let at = match chance(&mut self.random, self.faults.reordered) {
             true => self.random.below(self.wire.len() as u64) as usize,
             false => 0,
         };
         let Some(frame) = self.wire.remove(at) else {
             return;
         };
-        if self.random.chance(self.faults.lost) {
+        if chance(&mut self.random, self.faults.lost) {
             return;
         }
-        if self.random.chance(self.faults.doubled) {
+        if chance(&mut self.random, self.faults.doubled) {
             self.wire.push_back(frame.clone());
         }
         if let Some(node) = self.nodes.get_mut(frame.to as usize) {

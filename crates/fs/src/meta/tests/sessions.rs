@@ -217,13 +217,8 @@ fn changes_happen_once_however_crowded_it_is() {
         .leases()
         .extend(TIMEOUT_S as u32)
         .expect("is possible");
-    let mut random = 0x9e37_79b9_7f4a_7c15u64;
-    let mut below = move |count: u64| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random % count
-    };
+    let mut random = causeway_wire::random::SplitMix64::new(1);
+    let mut below = move |count| random.below(count);
     let mut now = 0;
     // By client: the last change, when it was first asked for, and its reply.
     let mut last: std::collections::HashMap<u128, (u64, u64, Reply)> = Default::default();

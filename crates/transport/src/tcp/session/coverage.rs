@@ -101,11 +101,8 @@ mod tests {
     /// Against a plain vector of which bytes are in the set.
     #[test]
     fn ranges_in_any_order_are_the_bytes_that_they_cover() {
-        let mut random = 7_u64;
-        let mut below = |bound: u64| {
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
-            (random >> 33) % bound
-        };
+        let mut random = causeway_wire::random::SplitMix64::new(7);
+        let mut below = |bound| random.below(bound);
         for round in 0..400 {
             let len = 1 + below(40);
             let (mut once, mut again) = (Coverage::default(), Coverage::default());

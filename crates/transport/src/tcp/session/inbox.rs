@@ -344,7 +344,8 @@ impl Session {
     }
 
     /// Whether every stream stands between two frames.
-    pub fn is_between_frames(&self) -> bool {
+    #[cfg(test)]
+    pub(super) fn is_between_frames(&self) -> bool {
         self.lanes()
             .all(|lane| lane.inbox.partial.is_empty() && lane.inbox.stream.is_none())
     }

@@ -5,23 +5,18 @@ use std::collections::{HashMap, VecDeque};
 
 use causeway_sys::memory::Memory;
 use causeway_sys::net::{MAX_PIECES, Piece};
+use causeway_wire::random::SplitMix64;
 use causeway_wire::region::RegionDescriptor;
 
 use super::*;
 use crate::method::{PLACE_HEAD_BYTES, Spans, part_of};
 
-/// A small generator, seeded: the same seed gives the same run.
-struct Random(u64);
+/// The same seed gives the same run.
+struct Random(SplitMix64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
     fn below(&mut self, bound: usize) -> usize {
-        (self.next() >> 11) as usize % bound.max(1)
+        self.0.below(bound as u64) as usize
     }
     /// Mostly small, sometimes near `most`.
     fn length(&mut self, most: usize) -> usize {
@@ -29,7 +24,7 @@ impl Random {
         self.below((most >> shift) + 1)
     }
     fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.next() as u8).collect()
+        self.0.bytes(len)
     }
 }
 
@@ -134,7 +129,7 @@ fn transmit(from: &mut Side, to: &mut Side, random: &mut Random) {
 
 /// Pauses, or resumes, as luck will.
 fn pause(side: &mut Side, random: &mut Random) {
-    match side.session.is_paused() {
+    match side.session.pausing.is_on {
         true if random.below(3) == 0 => {
             side.session.resume();
             let held = side.session.has_held();
@@ -152,7 +147,7 @@ fn receive(side: &mut Side, random: &mut Random) {
     let at = random.below(side.wires.len());
     pause(side, random);
     // Apart from what had begun to land, and from what further lanes complete.
-    let holds = side.session.is_paused() && side.seen.landing.is_none() && side.wires.len() == 1;
+    let holds = side.session.pausing.is_on && side.seen.landing.is_none() && side.wires.len() == 1;
     let before = side.seen.packets.len();
     if side.seen.landing.is_some() && random.below(4) == 0 {
         side.session.take_back();
@@ -264,7 +259,7 @@ fn a_packet_that_never_gets_complete_lets_go_of_its_place() {
 
 fn run(seed: u64, lanes: usize) -> Side {
     const MOST: usize = 700_000;
-    let random = &mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let random = &mut Random(SplitMix64::new(seed));
     let (mut a, mut b) = (Side::new(lanes), Side::new(lanes));
     let mut packets = VecDeque::new();
     let mut expected: HashMap<Token, Expected> = HashMap::new();
@@ -380,7 +375,7 @@ fn assert_moved(transfer: &Expected) {
 fn random_frames_do_no_more_than_end_the_session() {
     let mut ended = 0;
     for seed in 1..=3000_u64 {
-        let random = &mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let random = &mut Random(SplitMix64::new(seed));
         let lanes = 1 + seed as usize % 2;
         let mut side = Side::new(lanes);
         let exported = Memory::zeroed(5000);
@@ -442,7 +437,7 @@ fn hostile(random: &mut Random) -> Vec<u8> {
     frame[0] = kind;
     frame[1] = (random.below(4) == 0).into();
     let announced = match random.below(8) {
-        0 => random.next() as u32,
+        0 => random.0.number() as u32,
         _ => len as u32,
     };
     frame[4..8].copy_from_slice(&announced.to_le_bytes());

@@ -182,15 +182,7 @@ pub(super) fn packet_frame(bytes: &[u8]) -> Vec<u8> {
 
 /// Bytes that differ from place to place and seed to seed.
 pub(super) fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..len)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state as u8
-        })
-        .collect()
+    causeway_wire::random::SplitMix64::new(seed).bytes(len)
 }
 
 pub(super) fn transfer(
