@@ -17,11 +17,11 @@ use causeway_wire::datafile::{
 };
 use causeway_wire::fs::{ObjectId, Region};
 
+use super::block_cache::{Changes, Stamp};
 use super::disk::{put, put_memory, read_full, set_len, sync, sync_all};
 use super::fault::{Fault, Result};
 use super::front::binding;
 use super::groups::Groups;
-use super::kept::{Changes, Stamp};
 use super::pieces::{Cursor, DIRECT_LEN, SIEVE_SPAN, Window, windows};
 pub use super::pieces::{Piece, Scratch, Sought};
 use super::ranges::{Ranges, Spans};

@@ -3,12 +3,13 @@
 //! One file per object, made when it is first written, with checksums inside (`docs/formats/datafile.md`
 //! draws it). Read [`store`] first (finding, making, seeding, cutting, removing, listing), then
 //! [`datafile`] (header, positioned I/O) over [`pieces`] (lists of regions and of memory), `blocks`
-//! (access with checksums, over `sums` and the locks of `ranges` and `groups`, which tells holes from losses; `kept` has
-//! the blocks of small accesses) and `disk` (the calls themselves). `history` records the order of writes for those that are repeated. [`fault`] has
+//! (access with checksums, over `sums` and the locks of `ranges` and `groups`, which tells holes from losses; `block_cache`
+//! has the blocks of small accesses) and `disk` (the calls themselves). `history` records the order of writes for those that are repeated. [`fault`] has
 //! what can be wrong, [`scrub`] searches for it, [`aside`] keeps what must not be deleted; [`place`] has names and
 //! directories, and [`pool`] threads for what would block the server's loop.
 
 pub mod aside;
+mod block_cache;
 mod blocks;
 pub mod datafile;
 mod disk;
@@ -17,7 +18,6 @@ mod front;
 mod groups;
 pub mod history;
 mod holes;
-mod kept;
 pub mod pieces;
 pub mod place;
 pub mod pool;
@@ -32,10 +32,10 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
+pub use block_cache::Stamp;
 pub use datafile::Datafile;
 pub use fault::Fault;
 pub use history::Origin;
-pub use kept::Stamp;
 pub use pieces::{Abandoned, Piece, Scratch, Sought};
 pub use pool::Pool;
 pub use store::{Owner, Settings, Space, Store};

@@ -13,9 +13,9 @@ use causeway_sys::memory::Memory;
 use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES};
 use causeway_wire::fs::{Region, WantedSums};
 
+use super::block_cache::{BlockCache, Stamp};
 use super::fault::{Fault, Result};
 use super::history::Origin;
-use super::kept::{Kept, Stamp};
 use crate::sabotage::{self, Sabotage};
 
 /// Regions at least this long are read and written by a call of their own, in bytes.
@@ -125,7 +125,7 @@ pub struct Sought {
 #[derive(Debug, Default)]
 pub struct Scratch {
     bytes: Vec<u8>,
-    pub(super) kept: Kept,
+    pub(super) cache: BlockCache,
 }
 
 impl Scratch {

@@ -166,7 +166,7 @@ fn note(model: &mut Vec<u8>, regions: &[(u64, u64)], mut bytes: &[u8]) {
 
 fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let (directory, mut store) = store(settings);
-    // As of two threads, each with the blocks that it keeps.
+    // As of two threads, each with the blocks that it has cached.
     let mut scratches = [Scratch::default(), Scratch::default()];
     let object = ObjectId(77);
     let mut model: Vec<u8> = Vec::new();

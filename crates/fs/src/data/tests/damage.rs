@@ -102,7 +102,7 @@ fn damaged_blocks_fail_alone_and_heal_when_they_are_written_whole() {
     assert_eq!(whole(&datafile), bytes);
 }
 
-/// Reads a byte as a server does, with the blocks that its thread keeps.
+/// Reads a byte as a server does, with the blocks that its thread has cached.
 fn read_byte(datafile: &Datafile, scratch: &mut Scratch, offset: u64) -> fault::Result<u8> {
     let one = piece(offset, &[0xee]);
     let mut sought = Sought {
@@ -114,7 +114,7 @@ fn read_byte(datafile: &Datafile, scratch: &mut Scratch, offset: u64) -> fault::
 }
 
 #[test]
-fn a_block_that_is_kept_hides_no_change_of_the_file() {
+fn a_cached_block_hides_no_change_of_the_file() {
     let (directory, store) = store(SETTINGS);
     let datafile = make(&store, 3);
     let bytes = noise(3, 20_000);
@@ -138,7 +138,7 @@ fn a_block_that_is_kept_hides_no_change_of_the_file() {
 }
 
 #[test]
-fn a_small_write_to_a_block_that_is_kept_seals_no_damage() {
+fn a_small_write_to_a_cached_block_seals_no_damage() {
     let (directory, store) = store(SETTINGS);
     let datafile = make(&store, 3);
     write(&datafile, 0, &noise(3, 20_000)).unwrap();

@@ -1,7 +1,7 @@
 //! Blocks that a thread has read, verified or written lately, for accesses to a few bytes at a time.
 //!
 //! A read of some bytes must sum the whole block, and a write must read and sum it first. Programs that go through a
-//! file in small steps touch the same block again and again: it is kept here, and is used as long as nothing has
+//! file in small steps touch the same block again and again: it is cached here, and is used as long as nothing has
 //! changed the datafile since ([`Changes`]). A read also needs the file's time stamps to be the same: what changes
 //! the file behind the server's back is read from the file, and noticed. A write needs no such thing: its block's sum is
 //! that of the block as it should be, so that a change from elsewhere does not match it.
@@ -20,8 +20,9 @@ use super::fault::Result;
 use super::pieces::{Cursor, Scratch};
 use super::sums::{BLOCK, SUMS};
 
-/// Blocks that a thread keeps: several clients that go through a file each, and a share of the second-level cache.
-const KEPT: usize = 32;
+/// Blocks that a thread caches: those of several clients that go through a file each, and a share of the processor's
+/// second-level cache.
+const SLOTS: usize = 32;
 
 /// Counts the changes of a datafile's blocks and sums: when they begin and when they end.
 #[derive(Debug, Default)]
@@ -93,16 +94,16 @@ impl Stamp {
     }
 }
 
-/// The blocks that a thread keeps, each in the slot that its place gives it.
+/// The blocks that a thread has cached, each in the slot that its place gives it.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct BlockCache {
     slots: Vec<Slot>,
 }
 
 #[derive(Debug)]
 struct Slot {
-    /// Whose block it holds, and how many changes the datafile has had; `None` if it holds nothing.
-    holds: Option<Held>,
+    /// Which block it is, and after how many changes of the datafile; `None` if there is none.
+    content: Option<Content>,
     bytes: Box<[u8; BLOCK]>,
     sums: [u8; SUMS],
     /// Bytes of the block that lie before the datafile's end.
@@ -110,7 +111,7 @@ struct Slot {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct Content {
     datafile: u64,
     block: u64,
     changes: u64,
@@ -118,37 +119,42 @@ struct Held {
     stamp: Option<Stamp>,
 }
 
-impl Kept {
+impl BlockCache {
     /// The slot of a datafile's block.
     fn slot(&mut self, datafile: u64, block: u64) -> &mut Slot {
         if self.slots.is_empty() {
-            self.slots.resize_with(KEPT, || Slot {
-                holds: None,
+            self.slots.resize_with(SLOTS, || Slot {
+                content: None,
                 bytes: Box::new([0; BLOCK]),
                 sums: [0; SUMS],
                 found: 0,
             });
         }
         // Blocks that follow each other have different slots.
-        let slot = block.wrapping_add(datafile.wrapping_mul(KEPT as u64 / 2 + 1));
-        &mut self.slots[(slot % KEPT as u64) as usize]
+        let slot = block.wrapping_add(datafile.wrapping_mul(SLOTS as u64 / 2 + 1));
+        &mut self.slots[(slot % SLOTS as u64) as usize]
     }
 
-    /// Goes on holding a datafile's blocks after a change that was of none of them.
+    /// Keeps a datafile's blocks valid after a change that was of none of them.
     fn carry_over(&mut self, datafile: u64, before: u64, after: u64) {
-        for held in self.slots.iter_mut().filter_map(|slot| slot.holds.as_mut()) {
-            if (held.datafile, held.changes) == (datafile, before) {
-                held.changes = after;
+        for content in self
+            .slots
+            .iter_mut()
+            .filter_map(|slot| slot.content.as_mut())
+        {
+            if (content.datafile, content.changes) == (datafile, before) {
+                content.changes = after;
             }
         }
     }
 }
 
 impl Slot {
-    /// What it holds, if that is this block after so many changes.
-    fn held(&self, datafile: u64, block: u64, changes: Option<u64>) -> Option<Held> {
-        self.holds.filter(|held| {
-            (held.datafile, held.block, Some(held.changes)) == (datafile, block, changes)
+    /// The content, if it is this block after so many changes.
+    fn find(&self, datafile: u64, block: u64, changes: Option<u64>) -> Option<Content> {
+        self.content.filter(|content| {
+            let found = (content.datafile, content.block, Some(content.changes));
+            found == (datafile, block, changes)
         })
     }
 }
@@ -176,12 +182,12 @@ impl Datafile {
         };
         let blocks = Blocks::of(part);
         let changes = self.changes.settled();
-        let slot = scratch.kept.slot(self.number, block);
-        let held = slot.held(self.number, block, changes);
-        if held.is_none_or(|held| held.stamp != Some(stamp)) {
-            slot.holds = None;
+        let slot = scratch.cache.slot(self.number, block);
+        let cached = slot.find(self.number, block, changes);
+        if cached.is_none_or(|content| content.stamp != Some(stamp)) {
+            slot.content = None;
             slot.found = self.fetch(blocks, &mut slot.bytes[..], &mut slot.sums, wait)?;
-            slot.holds = changes.map(|changes| Held {
+            slot.content = changes.map(|changes| Content {
                 datafile: self.number,
                 block,
                 changes,
@@ -193,7 +199,7 @@ impl Datafile {
         Ok(Some(blocks.offset() + slot.found as u64))
     }
 
-    /// Writes some bytes of a block, which is held, as all that this change consists of. Returns whether it did:
+    /// Writes some bytes of a block, which is locked, as all that this change consists of. Returns whether it did:
     /// nothing is done if the part is not of that kind.
     pub(super) fn write_small(
         &self,
@@ -207,13 +213,13 @@ impl Datafile {
         };
         let blocks = Blocks::of(part);
         let is_begun = self.groups.has(blocks.group());
-        let slot = scratch.kept.slot(self.number, block);
+        let slot = scratch.cache.slot(self.number, block);
         // The sums of a group that was not begun are about to change.
         let before = change.before.filter(|_| is_begun);
-        let held = slot.held(self.number, block, before).is_some();
-        slot.holds = None;
+        let cached = slot.find(self.number, block, before).is_some();
+        slot.content = None;
         self.begin_group(blocks.group())?;
-        if !held {
+        if !cached {
             slot.found = self.fetch_held(blocks, &mut slot.bytes[..], &mut slot.sums)?;
         }
         self.begin_write()?;
@@ -229,13 +235,13 @@ impl Datafile {
         }
         slot.found = slot.found.max(end);
         if let (Some(before), Some(after)) = (change.before, change.after()) {
-            slot.holds = Some(Held {
+            slot.content = Some(Content {
                 datafile: self.number,
                 block,
                 changes: after,
                 stamp: None,
             });
-            scratch.kept.carry_over(self.number, before, after);
+            scratch.cache.carry_over(self.number, before, after);
         }
         Ok(true)
     }
