@@ -35,37 +35,40 @@ pub(crate) enum What {
     Fetch,
 }
 
-/// An operation.
+/// An operation. What every small message needs of it stands first, in three cache lines together with what the table
+/// of operations keeps in front of it: a receiver touches all of them for each message.
+#[repr(C)]
 pub(crate) struct Op {
     /// In the conversation's list unless it is [`State::Posted`]; once done, in its completion queue.
     pub(crate) links: Links,
-    pub(crate) what: What,
     /// [`NONE`] for a receive that any of several peers may satisfy, until one does.
     pub(crate) peer: u32,
-    /// A receive that messages of several peers may satisfy.
-    pub(crate) any_peer: bool,
     /// The completion queue.
     pub(crate) queue: u32,
     pub(crate) user: u64,
     pub(crate) tag: Tag,
-    pub(crate) fragments: Fragments,
+    /// Bytes of the memory; of a receive, its room.
+    pub(crate) size: u64,
+    /// Bytes that were moved, by parts or when it is done.
+    pub(crate) moved: u64,
+    /// Why it has failed.
+    pub(crate) error: Option<Box<OpError>>,
     /// The one fragment of a receive whose message has not come, by a shared reference
     /// ([`Shared::references`](crate::shared::Shared::references)).
     pub(crate) held: HeldSpan,
-    /// Bytes of the memory; of a receive, its room.
-    pub(crate) size: u64,
-    pub(crate) state: State,
-    /// Keys under which the memory is exported to the peer.
-    pub(crate) exports: Vec<u64>,
-    /// Why it has failed.
-    pub(crate) error: Option<Box<OpError>>,
-    /// Bytes that were moved, by parts or when it is done, and where that is in the fragments.
-    pub(crate) moved: u64,
-    pub(crate) cursor: Cursor,
+    pub(crate) what: What,
+    /// A receive that messages of several peers may satisfy.
+    pub(crate) any_peer: bool,
     /// A send that takes one of the peer's places for announcements.
     pub(crate) announced: bool,
     /// The other side has cancelled; what is in progress decides whether that came in time.
     pub(crate) withdrawn: bool,
+    /// Where the bytes that were moved end in the fragments.
+    pub(crate) cursor: Cursor,
+    pub(crate) fragments: Fragments,
+    /// Keys under which the memory is exported to the peer.
+    pub(crate) exports: Vec<u64>,
+    pub(crate) state: State,
 }
 
 impl Linked for Op {
@@ -75,8 +78,9 @@ impl Linked for Op {
     }
 }
 
-/// See the module's page.
+/// See the module's page. (The representation has what tells them apart in front.)
 #[derive(Debug)]
+#[repr(u8)]
 pub(crate) enum State {
     /// A receive waits for its message; the matcher has it.
     Posted,

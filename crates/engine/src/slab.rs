@@ -14,6 +14,7 @@ pub(crate) struct Slab<T> {
     len: usize,
 }
 
+#[repr(C, align(64))]
 struct Entry<T> {
     generation: u32,
     /// The next free entry, or [`IN_USE`].
