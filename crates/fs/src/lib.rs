@@ -13,6 +13,7 @@ pub mod config;
 pub mod data;
 pub mod dev;
 pub mod distribution;
+mod durable;
 pub mod error;
 mod failed_syncs;
 mod fatal;

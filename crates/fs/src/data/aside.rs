@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::durable::sync_directory;
 use causeway_wire::fs::ObjectId;
 
 /// How long they are kept.
@@ -32,7 +33,7 @@ pub(super) fn move_aside(from: &Path, directory: &Path, object: ObjectId) -> io:
         match rustix::fs::renameat_with(at, from, at, &to, rustix::fs::RenameFlags::NOREPLACE) {
             Ok(()) => {
                 tracing::warn!(file = %to.display(), "a datafile was moved aside");
-                return super::store::sync_directory(directory);
+                return sync_directory(directory);
             }
             Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(error.into()),

@@ -24,6 +24,7 @@ use super::history::{History, Origin};
 use super::pieces::Abandoned;
 use super::place::{self, Directory};
 use super::replaced::Replaced;
+use crate::durable::sync_directory;
 use crate::failed_syncs::FailureCount;
 use crate::locks::lock;
 use crate::sabotage::{self, Sabotage};
@@ -765,10 +766,6 @@ fn describe((object, file_system, generation): (ObjectId, u128, Generation)) -> 
 pub(super) fn make_directories(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(path)
-}
-
-pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }
 
 fn random_number() -> io::Result<u64> {

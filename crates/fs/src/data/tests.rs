@@ -13,6 +13,7 @@ use proptest::prelude::*;
 
 use super::datafile::Wait;
 use super::*;
+use causeway_wire::random::SplitMix64;
 
 const OWNER: Owner = Owner {
     file_system: 7,
@@ -78,16 +79,7 @@ fn whole(datafile: &Datafile) -> Vec<u8> {
 
 /// Bytes without a pattern that a mistaken offset would repeat.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
+    SplitMix64::new(seed).bytes(len)
 }
 
 /// Cuts memory into fragments of these lengths, the last one taking the rest.

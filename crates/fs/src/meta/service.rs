@@ -27,6 +27,7 @@ use super::store::{Batch, Persist, Room, Store, StoreError, View};
 use super::striped::read_gaps;
 use super::{Format, Settings};
 use crate::config::Durability;
+use crate::durable::sync_name;
 use crate::failed_syncs::FailureCount;
 
 mod recovery;
@@ -518,10 +519,7 @@ impl Service {
         };
         let written = std::fs::File::create(&path)
             .and_then(|marker| marker.sync_all())
-            .and_then(|()| match path.parent() {
-                Some(directory) => std::fs::File::open(directory)?.sync_all(),
-                None => Ok(()),
-            });
+            .and_then(|()| sync_name(&path));
         written.or_else(|error| fail(Errno::EIO, format!("{}: {error}", path.display())))
     }
 

@@ -16,6 +16,7 @@ use causeway_wire::home::{DirectoryIdentity, Enrollment, MAX_HOME_FILE_BYTES, Pa
 use rustix::fs::FlockOperation;
 
 use crate::config::ServerEntry;
+use crate::durable::{sync_directory, sync_name};
 use crate::sabotage::{self, Sabotage};
 
 /// Name of the file that a running server holds locked; it contains its process id.
@@ -192,11 +193,8 @@ impl Home {
 
     /// Makes the names of what lies in the directory, and its own name, durable.
     pub(super) fn sync(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()?;
-        match self.path.parent() {
-            Some(parent) => File::open(parent)?.sync_all(),
-            None => Ok(()),
-        }
+        sync_directory(&self.path)?;
+        sync_name(&self.path)
     }
 
     /// Where the metadata store lies.
@@ -433,7 +431,7 @@ fn write_durably(directory: &Path, name: &str, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(temporary, directory.join(name))?;
-    File::open(directory)?.sync_all()
+    sync_directory(directory)
 }
 
 /// Makes a directory, and those above it, unless it exists.

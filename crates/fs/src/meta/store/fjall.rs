@@ -29,6 +29,7 @@ mod verify;
 use self::reclaim::Views;
 use self::space::{Space, Used};
 use self::upkeep::{Progress, Upkeep};
+use crate::durable::sync_directory;
 use crate::locks::lock;
 use crate::sabotage::{self, Sabotage};
 
@@ -349,7 +350,7 @@ fn sync_directories(directory: &Path) -> std::io::Result<()> {
             sync_directories(&entry.path())?;
         }
     }
-    std::fs::File::open(directory)?.sync_all()
+    sync_directory(directory)
 }
 
 /// Has the engine open what is there.

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use causeway_wire::store::{Key, Mark};
 
 use super::batch::{Parsed, ends_like_a_batch, items, next_whole, parse};
+use crate::durable::sync_name;
 
 /// Journals are searched for their end in pieces of this size, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -290,7 +291,7 @@ pub(super) fn cut(damage: &Damage) -> io::Result<PathBuf> {
     copy.write_all(part(damage.until, bytes.len() as u64))?;
     copy.sync_all()?;
     std::fs::rename(&new, &damage.journal)?;
-    sync_directory(&damage.journal)?;
+    sync_name(&damage.journal)?;
     Ok(kept)
 }
 
@@ -303,7 +304,7 @@ fn keep(file: &File, journal: &Path, at: u64, bytes: u64, why: &str) -> io::Resu
     rustix::fs::seek(file, rustix::fs::SeekFrom::Start(at))?;
     io::copy(&mut file.take(bytes), &mut copy)?;
     copy.sync_all()?;
-    sync_directory(&kept)?;
+    sync_name(&kept)?;
     Ok(kept)
 }
 
@@ -317,11 +318,11 @@ pub(super) fn clear(directory: &Path, journals: &Journals) -> io::Result<()> {
     let number = number(newest).unwrap_or_default().saturating_add(1);
     let new = directory.join(format!("{number}.jnl"));
     File::create_new(&new)?.sync_all()?;
-    sync_directory(&new)?;
+    sync_name(&new)?;
     for journal in &journals.files {
         std::fs::remove_file(journal)?;
     }
-    sync_directory(&new)
+    sync_name(&new)
 }
 
 /// The engine's number of a journal.
@@ -336,13 +337,5 @@ fn number(journal: &Path) -> Option<u64> {
 pub(super) fn replace(directory: &Path) -> io::Result<()> {
     let journal = directory.join("0.jnl");
     File::create_new(&journal)?.sync_all()?;
-    sync_directory(&journal)
-}
-
-/// Makes the name of a file durable.
-fn sync_directory(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
+    sync_name(&journal)
 }

@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::durable::sync_directory;
 use causeway_wire::codec::Wire;
 use causeway_wire::store::{MARK_BYTES, Mark};
 
@@ -57,7 +58,7 @@ pub(super) fn write(directory: &Path, mark: &Mark) -> io::Result<()> {
     }
     if is_new {
         file.sync_all()?;
-        File::open(directory)?.sync_all()?;
+        sync_directory(directory)?;
     }
     Ok(())
 }
