@@ -6,16 +6,26 @@
 //!
 //! A receiver of eager packets decodes only the header and copies the payload from where it lies.
 //! Everything else goes through [`decode`], which is pure and is the fuzz target's entry.
+//!
+//! `greeting` is how two sides begin: formats, and who calls.
+
+mod greeting;
 
 use alloc::vec::Vec;
 
 use crate::codec::{Malformed, Reader, Wire, Writer, within};
 use crate::region::{RegionDescriptor, Regions};
 
+pub use greeting::{
+    Formats, INTRODUCING, InstanceId, Introduction, MAX_INTRODUCED, MAX_INTRODUCED_BYTES,
+    encode_introduction,
+};
+
 /// Bytes of a [`Header`].
 pub const HEADER_BYTES: usize = 16;
 
-/// What [`Kind::Hello`] carries in [`Header::word`]: four letters and the protocol's version.
+/// What [`Kind::Hello`] carries in [`Header::word`] where format 1 is the lowest one: four letters and that number. See
+/// [`Formats::hello`].
 pub const HELLO_WORD: u64 = u64::from_le_bytes(*b"CWBM\x01\0\0\0");
 
 /// What an eager message takes from the receiver's window besides its bytes: the record that the
@@ -40,7 +50,8 @@ pub const FLAG_BUSY_SERVER: u8 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// First packet in each direction: version, and the first grant.
+    /// First packet in each direction: the formats that its sender speaks ([`Formats`]), and the first grant. The
+    /// highest format stands in [`Header::regions`], or 0 if it is the lowest, too.
     Hello = 1,
     /// A whole message, to be matched by its tag.
     Eager = 2,
@@ -67,6 +78,16 @@ pub enum Kind {
     Reclaim = 12,
     /// Credit that the sender gives back after [`Kind::Reclaim`]. Word: bytes.
     Return = 13,
+    /// A caller says who it is; the one that it calls consents with the same. Word: number of addresses.
+    Introduce = 14,
+    /// A caller that can be called itself goes on with a connection to which the other side has consented: messages may
+    /// flow. Word: the format.
+    Ready = 15,
+    /// The sender does not need the connection any more, and sends no more messages. The reply is [`Kind::Stay`], or
+    /// [`Kind::Leave`], after which the side that said it first closes the connection.
+    Leave = 16,
+    /// The sender needs the connection: messages may flow again.
+    Stay = 17,
 }
 
 impl Kind {
@@ -85,6 +106,10 @@ impl Kind {
             11 => Self::Credit,
             12 => Self::Reclaim,
             13 => Self::Return,
+            14 => Self::Introduce,
+            15 => Self::Ready,
+            16 => Self::Leave,
+            17 => Self::Stay,
             value => {
                 return Err(Malformed::Unknown {
                     field: "packet kind",
@@ -212,6 +237,8 @@ pub enum Body {
     Clearance(Clearance),
     /// See [`Refusal`].
     Refusal(Refusal),
+    /// See [`Introduction`].
+    Introduction(Introduction),
 }
 
 /// Decodes one packet. Any bytes are accepted or refused with an error, without a panic; memory is
@@ -234,13 +261,17 @@ pub fn decode_body(header: &Header, rest: &[u8]) -> Result<Body, Malformed> {
         }
         Kind::ClearToSend => Body::Clearance(decode_clearance(header, &mut input)?),
         Kind::Refuse => Body::Refusal(decode_refusal(&mut input)?),
+        Kind::Introduce => Body::Introduction(greeting::decode_introduction(header, &mut input)?),
         Kind::Hello
         | Kind::Written
         | Kind::Read
         | Kind::Withdraw
         | Kind::Credit
         | Kind::Reclaim
-        | Kind::Return => Body::Empty,
+        | Kind::Return
+        | Kind::Ready
+        | Kind::Leave
+        | Kind::Stay => Body::Empty,
     };
     input.finish()?;
     Ok(body)
