@@ -32,6 +32,7 @@ mod transfers;
 pub mod types;
 mod waiting;
 
+pub use conversation::greeting::Meeting;
 pub use conversation::{LinkLimits, Transmit};
 pub use endpoint::{Endpoint, Parked, Waker};
 pub use fragments::Cursor;

@@ -171,7 +171,8 @@ fn before_the_greeting() {
     let mut node = node(name);
     for first in [
         header(Kind::Eager, 1),
-        header(Kind::Hello, wire::HELLO_WORD + (1 << 32)),
+        header(Kind::Hello, wire::HELLO_WORD + (200 << 32)),
+        header(Kind::Hello, wire::HELLO_WORD + (1 << 40)),
         [header(Kind::Hello, wire::HELLO_WORD), vec![0]].concat(),
     ] {
         let mut raw = Raw::new(name);
