@@ -25,8 +25,8 @@ use std::collections::VecDeque;
 use causeway_transport::{Packet, PeerError};
 use causeway_wire::bmi::{self as wire, Body, Header, Kind};
 
-use crate::credit::{Account, Budget, Grant};
 use crate::conversation::greeting::Greeting;
+use crate::credit::{Account, Budget, Grant};
 use crate::fragments::Fragments;
 use crate::matcher::Matcher;
 use crate::operation::{Incoming, Op, State, What};

@@ -336,10 +336,10 @@ impl<M: Matcher> Conversations<M> {
         &self.peers[peer].greeting.claims
     }
 
-    /// Decides what becomes of a caller of whom the driver has found out that it is, or is not, a peer that is known.
-    /// If that peer, which is one that we call, is closed, or if both are calling each other, they become one:
-    /// [`Meeting::Same`] obliges the driver to drop the connection of the known one, if it has one, and to
-    /// [merge](Conversations::merge) them. `None` if nothing is to be decided.
+    /// Decides what becomes of a caller of whom the driver has found out that it is, or is not, a peer that is known,
+    /// which is one that we call. [`Meeting::Same`] obliges the driver to drop the connection of the known one, if it has
+    /// one, and to [merge](Conversations::merge) them; a caller that waits is introduced again. `None` if nothing is to be
+    /// decided.
     pub fn meet(&mut self, caller: u32, known: Option<u32>) -> Option<Meeting> {
         let key = self.peers.key(caller);
         let Self { peers, shared } = self;
@@ -348,18 +348,13 @@ impl<M: Matcher> Conversations<M> {
         }
         let (own, theirs) = (shared.own.introduction.id, peers[caller].greeting.id);
         let rival = known.and_then(|known| peers.find(peers[known].greeting.rival?));
-        let known = known.filter(|_| rival.is_none_or(|rival| rival == caller));
-        let meeting = match known.map(|known| &mut peers[known]) {
-            Some(known) if matches!(known.phase, Phase::Closed) => Meeting::Same,
-            Some(known) if known.is_calling() && Some(own) > theirs => Meeting::Same,
-            Some(known) if known.is_calling() && Some(own) < theirs => {
-                known.greeting.rival = Some(key);
-                Meeting::Wait
-            }
-            _ => Meeting::Apart,
-        };
-        if meeting == Meeting::Apart {
-            peers[caller].consent(shared);
+        let waits = |rival: u32| rival != caller && peers[rival].is_to_be_met();
+        let known = known.filter(|_| !rival.is_some_and(waits));
+        let meeting = known.map_or(Meeting::Apart, |known| peers[known].meet(own, theirs));
+        match (meeting, known) {
+            (Meeting::Wait, Some(known)) => peers[known].greeting.rival = Some(key),
+            (Meeting::Apart, _) => peers[caller].consent(shared),
+            _ => {}
         }
         Some(meeting)
     }

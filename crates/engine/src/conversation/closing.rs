@@ -70,6 +70,7 @@ impl Conversation {
         self.placing = None;
         self.forget_announcements(shared);
         self.drop_early(shared, false);
+        self.release_rival(shared);
         self.phase = Phase::Closed;
         self.touch(shared);
     }

@@ -229,9 +229,19 @@ impl Conversation {
         matches!(self.phase, Phase::Greeting) && self.greeting.awaited == Awaited::Decision
     }
 
-    /// Whether we are calling the peer, and are not bound to that connection yet.
-    pub(crate) fn is_calling(&self) -> bool {
-        matches!(self.phase, Phase::Greeting) && !self.greeting.called
+    /// What becomes of a caller with the number `theirs` that turned out to be this peer, at an instance with the number
+    /// `own`.
+    pub(crate) fn meet(&self, own: InstanceId, theirs: Option<InstanceId>) -> Meeting {
+        let theirs = theirs.unwrap_or(own);
+        match self.phase {
+            Phase::Closed => Meeting::Same,
+            // We call each other, and are not bound to our connection yet.
+            Phase::Greeting if !self.greeting.called && own > theirs => Meeting::Same,
+            Phase::Greeting if !self.greeting.called && own < theirs => Meeting::Wait,
+            // The last words of the connection before may not have come yet.
+            Phase::Leaving | Phase::Failed => Meeting::Wait,
+            _ => Meeting::Apart,
+        }
     }
 
     /// Consents to being called by the peer.

@@ -40,6 +40,7 @@ impl Conversation {
         self.phase = Phase::Up;
         self.mark_dirty(shared);
         shared.retry_transfers();
+        self.release_rival(shared);
         shared.work.push_back(Work::Stays(self.key));
     }
 }

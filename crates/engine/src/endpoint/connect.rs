@@ -77,11 +77,11 @@ impl<M: Matcher> Endpoint<M> {
     fn method_of(&self, peer: u32) -> Option<usize> {
         let entry = &self.conversations.peers[peer];
         match entry.phase {
-            Phase::Greeting | Phase::Up | Phase::Leaving => {
+            Phase::Greeting | Phase::Up | Phase::Leaving | Phase::Failed => {
                 self.connections.link(peer).map(|(method, _)| method)
             }
             Phase::Closed => self.first_method(&entry.name).ok(),
-            Phase::Failed | Phase::Gone(_) => None,
+            Phase::Gone(_) => None,
         }
     }
 
@@ -158,7 +158,9 @@ impl<M: Matcher> Endpoint<M> {
             .take(MOST_CONFIRMED)
             .map(|address| address.to_string())
             .collect();
-        let mut leads_to = confirmed.iter().filter_map(|text| self.connections.peer_at(text));
+        let mut leads_to = confirmed
+            .iter()
+            .filter_map(|text| self.connections.peer_at(text));
         let known = leads_to.find(|&known| self.may_become(known, method));
         match self.conversations.meet(peer, known) {
             Some(Meeting::Same) => self.merge(known.unwrap_or(peer), peer, &confirmed),

@@ -158,7 +158,8 @@ impl Link {
     pub(super) fn leads_to(&self, name: &str) -> bool {
         let other = Arc::downgrade(&self.shared.ends[self.other()]);
         let hub = lock(&HUB);
-        hub.get(name).is_some_and(|listed| Weak::ptr_eq(listed, &other))
+        hub.get(name)
+            .is_some_and(|listed| Weak::ptr_eq(listed, &other))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
