@@ -330,8 +330,8 @@ impl<M: Matcher> Endpoint<M> {
     /// Drops the connection to a peer, and forgets it.
     fn forget(&mut self, peer: u32) {
         self.unlink(peer);
-        self.connections.forget_introduction(peer);
         self.connections.forget_look_ups(peer);
+        self.connections.forget_introduction(peer);
         self.conversations.remove(peer);
         self.connections.add(peer, false);
     }

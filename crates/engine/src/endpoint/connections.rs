@@ -83,9 +83,12 @@ impl Connections {
         end.texts.push(text.to_owned());
         self.by_text.insert(text.to_owned(), peer);
         for candidate in &found.usable {
-            if let Entry::Vacant(vacant) = self.by_address.entry(candidate.address.to_string()) {
-                end.looked_up.push(vacant.key().clone());
-                vacant.insert(peer);
+            let address = candidate.address.to_string();
+            let leads_to = *self.by_address.entry(address.clone()).or_insert(peer);
+            if leads_to == peer && !end.looked_up.contains(&address) {
+                // What it was introduced by as well outlasts the connection now.
+                end.introduced.retain(|introduced| *introduced != address);
+                end.looked_up.push(address);
             }
         }
     }
@@ -105,20 +108,18 @@ impl Connections {
         self.by_address.get(address).copied()
     }
 
-    /// A peer's connection is over: what it said of itself does not count any more.
+    /// A peer's connection is over: what it said of itself, or was looked up by once, does not count any more.
     pub(super) fn forget_introduction(&mut self, peer: u32) {
         for address in std::mem::take(&mut self.ends[peer as usize].introduced) {
             self.by_address.remove(&address);
         }
     }
 
-    /// A peer is not one that was looked up any more.
+    /// A peer is not one that was looked up any more. As long as its connection stands, it is found again.
     pub(super) fn forget_look_ups(&mut self, peer: u32) {
         let end = &mut self.ends[peer as usize];
         end.outbound = false;
-        for address in std::mem::take(&mut end.looked_up) {
-            self.by_address.remove(&address);
-        }
+        end.introduced.append(&mut end.looked_up);
         for text in std::mem::take(&mut end.texts) {
             self.by_text.remove(&text);
         }
