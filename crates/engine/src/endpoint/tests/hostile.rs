@@ -236,7 +236,7 @@ fn random_and_flipped_packets_never_panic() {
         node.step();
         for _ in 0..50 {
             let mut packet = header(Kind::Eager, next() % 4);
-            packet[0] = (next() % 15) as u8;
+            packet[0] = (next() % 19) as u8;
             // Credit is most often sane.
             packet[4..8].copy_from_slice(&((next() % 300) as u32).to_le_bytes());
             packet.extend((0..next() % 80).map(|_| next() as u8));
