@@ -11,10 +11,10 @@
 //!
 //! Inside, the protocol's state is apart from the methods ([`conversations`](crate::conversations)): `driving` and
 //! `posting` do with methods what it asks for, `connections` and `connect` know which peer is behind which handle, `callers`
-who calls,
-//! `progress` polls, `sleep` sleeps, `parked` lets others in meanwhile, `watch` shows observers what is going on and `stall` tells of operations that
-//! make no progress. `loopback` is how a process sends to itself.
+//! which of them are one, `progress` polls, `sleep` sleeps, `parked` lets others in meanwhile, `watch` shows observers what is
+//! going on and `stall` tells of operations that make no progress. `loopback` is how a process sends to itself.
 
+mod callers;
 mod connect;
 mod connections;
 mod driving;
