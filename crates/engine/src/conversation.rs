@@ -463,8 +463,8 @@ impl Conversation {
             }
             (Kind::Reclaim, _) => self.reclaimed(shared, header.word),
             (Kind::Return, _) => self.returned(shared, header.word),
-            (Kind::Leave, _) if self.introduces() => self.asked_to_leave(shared),
-            (Kind::Stay, _) if self.introduces() => self.asked_to_stay(shared),
+            (Kind::Leave, _) if self.introduces() => self.left(shared, header.word),
+            (Kind::Stay, _) if self.introduces() => self.stays(shared),
             (kind, _) => self.protocol_error(shared, format!("{kind:?} at the wrong time")),
         }
     }

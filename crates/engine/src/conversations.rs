@@ -63,13 +63,19 @@ pub enum Event {
         peer: u32,
     },
     /// A peer does not need the connection any more: [`Conversations::stay`] if it is needed here, otherwise
-    /// [`Conversations::leave`].
+    /// [`Conversations::agree_to_leave`].
     MayLeave {
         /// The peer.
         peer: u32,
     },
-    /// The connection was not needed here, and the peer does not need it either, or it is lost: drop it if it stands,
-    /// and forget the peer unless it is needed by now ([`Conversations::reopen_later`]).
+    /// Neither side needs the connection any more: drop it and forget the peer, or [`Conversations::stay`] if it is
+    /// needed by now.
+    MayClose {
+        /// The peer.
+        peer: u32,
+    },
+    /// The connection is lost, and was not needed here: forget the peer, or [`Conversations::reopen_later`] if it is
+    /// needed by now.
     Left {
         /// The peer.
         peer: u32,
@@ -254,6 +260,10 @@ impl<M: Matcher> Conversations<M> {
                 let peer = self.peers.find(peer)?;
                 Event::MayLeave { peer }
             }
+            Work::MayClose(peer) => {
+                let peer = self.peers.find(peer)?;
+                Event::MayClose { peer }
+            }
             Work::Left(peer) => {
                 let peer = self.peers.find(peer)?;
                 Event::Left { peer }
@@ -378,10 +388,16 @@ impl<M: Matcher> Conversations<M> {
         known.consent(shared);
     }
 
-    /// The connection to a peer is not needed here.
+    /// The connection to a peer, which stands, is not needed here: the peer is asked whether it needs it.
     pub fn leave(&mut self, peer: u32) {
         let Self { peers, shared } = self;
         peers[peer].leave(shared);
+    }
+
+    /// The connection to a peer is not needed here either.
+    pub fn agree_to_leave(&mut self, peer: u32) {
+        let Self { peers, shared } = self;
+        peers[peer].agree_to_leave(shared);
     }
 
     /// The connection to a peer that does not need it is needed here.
@@ -390,7 +406,12 @@ impl<M: Matcher> Conversations<M> {
         peers[peer].stay(shared);
     }
 
-    /// A connection that was left has been dropped, and the exports of its operations have been ended, and one is needed
+    /// Whether we have said that we do not need the connection to a peer, and wait for what comes of that.
+    pub fn is_leaving(&self, peer: u32) -> bool {
+        matches!(self.peers[peer].phase, Phase::Leaving)
+    }
+
+    /// A connection that was not needed is lost, and the exports of its operations have been ended, and one is needed
     /// again: what waits, waits for that.
     pub fn reopen_later(&mut self, peer: u32) {
         let Self { peers, shared } = self;

@@ -543,7 +543,11 @@ impl<M: Matcher> Endpoint<M> {
         self.connect(peer);
         self.settle();
         let link = self.connections.link(peer);
-        let (method, handle) = link.ok_or(causeway_transport::Error::NoPeer)?;
+        let no_peer = causeway_transport::Error::NoPeer;
+        if self.conversations.peers[peer].has_agreed_to_leave() {
+            return Err(no_peer.into());
+        }
+        let (method, handle) = link.ok_or(no_peer)?;
         let is_up = self.conversations.is_up(peer);
         self.connections.end(peer).pinned |= !is_up;
         Ok(self.methods.slot(method).grant(handle, memory, access)?)

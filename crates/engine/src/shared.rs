@@ -82,7 +82,9 @@ pub(crate) enum Work {
     Introduced(u64),
     /// A peer does not need the connection any more.
     MayLeave(u64),
-    /// Neither side needs the connection any more.
+    /// Neither side needs the connection any more, and it is ours to close it.
+    MayClose(u64),
+    /// The connection was lost that was not needed here.
     Left(u64),
     /// A peer needs the connection that was not needed here.
     Stays(u64),

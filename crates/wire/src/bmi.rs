@@ -41,6 +41,11 @@ pub const MAX_ANNOUNCED_UNEXPECTED: u32 = 16;
 /// Largest size of a message: offsets stay positive as signed numbers.
 pub const MAX_MESSAGE_BYTES: u64 = i64::MAX as u64;
 
+/// The sender asks whether the receiver needs the connection ([`Kind::Leave`]).
+pub const ASKS_TO_LEAVE: u64 = 0;
+/// The sender does not need it either.
+pub const AGREES_TO_LEAVE: u64 = 1;
+
 /// The sender waits for window: the receiver may want to enlarge it.
 pub const FLAG_STARVED: u8 = 1;
 /// The sender of an announcement is a server under load (Yu et al. §5.1): the other side copies.
@@ -83,8 +88,8 @@ pub enum Kind {
     /// A caller that can be called itself goes on with a connection to which the other side has consented: messages may
     /// flow. Word: the format.
     Ready = 15,
-    /// The sender does not need the connection any more, and sends no more messages. The reply is [`Kind::Stay`], or
-    /// [`Kind::Leave`], after which the side that said it first closes the connection.
+    /// The sender does not need the connection any more, and sends no more messages. Word: [`ASKS_TO_LEAVE`], or
+    /// [`AGREES_TO_LEAVE`] as the reply, after which the side that asked closes the connection or says [`Kind::Stay`].
     Leave = 16,
     /// The sender needs the connection: messages may flow again.
     Stay = 17,

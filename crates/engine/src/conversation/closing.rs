@@ -53,7 +53,7 @@ impl Conversation {
         shared.retry_transfers();
     }
 
-    /// The connection was closed because neither side needed it, and is needed again: operations that nothing has been
+    /// The connection was lost while we did not need it, and is needed again: operations that nothing has been
     /// said of wait for the next one, all others fail. Exports have been ended. Messages that are here stay: it was no
     /// incarnation that ended.
     pub(crate) fn reopen_later<M: Matcher>(&mut self, shared: &mut Shared<M>) {

@@ -44,6 +44,10 @@ pub(crate) struct Greeting {
     pub(crate) claims: Vec<String>,
     /// A connection, by its conversation's key, that the peer has made meanwhile, and that waits for what becomes of ours.
     pub(crate) rival: Option<u64>,
+    /// We do not need the connection, and the peer, which asked, closes it or stays.
+    pub(super) agreed_to_leave: bool,
+    /// The peer does not need the connection, and has no reply yet.
+    pub(super) asked_to_leave: bool,
 }
 
 /// What is awaited before messages may flow.

@@ -98,29 +98,43 @@ impl<M: Matcher> Endpoint<M> {
         self.connections.introduce(known, addresses);
     }
 
+    /// Whether a connection that the peer does not need is needed here.
+    fn needs(&mut self, peer: u32) -> bool {
+        self.connections.end(peer).outbound && !self.conversations.is_unused(peer)
+    }
+
     /// The peer does not need the connection any more.
     pub(super) fn may_leave(&mut self, peer: u32) {
         if !self.conversations.is_up(peer) {
             // We have just said the same.
             return;
         }
-        let needed = self.connections.end(peer).outbound && !self.conversations.is_unused(peer);
-        match needed {
+        match self.needs(peer) {
             true => self.conversations.stay(peer),
-            false => self.conversations.leave(peer),
+            false => self.conversations.agree_to_leave(peer),
         }
     }
 
     /// Neither side needs the connection any more, unless that has changed here.
-    pub(super) fn left(&mut self, peer: u32) {
-        if !matches!(self.conversations.peers[peer].phase, Phase::Failed) {
+    pub(super) fn may_close(&mut self, peer: u32) {
+        if !self.conversations.is_leaving(peer) {
             return;
         }
-        if !self.connections.end(peer).outbound {
-            self.unlink(peer);
-            return self.close(peer, PeerError::Closed);
+        if self.needs(peer) {
+            self.conversations.stay(peer);
+        } else if self.conversations.is_unused(peer) {
+            self.forget(peer);
+        } else {
+            self.close(peer, PeerError::Closed);
         }
-        self.come_back(peer);
+    }
+
+    /// The connection is lost that was not needed here, unless that has changed.
+    pub(super) fn left(&mut self, peer: u32) {
+        match self.connections.end(peer).outbound {
+            true => self.come_back(peer),
+            false => self.close(peer, PeerError::Closed),
+        }
     }
 
     /// The peer needs the connection: if it is not needed here, it is the peer's.
@@ -130,8 +144,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// The connection to a peer that was looked up is over, and nothing was lost with it: if the peer is needed, there
-    /// will be another one.
+    /// The connection to a peer that was looked up is lost, and nothing with it: if the peer is needed, there will be
+    /// another one.
     pub(super) fn come_back(&mut self, peer: u32) {
         if self.conversations.is_unused(peer) {
             return self.forget(peer);

@@ -110,7 +110,9 @@ impl Connections {
 
     /// A peer's connection is over: what it said of itself, or was looked up by once, does not count any more.
     pub(super) fn forget_introduction(&mut self, peer: u32) {
-        for address in std::mem::take(&mut self.ends[peer as usize].introduced) {
+        let end = &mut self.ends[peer as usize];
+        end.pinned = false;
+        for address in std::mem::take(&mut end.introduced) {
             self.by_address.remove(&address);
         }
     }

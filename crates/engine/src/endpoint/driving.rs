@@ -42,6 +42,7 @@ impl<M: Matcher> Endpoint<M> {
             Event::Called { peer } => self.called(peer),
             Event::Introduced { peer } => self.introduced(peer),
             Event::MayLeave { peer } => self.may_leave(peer),
+            Event::MayClose { peer } => self.may_close(peer),
             Event::Left { peer } => self.left(peer),
             Event::Stays { peer } => self.stays(peer),
             Event::Lost { peer, cause } => self.lost(peer, cause),

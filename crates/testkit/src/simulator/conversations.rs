@@ -467,14 +467,21 @@ impl<M: Patterns> World<M> {
             Event::Introduced { peer } => self.introduced(node, peer),
             Event::MayLeave { peer } if !entry.all.is_up(peer) => {}
             Event::MayLeave { peer } => match entry.all.operations_of(peer).is_empty() {
-                true => entry.all.leave(peer),
+                true => entry.all.agree_to_leave(peer),
+                false => entry.all.stay(peer),
+            },
+            Event::MayClose { peer } if !entry.all.is_leaving(peer) => {}
+            Event::MayClose { peer } => match entry.all.operations_of(peer).is_empty() {
+                true => {
+                    self.drop_link(node, peer);
+                    self.nodes[node].all.reopen_later(peer);
+                }
                 false => entry.all.stay(peer),
             },
             Event::Left { peer } => {
                 for op in entry.all.operations_of(peer) {
                     entry.end_exports(op);
                 }
-                self.drop_link(node, peer);
                 let entry = &mut self.nodes[node];
                 entry.all.reopen_later(peer);
                 if !entry.all.operations_of(peer).is_empty() {

@@ -473,6 +473,14 @@ fn hostile_introductions() {
             vec![hello.clone(), introduction(&[]), introduction(&[])],
         ),
         (
+            "agrees unasked",
+            vec![
+                hello.clone(),
+                introduction(&[]),
+                bare(Kind::Leave, wire::AGREES_TO_LEAVE),
+            ],
+        ),
+        (
             "of format 1",
             vec![bare(Kind::Hello, wire::HELLO_WORD), bare(Kind::Leave, 0)],
         ),
