@@ -12,7 +12,7 @@
 mod cancel;
 mod closing;
 mod eager;
-pub(crate) mod greeting;
+mod greeting;
 pub(crate) mod moving;
 mod parting;
 mod placement;
@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use causeway_transport::{Packet, PeerError};
 use causeway_wire::bmi::{self as wire, Body, Header, Kind};
 
-use crate::conversation::greeting::Greeting;
+use crate::calling::Greeting;
 use crate::credit::{Account, Budget, Grant};
 use crate::fragments::Fragments;
 use crate::matcher::Matcher;

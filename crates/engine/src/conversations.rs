@@ -12,7 +12,7 @@ use causeway_transport::{
 use causeway_wire::bmi::{Formats, Header, Introduction};
 use causeway_wire::region::Regions;
 
-use crate::conversation::greeting::Meeting;
+use crate::calling::Meeting;
 use crate::conversation::receiving::{add_receive, post_again};
 use crate::conversation::rendezvous::has_withdrawable_message;
 use crate::conversation::{Conversation, LinkLimits, Phase, Transmit, moving};

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use causeway_sys::memory::HeldSpans;
 use causeway_transport::PeerError;
 
-use crate::conversation::greeting::Own;
+use crate::calling::Own;
 use crate::credit::Budget;
 use crate::fragments::Fragments;
 use crate::matcher::Matcher;

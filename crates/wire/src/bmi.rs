@@ -18,7 +18,6 @@ use crate::region::{RegionDescriptor, Regions};
 
 pub use greeting::{
     Formats, INTRODUCING, InstanceId, Introduction, MAX_INTRODUCED, MAX_INTRODUCED_BYTES,
-    encode_introduction,
 };
 
 /// Bytes of a [`Header`].
@@ -187,6 +186,22 @@ impl Header {
     }
 }
 
+impl Formats {
+    /// The greeting that states them.
+    pub fn hello(self) -> Header {
+        let (word, regions) = self.stated();
+        Header {
+            regions,
+            ..Header::new(Kind::Hello, word)
+        }
+    }
+
+    /// What a greeting states.
+    pub fn of_hello(hello: &Header) -> Result<Self, Malformed> {
+        Self::of(hello.word, hello.regions)
+    }
+}
+
 /// An announced message ([`Kind::Announce`], [`Kind::AnnounceUnexpected`]; the word is the tag).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
@@ -266,7 +281,7 @@ pub fn decode_body(header: &Header, rest: &[u8]) -> Result<Body, Malformed> {
         }
         Kind::ClearToSend => Body::Clearance(decode_clearance(header, &mut input)?),
         Kind::Refuse => Body::Refusal(decode_refusal(&mut input)?),
-        Kind::Introduce => Body::Introduction(greeting::decode_introduction(header, &mut input)?),
+        Kind::Introduce => Body::Introduction(Introduction::decode(header.word, &mut input)?),
         Kind::Hello
         | Kind::Written
         | Kind::Read
@@ -336,6 +351,16 @@ pub fn encode_refusal(header: Header, refusal: Refusal, buffer: Vec<u8>) -> Vec<
     };
     out.u8(reason);
     out.u64(room);
+    out.finish()
+}
+
+/// Encodes an introduction ([`Kind::Introduce`]) with as many of its addresses, from the first on, as fit into a packet of
+/// `max_packet` bytes.
+pub fn encode_introduction(introduction: &Introduction, max_packet: usize) -> Vec<u8> {
+    let count = introduction.fitting(max_packet.saturating_sub(HEADER_BYTES));
+    let mut out = Writer::new();
+    out.raw(&Header::new(Kind::Introduce, count as u64).encode());
+    introduction.encode(count, &mut out);
     out.finish()
 }
 

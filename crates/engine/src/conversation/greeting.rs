@@ -25,68 +25,10 @@ use causeway_wire::bmi::{
 };
 
 use super::{CONNECT, Conversation, LinkLimits, Phase};
+use crate::calling::{Awaited, Greeting, Meeting};
 use crate::credit::Account;
 use crate::matcher::Matcher;
 use crate::shared::{Shared, Work};
-
-/// Where the greeting of a connection stands.
-#[derive(Debug, Default)]
-pub(crate) struct Greeting {
-    /// The peer has made the connection.
-    pub(crate) called: bool,
-    /// What is awaited.
-    awaited: Awaited,
-    /// The format that both speak.
-    format: u8,
-    /// Who the peer says it is.
-    pub(crate) id: Option<InstanceId>,
-    /// Where the peer says that it can be reached, until somebody has looked into that.
-    pub(crate) claims: Vec<String>,
-    /// A connection, by its conversation's key, that the peer has made meanwhile, and that waits for what becomes of ours.
-    pub(crate) rival: Option<u64>,
-    /// We do not need the connection, and the peer, which asked, closes it or stays.
-    pub(super) agreed_to_leave: bool,
-    /// The peer does not need the connection, and has no reply yet.
-    pub(super) asked_to_leave: bool,
-}
-
-/// What is awaited before messages may flow.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Awaited {
-    #[default]
-    Hello,
-    Introduction,
-    /// Of ours: whether the caller is a peer that is known.
-    Decision,
-    Ready,
-}
-
-/// Who an instance is, and what it speaks.
-#[derive(Debug)]
-pub(crate) struct Own {
-    pub(crate) introduction: Introduction,
-    pub(crate) formats: Formats,
-}
-
-impl Default for Own {
-    fn default() -> Self {
-        Self {
-            introduction: Introduction::default(),
-            formats: Formats::OURS,
-        }
-    }
-}
-
-/// What becomes of a caller; see [`Conversations::meet`](crate::conversations::Conversations::meet).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Meeting {
-    /// It is a peer of its own.
-    Apart,
-    /// It is the peer that is known: its connection is to be that peer's.
-    Same,
-    /// It waits until the connection that we are making to the known peer has come up or failed.
-    Wait,
-}
 
 impl Conversation {
     /// A connection begins: the greeting is to be sent, and nothing is known of the other side.

@@ -5,7 +5,7 @@ use causeway_transport::PeerError;
 use causeway_transport::registry::Candidates;
 
 use super::Endpoint;
-use crate::conversation::greeting::Meeting;
+use crate::calling::Meeting;
 use crate::conversation::{CONNECT, Phase};
 use crate::matcher::Matcher;
 use crate::types::Error;

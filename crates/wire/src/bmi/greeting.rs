@@ -1,17 +1,16 @@
 //! How two instances of the message layer begin: which formats of the packets each speaks, and who calls.
 //!
-//! The greeting ([`Kind::Hello`]) has the same 16 bytes in every format. Everything else is said in the highest
-//! format that both sides speak. From [`INTRODUCING`] on, a caller introduces itself behind the greetings
-//! ([`Kind::Introduce`]), so that the process that it calls knows it again.
+//! The greeting has the same 16 bytes in every format. Everything else is said in the highest format that both sides
+//! speak. From [`INTRODUCING`] on, a caller introduces itself behind the greetings, so that the process that it calls
+//! knows it again.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{HEADER_BYTES, HELLO_WORD, Header, Kind};
 use crate::codec::{Malformed, Reader, Writer, within};
 
-/// The first format with introductions: [`Kind::Introduce`], [`Kind::Ready`], [`Kind::Leave`] and [`Kind::Stay`].
+/// The first format with introductions, and with leaving.
 pub const INTRODUCING: u8 = 2;
 
 /// Most addresses of an introduction.
@@ -36,24 +35,24 @@ impl Formats {
         highest: INTRODUCING,
     };
 
-    /// The greeting that states them. A side that speaks one format says what builds before [`INTRODUCING`] said.
-    pub fn hello(self) -> Header {
-        let word = HELLO_WORD & !(0xff << 32) | u64::from(self.lowest) << 32;
-        let mut header = Header::new(Kind::Hello, word);
-        if self.highest > self.lowest {
-            header.regions = self.highest.into();
+    /// The word of the greeting that states them, and its number of regions, which stands for the highest format. A side
+    /// that speaks one format says what builds before [`INTRODUCING`] said.
+    pub(super) const fn stated(self) -> (u64, u16) {
+        let word = u64::from_le_bytes([b'C', b'W', b'B', b'M', self.lowest, 0, 0, 0]);
+        match self.highest > self.lowest {
+            true => (word, self.highest as u16),
+            false => (word, 0),
         }
-        header
     }
 
-    /// What a greeting states.
-    pub fn of_hello(hello: &Header) -> Result<Self, Malformed> {
+    /// The formats that a greeting with this word and number of regions states.
+    pub(super) fn of(word: u64, regions: u16) -> Result<Self, Malformed> {
         let unknown = |field, value| Malformed::Unknown { field, value };
-        let [letters @ .., lowest, a, b, c] = hello.word.to_le_bytes();
+        let [letters @ .., lowest, a, b, c] = word.to_le_bytes();
         if letters != *b"CWBM" || [a, b, c] != [0; 3] || lowest == 0 {
-            return Err(unknown("greeting", hello.word));
+            return Err(unknown("greeting", word));
         }
-        let highest = match hello.regions {
+        let highest = match regions {
             0 => lowest,
             above if above > lowest.into() && above <= u8::MAX.into() => above as u8,
             other => return Err(unknown("highest format", other.into())),
@@ -81,8 +80,7 @@ impl fmt::Display for Formats {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct InstanceId(pub u128);
 
-/// What a caller says of itself, and the one that it calls in reply ([`Kind::Introduce`]; the word is the number of
-/// addresses). Nothing of it is proven.
+/// What a caller says of itself, and the one that it calls in reply. Nothing of it is proven.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Introduction {
     /// The instance.
@@ -91,48 +89,49 @@ pub struct Introduction {
     pub addresses: Vec<String>,
 }
 
-/// Encodes an introduction with as many of its addresses, from the first on, as fit into a packet of `max_packet` bytes.
-pub fn encode_introduction(introduction: &Introduction, max_packet: usize) -> Vec<u8> {
-    let mut room = max_packet.saturating_sub(HEADER_BYTES + 16);
-    let fitting = introduction.addresses.iter().take(MAX_INTRODUCED);
-    let fitting = fitting.take_while(|address| {
-        let bytes = 2 + address.len();
-        let fits = is_sound(address) && bytes <= room;
-        room = room.saturating_sub(bytes);
-        fits
-    });
-    let addresses: Vec<&String> = fitting.collect();
-    let mut out = Writer::new();
-    out.raw(&Header::new(Kind::Introduce, addresses.len() as u64).encode());
-    out.u128(introduction.id.0);
-    for address in addresses {
-        out.u16(address.len() as u16);
-        out.raw(address.as_bytes());
-    }
-    out.finish()
-}
-
-pub(super) fn decode_introduction(
-    header: &Header,
-    input: &mut Reader<'_>,
-) -> Result<Introduction, Malformed> {
-    within(header.word, MAX_INTRODUCED as u64, "introduced addresses")?;
-    let id = InstanceId(input.u128("instance")?);
-    let mut addresses = Vec::new();
-    for _ in 0..header.word {
-        let field = "introduced address";
-        let len = input.u16(field)?;
-        let bytes = input.take(len.into(), field)?;
-        let sound = core::str::from_utf8(bytes)
-            .ok()
-            .filter(|text| is_sound(text));
-        let unknown = Malformed::Unknown {
-            field,
-            value: len.into(),
+impl Introduction {
+    /// How many of the addresses, from the first on, fit into so many bytes.
+    pub(super) fn fitting(&self, bytes: usize) -> usize {
+        let mut room = bytes.saturating_sub(16);
+        let fits = |address: &&String| {
+            let bytes = 2 + address.len();
+            let fits = is_sound(address) && bytes <= room;
+            room = room.saturating_sub(bytes);
+            fits
         };
-        addresses.push(String::from(sound.ok_or(unknown)?));
+        let addresses = self.addresses.iter().take(MAX_INTRODUCED);
+        addresses.take_while(fits).count()
     }
-    Ok(Introduction { id, addresses })
+
+    /// With so many of its addresses.
+    pub(super) fn encode(&self, count: usize, out: &mut Writer) {
+        out.u128(self.id.0);
+        for address in self.addresses.iter().take(count) {
+            out.u16(address.len() as u16);
+            out.raw(address.as_bytes());
+        }
+    }
+
+    /// With `count` addresses.
+    pub(super) fn decode(count: u64, input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        within(count, MAX_INTRODUCED as u64, "introduced addresses")?;
+        let id = InstanceId(input.u128("instance")?);
+        let mut addresses = Vec::new();
+        for _ in 0..count {
+            let field = "introduced address";
+            let len = input.u16(field)?;
+            let bytes = input.take(len.into(), field)?;
+            let text = core::str::from_utf8(bytes).ok();
+            let unknown = Malformed::Unknown {
+                field,
+                value: len.into(),
+            };
+            addresses.push(String::from(
+                text.filter(|text| is_sound(text)).ok_or(unknown)?,
+            ));
+        }
+        Ok(Self { id, addresses })
+    }
 }
 
 /// Whether a text may stand in an introduction: it goes into logs.
