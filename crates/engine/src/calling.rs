@@ -1,6 +1,6 @@
 //! Who calls whom: what an instance says of itself, and where the greeting of a connection stands.
 
-use causeway_wire::bmi::{Formats, InstanceId, Introduction};
+use causeway_wire::bmi::{Formats, Header, InstanceId, Introduction};
 
 /// Where the greeting of a connection stands.
 #[derive(Debug, Default)]
@@ -39,6 +39,18 @@ pub(crate) enum Awaited {
 pub(crate) struct Own {
     pub(crate) introduction: Introduction,
     pub(crate) formats: Formats,
+}
+
+impl Own {
+    /// Whether others can call.
+    pub(crate) fn is_callable(&self) -> bool {
+        !self.introduction.addresses.is_empty()
+    }
+
+    /// The greeting, without credit.
+    pub(crate) fn hello(&self) -> Header {
+        self.formats.hello(self.is_callable())
+    }
 }
 
 impl Default for Own {

@@ -246,9 +246,9 @@ fn bmi_packet(bytes: &[u8]) {
         bmi::Body::Empty => header.encode().to_vec(),
     };
     if header.kind == bmi::Kind::Hello
-        && let Ok(formats) = bmi::Formats::of_hello(&header)
+        && let Ok((formats, callable)) = bmi::Formats::of_hello(&header)
     {
-        let hello = formats.hello();
+        let hello = formats.hello(callable);
         assert_eq!((hello.word, hello.regions), (header.word, header.regions));
     }
     let (header_again, body_again) = bmi::decode(&again).expect("our own encoding");

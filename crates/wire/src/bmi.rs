@@ -40,6 +40,9 @@ pub const MAX_ANNOUNCED_UNEXPECTED: u32 = 16;
 /// Largest size of a message: offsets stay positive as signed numbers.
 pub const MAX_MESSAGE_BYTES: u64 = i64::MAX as u64;
 
+/// Beside the highest format in [`Header::regions`] of a greeting: its sender can be called.
+const CALLABLE: u16 = 0x100;
+
 /// The sender asks whether the receiver needs the connection ([`Kind::Leave`]).
 pub const ASKS_TO_LEAVE: u64 = 0;
 /// The sender does not need it either.
@@ -55,7 +58,7 @@ pub const FLAG_BUSY_SERVER: u8 = 2;
 #[repr(u8)]
 pub enum Kind {
     /// First packet in each direction: the formats that its sender speaks ([`Formats`]), and the first grant. The
-    /// highest format stands in [`Header::regions`], or 0 if it is the lowest, too.
+    /// highest format stands in the lower half of [`Header::regions`], or 0 if it is the lowest, too.
     Hello = 1,
     /// A whole message, to be matched by its tag.
     Eager = 2,
@@ -82,10 +85,10 @@ pub enum Kind {
     Reclaim = 12,
     /// Credit that the sender gives back after [`Kind::Reclaim`]. Word: bytes.
     Return = 13,
-    /// A caller says who it is; the one that it calls consents with the same. Word: number of addresses.
+    /// A caller that can be called itself says who it is; the one that it calls consents with the same. Word: number of addresses.
     Introduce = 14,
-    /// A caller that can be called itself goes on with a connection to which the other side has consented: messages may
-    /// flow. Word: the format.
+    /// Such a caller goes on with a connection to which the other side has consented: messages may flow. Word: the
+    /// format.
     Ready = 15,
     /// The sender does not need the connection any more, and sends no more messages. Word: [`ASKS_TO_LEAVE`], or
     /// [`AGREES_TO_LEAVE`] as the reply, after which the side that asked closes the connection or says [`Kind::Stay`].
@@ -187,18 +190,20 @@ impl Header {
 }
 
 impl Formats {
-    /// The greeting that states them.
-    pub fn hello(self) -> Header {
+    /// The greeting that states them. A side that can be called itself introduces itself when it calls, where both speak
+    /// a format with introductions.
+    pub fn hello(self, callable: bool) -> Header {
         let (word, regions) = self.stated();
         Header {
-            regions,
+            regions: regions | if callable { CALLABLE } else { 0 },
             ..Header::new(Kind::Hello, word)
         }
     }
 
-    /// What a greeting states.
-    pub fn of_hello(hello: &Header) -> Result<Self, Malformed> {
-        Self::of(hello.word, hello.regions)
+    /// What a greeting states, and whether its sender can be called.
+    pub fn of_hello(hello: &Header) -> Result<(Self, bool), Malformed> {
+        let formats = Self::of(hello.word, hello.regions & !CALLABLE)?;
+        Ok((formats, hello.regions & CALLABLE != 0))
     }
 }
 

@@ -1,9 +1,9 @@
 //! How a conversation begins.
 //!
-//! Both sides state the formats that they speak. In format 1 that is all. From the next one on, a caller says who it
-//! is. One that nobody can call goes on at once. One that can be called may be called by the other side at the same
-//! time, and there shall be one connection and one order for each pair: so it waits for the consent of the other
-//! side, and is not bound before it has said [`Kind::Ready`]. Until then nothing but the greeting has been sent in
+//! Both sides state the formats that they speak. In format 1, and from a caller that nobody can call, that is all. One
+//! that can be called may be called by the other side at the same time, and there shall be one connection and one order
+//! for each pair: from format 2 on, it says who it is, waits for the consent of the other side, and is not bound before
+//! it has said [`Kind::Ready`]. Until then nothing but the greeting has been sent in
 //! either direction, and a connection can be given up for another one without losing anything.
 //!
 //! ```text
@@ -56,7 +56,7 @@ impl Conversation {
         self.announcements_unexpected = 0;
         self.control.clear();
         self.touch(shared);
-        let hello = shared.own.formats.hello().encode();
+        let hello = shared.own.hello().encode();
         let packet = shared.buffers.holding(&hello);
         self.queue_control(shared, packet);
         self.set_limits(&shared.tuning, limits);
@@ -72,9 +72,9 @@ impl Conversation {
 
     /// Whether the other side may use the connection for calls of its own.
     pub(crate) fn is_mutual<M>(&self, shared: &Shared<M>) -> bool {
-        let own = &shared.own.introduction;
-        let callable = self.greeting.called || !own.addresses.is_empty();
-        self.introduces() && callable && self.greeting.id != Some(own.id)
+        let callable = self.greeting.called || shared.own.is_callable();
+        let is_other = self.greeting.id != Some(shared.own.introduction.id);
+        self.introduces() && callable && is_other
     }
 
     /// A packet came while messages do not flow in both directions.
@@ -109,8 +109,8 @@ impl Conversation {
 
     /// The peer's greeting has come.
     fn greeted<M: Matcher>(&mut self, shared: &mut Shared<M>, header: &Header) {
-        let theirs = match Formats::of_hello(header) {
-            Ok(theirs) => theirs,
+        let (theirs, callable) = match Formats::of_hello(header) {
+            Ok(stated) => stated,
             Err(error) => return self.protocol_error(shared, error.to_string()),
         };
         let ours = shared.own.formats;
@@ -119,14 +119,15 @@ impl Conversation {
             return self.protocol_error(shared, reason);
         };
         self.greeting.format = format;
-        if !self.introduces() {
+        let introduced = match self.greeting.called {
+            true => callable,
+            false => shared.own.is_callable(),
+        };
+        if !introduced || !self.introduces() {
             return self.come_up(shared, header.credit);
         }
         if !self.greeting.called {
             self.queue_introduction(shared);
-            if shared.own.introduction.addresses.is_empty() {
-                return self.come_up(shared, header.credit);
-            }
         }
         self.greeting.awaited = Awaited::Introduction;
         self.credit(shared, header.credit);
@@ -159,9 +160,6 @@ impl Conversation {
         if !self.greeting.called {
             let format = self.greeting.format.into();
             self.queue_bare(shared, Kind::Ready, format);
-            return self.come_up(shared, header.credit);
-        }
-        if addresses.is_empty() {
             return self.come_up(shared, header.credit);
         }
         self.credit(shared, header.credit);

@@ -672,7 +672,7 @@ pub(super) fn packets() -> Vec<Vec<u8>> {
     .collect();
     for highest in 1..=2 {
         let formats = bmi::Formats { lowest: 1, highest };
-        all.push(formats.hello().encode().to_vec());
+        all.push(formats.hello(highest > 1).encode().to_vec());
     }
     for count in 0..=2 {
         let introduction = bmi::Introduction {

@@ -1,8 +1,8 @@
 //! How two instances of the message layer begin: which formats of the packets each speaks, and who calls.
 //!
 //! The greeting has the same 16 bytes in every format. Everything else is said in the highest format that both sides
-//! speak. From [`INTRODUCING`] on, a caller introduces itself behind the greetings, so that the process that it calls
-//! knows it again.
+//! speak. From [`INTRODUCING`] on, a caller that can be called itself introduces itself behind the greetings, so that the
+//! process that it calls knows it again.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -85,7 +85,7 @@ pub struct InstanceId(pub u128);
 pub struct Introduction {
     /// The instance.
     pub id: InstanceId,
-    /// Where it can be reached, best first. None if it only calls.
+    /// Where it can be reached, best first.
     pub addresses: Vec<String>,
 }
 

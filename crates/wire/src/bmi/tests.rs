@@ -161,16 +161,20 @@ fn greeting_golden_bytes() {
         lowest: 1,
         highest: 1,
     };
-    let mut hello = one.hello();
+    let mut hello = one.hello(false);
     hello.credit = 0x8000;
     assert_eq!(hello.encode(), FORMAT_1);
-    assert_eq!(Formats::of_hello(&hello), Ok(one));
+    assert_eq!(Formats::of_hello(&hello), Ok((one, false)));
 
-    let mut hello = Formats::OURS.hello();
-    hello.credit = 0x8000;
-    assert_eq!(&hello.encode(), b"\x01\0\x02\0\0\x80\0\0CWBM\x01\0\0\0");
-    assert_eq!(hello.word, HELLO_WORD, "what builds of format 1 compare");
-    assert_eq!(Formats::of_hello(&hello), Ok(Formats::OURS));
+    for (callable, byte) in [(false, 0), (true, 1)] {
+        let mut hello = Formats::OURS.hello(callable);
+        hello.credit = 0x8000;
+        let mut bytes = FORMAT_1;
+        bytes[2..4].copy_from_slice(&[2, byte]);
+        assert_eq!(hello.encode(), bytes);
+        assert_eq!(hello.word, HELLO_WORD, "what builds of format 1 compare");
+        assert_eq!(Formats::of_hello(&hello), Ok((Formats::OURS, callable)));
+    }
     assert_eq!(Formats::OURS.common(one), Some(1));
 }
 
@@ -182,11 +186,11 @@ fn the_highest_common_format_is_found() {
     assert_eq!(of(4, 4).common(of(1, 3)), None);
     assert_eq!(of(1, 3).common(of(4, 4)), None);
     for formats in [of(1, 255), of(255, 255), of(7, 8)] {
-        assert_eq!(Formats::of_hello(&formats.hello()), Ok(formats));
+        assert_eq!(Formats::of_hello(&formats.hello(true)), Ok((formats, true)));
     }
     for (word, regions) in [
         (HELLO_WORD, 1),
-        (HELLO_WORD, 256),
+        (HELLO_WORD, 512),
         (HELLO_WORD & !(0xff << 32), 0),
         (HELLO_WORD | 1 << 40, 0),
         (HELLO_WORD ^ 1, 0),
