@@ -2,7 +2,7 @@
 
 use causeway_wire::bmi::{Formats, Header, InstanceId, Introduction};
 
-/// Where the greeting of a connection stands.
+/// Where the greeting of a connection stands. Small: every idle peer has one.
 #[derive(Debug, Default)]
 pub(crate) struct Greeting {
     /// The peer has made the connection.
@@ -11,16 +11,25 @@ pub(crate) struct Greeting {
     pub(crate) awaited: Awaited,
     /// The format that both speak.
     pub(crate) format: u8,
-    /// Who the peer says it is.
-    pub(crate) id: Option<InstanceId>,
-    /// Where the peer says that it can be reached, until somebody has looked into that.
-    pub(crate) claims: Vec<String>,
-    /// A connection, by its conversation's key, that the peer has made meanwhile, and that waits for what becomes of ours.
-    pub(crate) rival: Option<u64>,
     /// We do not need the connection, and the peer, which asked, closes it or stays.
     pub(crate) agreed_to_leave: bool,
     /// The peer does not need the connection, and has no reply yet.
     pub(crate) asked_to_leave: bool,
+    /// What the peer says of itself. Where it can be reached is forgotten once somebody has looked into that.
+    pub(crate) theirs: Option<Box<Introduction>>,
+    /// A connection that the peer has made meanwhile, and that waits for what becomes of ours.
+    pub(crate) rival: Option<Box<Rival>>,
+}
+
+/// A caller, by its conversation's key, that waits.
+#[derive(Debug)]
+pub(crate) struct Rival(pub(crate) u64);
+
+impl Greeting {
+    /// Who the peer says it is.
+    pub(crate) fn id(&self) -> Option<InstanceId> {
+        self.theirs.as_ref().map(|theirs| theirs.id)
+    }
 }
 
 /// What is awaited before messages may flow.

@@ -12,7 +12,7 @@ use causeway_transport::{
 use causeway_wire::bmi::{Formats, Header, Introduction};
 use causeway_wire::region::Regions;
 
-use crate::calling::Meeting;
+use crate::calling::{Meeting, Rival};
 use crate::conversation::receiving::{add_receive, post_again};
 use crate::conversation::rendezvous::has_withdrawable_message;
 use crate::conversation::{Conversation, LinkLimits, Phase, Transmit, moving};
@@ -343,7 +343,10 @@ impl<M: Matcher> Conversations<M> {
 
     /// Where a peer that has connected to us says it can be reached.
     pub fn claims(&self, peer: u32) -> &[String] {
-        &self.peers[peer].greeting.claims
+        let theirs = &self.peers[peer].greeting.theirs;
+        theirs
+            .as_ref()
+            .map_or(&[], |theirs| theirs.addresses.as_slice())
     }
 
     /// Decides what becomes of a caller of whom the driver has found out that it is, or is not, a peer that is known,
@@ -356,13 +359,15 @@ impl<M: Matcher> Conversations<M> {
         if !peers[caller].is_to_be_met() {
             return None;
         }
-        let (own, theirs) = (shared.own.introduction.id, peers[caller].greeting.id);
-        let rival = known.and_then(|known| peers.find(peers[known].greeting.rival?));
+        let (own, theirs) = (shared.own.introduction.id, peers[caller].greeting.id());
+        let rival = known.and_then(|known| peers.find(peers[known].greeting.rival.as_ref()?.0));
         let waits = |rival: u32| rival != caller && peers[rival].is_to_be_met();
         let known = known.filter(|_| !rival.is_some_and(waits));
         let meeting = known.map_or(Meeting::Apart, |known| peers[known].meet(own, theirs));
         match (meeting, known) {
-            (Meeting::Wait, Some(known)) => peers[known].greeting.rival = Some(key),
+            (Meeting::Wait, Some(known)) => {
+                peers[known].greeting.rival = Some(Box::new(Rival(key)))
+            }
             (Meeting::Apart, _) => peers[caller].consent(shared),
             _ => {}
         }
@@ -372,7 +377,7 @@ impl<M: Matcher> Conversations<M> {
     /// The caller that waits for what becomes of our call to a peer, if there is one.
     pub fn rival(&mut self, peer: u32) -> Option<u32> {
         let rival = self.peers[peer].greeting.rival.take()?;
-        let rival = self.peers.find(rival)?;
+        let rival = self.peers.find(rival.0)?;
         self.peers[rival].is_to_be_met().then_some(rival)
     }
 

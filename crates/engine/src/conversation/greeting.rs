@@ -20,9 +20,7 @@
 //! introduced to a caller whom it is calling ([`Conversations::meet`](crate::conversations::Conversations::meet)).
 
 use causeway_transport::Packet;
-use causeway_wire::bmi::{
-    self as wire, Body, Formats, Header, INTRODUCING, InstanceId, Introduction, Kind,
-};
+use causeway_wire::bmi::{self as wire, Body, Formats, Header, INTRODUCING, InstanceId, Kind};
 
 use super::{CONNECT, Conversation, LinkLimits, Phase};
 use crate::calling::{Awaited, Greeting, Meeting};
@@ -73,7 +71,7 @@ impl Conversation {
     /// Whether the other side may use the connection for calls of its own.
     pub(crate) fn is_mutual<M>(&self, shared: &Shared<M>) -> bool {
         let callable = self.greeting.called || shared.own.is_callable();
-        let is_other = self.greeting.id != Some(shared.own.introduction.id);
+        let is_other = self.greeting.id() != Some(shared.own.introduction.id);
         self.introduces() && callable && is_other
     }
 
@@ -147,12 +145,16 @@ impl Conversation {
         packet: Packet<'_>,
     ) {
         let rest = packet.to_vec(wire::HEADER_BYTES);
-        let Introduction { id, addresses } = match wire::decode_body(header, &rest) {
+        let mut theirs = match wire::decode_body(header, &rest) {
             Ok(Body::Introduction(introduction)) => introduction,
             Ok(_) => return,
             Err(error) => return self.protocol_error(shared, error.to_string()),
         };
-        self.greeting.id = Some(id);
+        let id = theirs.id;
+        if !self.greeting.called {
+            theirs.addresses = Vec::new();
+        }
+        self.greeting.theirs = Some(Box::new(theirs));
         if id == shared.own.introduction.id {
             // We talk to ourselves: both sides are this one.
             return self.come_up(shared, header.credit);
@@ -163,7 +165,6 @@ impl Conversation {
             return self.come_up(shared, header.credit);
         }
         self.credit(shared, header.credit);
-        self.greeting.claims = addresses;
         self.greeting.awaited = Awaited::Decision;
         shared.work.push_back(Work::Introduced(self.key));
     }
@@ -190,7 +191,9 @@ impl Conversation {
 
     /// Consents to being called by the peer.
     pub(crate) fn consent<M>(&mut self, shared: &mut Shared<M>) {
-        self.greeting.claims = Vec::new();
+        if let Some(theirs) = &mut self.greeting.theirs {
+            theirs.addresses = Vec::new();
+        }
         self.greeting.awaited = Awaited::Ready;
         self.queue_introduction(shared);
     }
@@ -232,6 +235,8 @@ impl Conversation {
     /// A caller waits no more for what becomes of our connection.
     pub(crate) fn release_rival<M>(&mut self, shared: &mut Shared<M>) {
         let rival = self.greeting.rival.take();
-        shared.work.extend(rival.map(Work::Introduced));
+        shared
+            .work
+            .extend(rival.map(|rival| Work::Introduced(rival.0)));
     }
 }

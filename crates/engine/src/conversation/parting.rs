@@ -51,7 +51,7 @@ impl Conversation {
             }
             (ASKS_TO_LEAVE, _) if waits => {
                 let own = shared.own.introduction.id;
-                if self.greeting.id.is_some_and(|theirs| theirs < own) {
+                if self.greeting.id().is_some_and(|theirs| theirs < own) {
                     self.greeting.agreed_to_leave = true;
                     return;
                 }

@@ -48,7 +48,8 @@ impl<M: Matcher> Endpoint<M> {
         if !std::mem::replace(&mut self.connections.end(peer).outbound, true) {
             self.conversations.peers[peer].name = text.to_owned();
         }
-        self.connections.look_up(peer, text, &candidates);
+        let name = &self.conversations.peers[peer].name;
+        self.connections.look_up((peer, name), text, &candidates);
         Ok(peer)
     }
 
@@ -140,8 +141,14 @@ impl<M: Matcher> Endpoint<M> {
     /// The peer needs the connection: if it is not needed here, it is the peer's.
     pub(super) fn stays(&mut self, peer: u32) {
         if self.conversations.is_unused(peer) {
-            self.connections.forget_look_ups(peer);
+            self.forget_look_ups(peer);
         }
+    }
+
+    /// A peer is not one that was looked up any more.
+    pub(super) fn forget_look_ups(&mut self, peer: u32) {
+        let name = &self.conversations.peers[peer].name;
+        self.connections.forget_look_ups(peer, name);
     }
 
     /// The connection to a peer that was looked up is lost, and nothing with it: if the peer is needed, there will be

@@ -182,7 +182,7 @@ impl<M: Matcher> Endpoint<M> {
             Phase::Up if all.peers[peer].is_mutual(&all.shared) => all.leave(peer),
             // What becomes of the connection is the peer's to say.
             Phase::Leaving => {}
-            Phase::Greeting if entry.greeting.called => self.connections.forget_look_ups(peer),
+            Phase::Greeting if entry.greeting.called => self.forget_look_ups(peer),
             _ => self.forget(peer),
         }
     }
@@ -190,7 +190,7 @@ impl<M: Matcher> Endpoint<M> {
     /// Drops the connection to a peer, and forgets it.
     pub(super) fn forget(&mut self, peer: u32) {
         self.unlink(peer);
-        self.connections.forget_look_ups(peer);
+        self.forget_look_ups(peer);
         self.connections.forget_introduction(peer);
         self.conversations.remove(peer);
         self.connections.add(peer, false);

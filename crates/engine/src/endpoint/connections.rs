@@ -1,7 +1,6 @@
 //! Which peer is behind which handle of which method, and how a connection to it is made: the table, without methods.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use causeway_transport::{
     PLACE_HEAD_BYTES, Packet, Peer as Handle, PeerError, Sink, Spans, Token, TransferError,
@@ -25,7 +24,8 @@ pub(crate) struct Connections {
     pub(super) links: Vec<Vec<Option<(Handle, u32)>>>,
     /// Looked-up addresses, and lists of them, by text.
     pub(super) by_text: HashMap<String, u32>,
-    /// The peer that each single address leads to: those that were looked up, and those where callers can be reached.
+    /// The peers that other single addresses lead to: those of lists that were looked up, and those where callers can be
+    /// reached.
     by_address: HashMap<String, u32>,
     /// The addresses that we listen at: messages to them stay inside.
     pub(super) listening: Vec<String>,
@@ -41,16 +41,30 @@ pub(crate) struct End {
     pub(super) outbound: bool,
     /// Memory was exported over a connection that we are still making: it is not given up for the peer's.
     pub(super) pinned: bool,
-    /// What it was looked up by.
-    texts: Vec<String>,
-    /// Of those, and of what it says of itself, the addresses that lead to it.
-    looked_up: Vec<String>,
-    introduced: Vec<String>,
+    /// What else leads to it than the text that is its name. Most have nothing.
+    names: Option<Box<Names>>,
     /// How many of the candidate addresses have failed in this attempt.
     pub(super) attempt: usize,
     /// Why an address was passed over, for people.
     pub(super) notes: Vec<String>,
     pub(super) watched: Watched,
+}
+
+/// What leads to a peer beside its name.
+#[derive(Default)]
+struct Names {
+    /// What it was looked up by.
+    texts: Vec<String>,
+    /// Addresses in lists that it was looked up by.
+    looked_up: Vec<String>,
+    /// Addresses that lead to it as long as its connection stands.
+    introduced: Vec<String>,
+}
+
+impl End {
+    fn names(&mut self) -> &mut Names {
+        self.names.get_or_insert_default()
+    }
 }
 
 impl Connections {
@@ -76,19 +90,31 @@ impl Connections {
         };
     }
 
-    /// A peer was looked up by this text, which has these addresses. Those that lead to other peers are left to them.
-    pub(super) fn look_up(&mut self, peer: u32, text: &str, found: &registry::Candidates) {
+    /// A peer of this name was looked up by this text, which has these addresses. Those that lead to other peers are left
+    /// to them.
+    pub(super) fn look_up(
+        &mut self,
+        (peer, name): (u32, &str),
+        text: &str,
+        found: &registry::Candidates,
+    ) {
         let end = &mut self.ends[peer as usize];
         end.outbound = true;
-        end.texts.push(text.to_owned());
+        if text != name {
+            end.names().texts.push(text.to_owned());
+        }
         self.by_text.insert(text.to_owned(), peer);
         for candidate in &found.usable {
             let address = candidate.address.to_string();
+            if address == text {
+                continue;
+            }
             let leads_to = *self.by_address.entry(address.clone()).or_insert(peer);
-            if leads_to == peer && !end.looked_up.contains(&address) {
+            let names = end.names();
+            if leads_to == peer && !names.looked_up.contains(&address) {
                 // What it was introduced by as well outlasts the connection now.
-                end.introduced.retain(|introduced| *introduced != address);
-                end.looked_up.push(address);
+                names.introduced.retain(|introduced| *introduced != address);
+                names.looked_up.push(address);
             }
         }
     }
@@ -96,35 +122,47 @@ impl Connections {
     /// A peer can be reached at these addresses as long as its connection stands.
     pub(super) fn introduce(&mut self, peer: u32, addresses: &[String]) {
         for address in addresses {
-            if let Entry::Vacant(vacant) = self.by_address.entry(address.clone()) {
-                vacant.insert(peer);
-                self.ends[peer as usize].introduced.push(address.clone());
+            if self.peer_at(address).is_none() {
+                self.by_address.insert(address.clone(), peer);
+                let names = self.ends[peer as usize].names();
+                names.introduced.push(address.clone());
             }
         }
     }
 
     /// The peer that an address leads to.
     pub(super) fn peer_at(&self, address: &str) -> Option<u32> {
-        self.by_address.get(address).copied()
+        let found = self.by_text.get(address);
+        found.or_else(|| self.by_address.get(address)).copied()
     }
 
     /// A peer's connection is over: what it said of itself, or was looked up by once, does not count any more.
     pub(super) fn forget_introduction(&mut self, peer: u32) {
         let end = &mut self.ends[peer as usize];
         end.pinned = false;
-        for address in std::mem::take(&mut end.introduced) {
-            self.by_address.remove(&address);
+        if let Some(names) = &mut end.names {
+            for address in std::mem::take(&mut names.introduced) {
+                self.by_address.remove(&address);
+            }
         }
     }
 
-    /// A peer is not one that was looked up any more. As long as its connection stands, it is found again.
-    pub(super) fn forget_look_ups(&mut self, peer: u32) {
+    /// A peer of this name is not one that was looked up any more. As long as its connection stands, it is found again.
+    pub(super) fn forget_look_ups(&mut self, peer: u32, name: &str) {
         let end = &mut self.ends[peer as usize];
-        end.outbound = false;
-        end.introduced.append(&mut end.looked_up);
-        for text in std::mem::take(&mut end.texts) {
-            self.by_text.remove(&text);
+        if !std::mem::take(&mut end.outbound) {
+            return;
         }
+        let names = end.names();
+        names.introduced.append(&mut names.looked_up);
+        names.texts.push(name.to_owned());
+        let mut introduced = Vec::new();
+        for text in std::mem::take(&mut names.texts) {
+            if self.by_text.remove(&text) == Some(peer) {
+                introduced.push(text);
+            }
+        }
+        self.introduce(peer, &introduced);
     }
 
     /// A peer takes over the connection of another one, which ends.
