@@ -15,10 +15,7 @@ impl<M: Matcher> Endpoint<M> {
         if !matches!(self.conversations.peers[peer].phase, Phase::Closed) {
             return;
         }
-        let end = self.connections.end(peer);
-        end.attempt = 0;
-        end.pinned = false;
-        end.notes.clear();
+        self.connections.end(peer).begin();
         self.next_attempt(peer, PeerError::Disconnected);
     }
 
@@ -34,9 +31,12 @@ impl<M: Matcher> Endpoint<M> {
         if end.attempt == 0 {
             let passed = candidates.passed_over.iter();
             let notes = passed.map(|(address, why)| format!("{address}: {why}"));
-            end.notes.extend(notes);
+            notes.for_each(|note| end.note(note));
         }
-        while let Some(candidate) = candidates.usable.get(self.connections.end(peer).attempt) {
+        while let Some(candidate) = candidates
+            .usable
+            .get(self.connections.end(peer).attempt as usize)
+        {
             let now = self.methods.read_clock();
             let method = self.methods.get(candidate.method);
             match method.connect(now, &candidate.address) {
@@ -44,7 +44,7 @@ impl<M: Matcher> Endpoint<M> {
                 Err(error) => {
                     let end = self.connections.end(peer);
                     let note = format!("{}: {error}", candidate.address);
-                    end.notes.push(note);
+                    end.note(note);
                     end.attempt += 1;
                     cause = PeerError::of_call(&error);
                 }
@@ -123,7 +123,7 @@ impl<M: Matcher> Endpoint<M> {
         {
             let scheme = self.methods.slots[method].scheme;
             tracing::debug!(target: CONNECT, peer = entry.name, scheme, %cause, "not reached");
-            end.notes.push(format!("{scheme}: {cause}"));
+            end.note(format!("{scheme}: {cause}"));
             end.attempt += 1;
             return self.next_attempt(peer, cause);
         }

@@ -41,19 +41,19 @@ pub(crate) struct End {
     pub(super) outbound: bool,
     /// Memory was exported over a connection that we are still making: it is not given up for the peer's.
     pub(super) pinned: bool,
-    /// What else leads to it than the text that is its name. Most have nothing.
-    names: Option<Box<Names>>,
     /// How many of the candidate addresses have failed in this attempt.
-    pub(super) attempt: usize,
-    /// Why an address was passed over, for people.
-    pub(super) notes: Vec<String>,
+    pub(super) attempt: u8,
+    /// Most have nothing of it.
+    details: Option<Box<Details>>,
     pub(super) watched: Watched,
 }
 
-/// What leads to a peer beside its name.
+/// What few peers have.
 #[derive(Default)]
-struct Names {
-    /// What it was looked up by.
+struct Details {
+    /// Why an address was passed over, for people.
+    notes: Vec<String>,
+    /// What it was looked up by beside its name.
     texts: Vec<String>,
     /// Addresses in lists that it was looked up by.
     looked_up: Vec<String>,
@@ -62,8 +62,28 @@ struct Names {
 }
 
 impl End {
-    fn names(&mut self) -> &mut Names {
-        self.names.get_or_insert_default()
+    fn details(&mut self) -> &mut Details {
+        self.details.get_or_insert_default()
+    }
+
+    /// Why addresses were passed over.
+    pub(super) fn notes(&self) -> &[String] {
+        let details = self.details.as_ref();
+        details.map_or(&[], |details| &details.notes)
+    }
+
+    /// Notes why an address was passed over.
+    pub(super) fn note(&mut self, note: String) {
+        self.details().notes.push(note);
+    }
+
+    /// A new attempt begins.
+    pub(super) fn begin(&mut self) {
+        self.attempt = 0;
+        self.pinned = false;
+        if let Some(details) = &mut self.details {
+            details.notes.clear();
+        }
     }
 }
 
@@ -101,7 +121,7 @@ impl Connections {
         let end = &mut self.ends[peer as usize];
         end.outbound = true;
         if text != name {
-            end.names().texts.push(text.to_owned());
+            end.details().texts.push(text.to_owned());
         }
         self.by_text.insert(text.to_owned(), peer);
         for candidate in &found.usable {
@@ -110,11 +130,13 @@ impl Connections {
                 continue;
             }
             let leads_to = *self.by_address.entry(address.clone()).or_insert(peer);
-            let names = end.names();
-            if leads_to == peer && !names.looked_up.contains(&address) {
+            let details = end.details();
+            if leads_to == peer && !details.looked_up.contains(&address) {
                 // What it was introduced by as well outlasts the connection now.
-                names.introduced.retain(|introduced| *introduced != address);
-                names.looked_up.push(address);
+                details
+                    .introduced
+                    .retain(|introduced| *introduced != address);
+                details.looked_up.push(address);
             }
         }
     }
@@ -124,8 +146,8 @@ impl Connections {
         for address in addresses {
             if self.peer_at(address).is_none() {
                 self.by_address.insert(address.clone(), peer);
-                let names = self.ends[peer as usize].names();
-                names.introduced.push(address.clone());
+                let details = self.ends[peer as usize].details();
+                details.introduced.push(address.clone());
             }
         }
     }
@@ -140,8 +162,8 @@ impl Connections {
     pub(super) fn forget_introduction(&mut self, peer: u32) {
         let end = &mut self.ends[peer as usize];
         end.pinned = false;
-        if let Some(names) = &mut end.names {
-            for address in std::mem::take(&mut names.introduced) {
+        if let Some(details) = &mut end.details {
+            for address in std::mem::take(&mut details.introduced) {
                 self.by_address.remove(&address);
             }
         }
@@ -153,11 +175,11 @@ impl Connections {
         if !std::mem::take(&mut end.outbound) {
             return;
         }
-        let names = end.names();
-        names.introduced.append(&mut names.looked_up);
-        names.texts.push(name.to_owned());
+        let details = end.details();
+        details.introduced.append(&mut details.looked_up);
+        details.texts.push(name.to_owned());
         let mut introduced = Vec::new();
-        for text in std::mem::take(&mut names.texts) {
+        for text in std::mem::take(&mut details.texts) {
             if self.by_text.remove(&text) == Some(peer) {
                 introduced.push(text);
             }
@@ -189,7 +211,7 @@ impl Connections {
 
     /// Why addresses of a peer were passed over.
     pub(super) fn notes(&self, peer: u32) -> &[String] {
-        &self.ends[peer as usize].notes
+        self.ends[peer as usize].notes()
     }
 
     /// A peer's method and handle.
