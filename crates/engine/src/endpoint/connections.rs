@@ -22,8 +22,11 @@ pub(crate) struct Connections {
     ends: Vec<End>,
     /// By method and the method's table index: the whole handle, and the peer's number.
     pub(super) links: Vec<Vec<Option<(Handle, u32)>>>,
-    /// Looked-up addresses by text.
+    /// Looked-up addresses, and lists of them, by text.
     pub(super) by_text: HashMap<String, u32>,
+    /// The peers that other single addresses lead to: those of lists that were looked up, and those where callers can be
+    /// reached.
+    by_address: HashMap<String, u32>,
     /// The addresses that we listen at: messages to them stay inside.
     pub(super) listening: Vec<String>,
 }
@@ -34,13 +37,54 @@ pub(super) type Link = (usize, Handle);
 /// How we came to be connected with one peer.
 #[derive(Default)]
 pub(crate) struct End {
-    /// We looked it up; otherwise it connected to us.
+    /// We looked it up, and connect to it when there is no connection; otherwise it is there as long as its own connection.
     pub(super) outbound: bool,
+    /// Memory was exported over a connection that we are still making: it is not given up for the peer's.
+    pub(super) pinned: bool,
     /// How many of the candidate addresses have failed in this attempt.
-    pub(super) attempt: usize,
-    /// Why an address was passed over, for people.
-    pub(super) notes: Vec<String>,
+    pub(super) attempt: u8,
+    /// Most have nothing of it.
+    details: Option<Box<Details>>,
     pub(super) watched: Watched,
+}
+
+/// What few peers have.
+#[derive(Default)]
+struct Details {
+    /// Why an address was passed over, for people.
+    notes: Vec<String>,
+    /// What it was looked up by beside its name.
+    texts: Vec<String>,
+    /// Addresses in lists that it was looked up by.
+    looked_up: Vec<String>,
+    /// Addresses that lead to it as long as its connection stands.
+    introduced: Vec<String>,
+}
+
+impl End {
+    fn details(&mut self) -> &mut Details {
+        self.details.get_or_insert_default()
+    }
+
+    /// Why addresses were passed over.
+    pub(super) fn notes(&self) -> &[String] {
+        let details = self.details.as_ref();
+        details.map_or(&[], |details| &details.notes)
+    }
+
+    /// Notes why an address was passed over.
+    pub(super) fn note(&mut self, note: String) {
+        self.details().notes.push(note);
+    }
+
+    /// A new attempt begins.
+    pub(super) fn begin(&mut self) {
+        self.attempt = 0;
+        self.pinned = false;
+        if let Some(details) = &mut self.details {
+            details.notes.clear();
+        }
+    }
 }
 
 impl Connections {
@@ -66,15 +110,108 @@ impl Connections {
         };
     }
 
+    /// A peer of this name was looked up by this text, which has these addresses. Those that lead to other peers are left
+    /// to them.
+    pub(super) fn look_up(
+        &mut self,
+        (peer, name): (u32, &str),
+        text: &str,
+        found: &registry::Candidates,
+    ) {
+        let end = &mut self.ends[peer as usize];
+        end.outbound = true;
+        if text != name {
+            end.details().texts.push(text.to_owned());
+        }
+        self.by_text.insert(text.to_owned(), peer);
+        for candidate in &found.usable {
+            let address = candidate.address.to_string();
+            if address == text {
+                continue;
+            }
+            let leads_to = *self.by_address.entry(address.clone()).or_insert(peer);
+            let details = end.details();
+            if leads_to == peer && !details.looked_up.contains(&address) {
+                // What it was introduced by as well outlasts the connection now.
+                details
+                    .introduced
+                    .retain(|introduced| *introduced != address);
+                details.looked_up.push(address);
+            }
+        }
+    }
+
+    /// A peer can be reached at these addresses as long as its connection stands.
+    pub(super) fn introduce(&mut self, peer: u32, addresses: &[String]) {
+        for address in addresses {
+            if self.peer_at(address).is_none() {
+                self.by_address.insert(address.clone(), peer);
+                let details = self.ends[peer as usize].details();
+                details.introduced.push(address.clone());
+            }
+        }
+    }
+
+    /// The peer that an address leads to.
+    pub(super) fn peer_at(&self, address: &str) -> Option<u32> {
+        let found = self.by_text.get(address);
+        found.or_else(|| self.by_address.get(address)).copied()
+    }
+
+    /// A peer's connection is over: what it said of itself, or was looked up by once, does not count any more.
+    pub(super) fn forget_introduction(&mut self, peer: u32) {
+        let end = &mut self.ends[peer as usize];
+        end.pinned = false;
+        if let Some(details) = &mut end.details {
+            for address in std::mem::take(&mut details.introduced) {
+                self.by_address.remove(&address);
+            }
+        }
+    }
+
+    /// A peer of this name is not one that was looked up any more. As long as its connection stands, it is found again.
+    pub(super) fn forget_look_ups(&mut self, peer: u32, name: &str) {
+        let end = &mut self.ends[peer as usize];
+        if !std::mem::take(&mut end.outbound) {
+            return;
+        }
+        let details = end.details();
+        details.introduced.append(&mut details.looked_up);
+        details.texts.push(name.to_owned());
+        let mut introduced = Vec::new();
+        for text in std::mem::take(&mut details.texts) {
+            if self.by_text.remove(&text) == Some(peer) {
+                introduced.push(text);
+            }
+        }
+        self.introduce(peer, &introduced);
+    }
+
+    /// A peer takes over the connection of another one, which ends.
+    pub(super) fn move_link(&mut self, from: u32, to: u32) {
+        if let Some(link) = self.link(from) {
+            self.clear_link(from);
+            self.set_link(to, link);
+        }
+        self.forget_introduction(from);
+        self.add(from, false);
+    }
+
     /// A peer's end.
     #[inline]
     pub(super) fn end(&mut self, peer: u32) -> &mut End {
         &mut self.ends[peer as usize]
     }
 
+    /// Whether a peer that we call may take over a connection of its own instead.
+    pub(super) fn may_take_over(&self, peer: u32) -> bool {
+        let end = &self.ends[peer as usize];
+        end.outbound && !end.pinned
+    }
+
     /// Why addresses of a peer were passed over.
     pub(super) fn notes(&self, peer: u32) -> &[String] {
-        &self.ends[peer as usize].notes
+        self.ends[peer as usize].notes()
     }
 
     /// A peer's method and handle.

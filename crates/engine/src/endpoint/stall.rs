@@ -123,7 +123,7 @@ fn reason(waiting: &Waiting, end: &End) -> String {
         format!("{moved} of {size} moved")
     };
     match waiting.why {
-        Why::Connection => match end.notes.last() {
+        Why::Connection => match end.notes().last() {
             Some(note) => format!("not connected yet ({note})"),
             None => "not connected yet".to_owned(),
         },
