@@ -14,7 +14,7 @@ pub(crate) struct Slab<T> {
     len: usize,
 }
 
-#[repr(C, align(64))]
+#[repr(C)]
 struct Entry<T> {
     generation: u32,
     /// The next free entry, or [`IN_USE`].
