@@ -221,6 +221,8 @@ impl Conversation {
     fn come_up<M: Matcher>(&mut self, shared: &mut Shared<M>, credit: u32) {
         self.phase = Phase::Up;
         self.was_up = true;
+        // Most peers are idle after their greeting.
+        self.control.shrink_to_fit();
         if !self.credit(shared, credit) {
             return;
         }
