@@ -6,13 +6,15 @@
 //! [share](crate::shared). [`Conversations`](crate::conversations::Conversations) is all of it together, and
 //! [`Endpoint`](crate::Endpoint) drives that with methods.
 //!
-//! The parts are in files of their own, all of them `impl Conversation`: [`eager`], [`receiving`], [`rendezvous`],
+//! The parts are in files of their own, all of them `impl Conversation`: [`greeting`], [`parting`], [`eager`], [`receiving`], [`rendezvous`],
 //! [`unexpected`], [`moving`], [`placement`], [`cancel`], [`closing`].
 
 mod cancel;
 mod closing;
 mod eager;
+mod greeting;
 pub(crate) mod moving;
+mod parting;
 mod placement;
 pub(crate) mod receiving;
 pub(crate) mod rendezvous;
@@ -23,6 +25,7 @@ use std::collections::VecDeque;
 use causeway_transport::{Packet, PeerError};
 use causeway_wire::bmi::{self as wire, Body, Header, Kind};
 
+use crate::calling::Greeting;
 use crate::credit::{Account, Budget, Grant};
 use crate::fragments::Fragments;
 use crate::matcher::Matcher;
@@ -49,10 +52,12 @@ const FEW_BYTES: usize = 128;
 pub(crate) enum Phase {
     /// There is no connection. The next operation makes one.
     Closed,
-    /// The connection is being made, or the peer's greeting has not come yet.
+    /// The connection is being made, or the two sides have not finished greeting each other.
     Greeting,
     /// Messages may flow.
     Up,
+    /// We have said that we do not need the connection any more: nothing but messages of the peer's flows.
+    Leaving,
     /// The connection is lost, or the peer sent nonsense; the cleaning up is on its way.
     Failed,
     /// A peer that connected to us and is gone for good.
@@ -82,6 +87,8 @@ pub(crate) struct Conversation {
     pub(crate) phase: Phase,
     /// The present connection has stood: its end is not a failed attempt.
     pub(crate) was_up: bool,
+    /// How far the greeting is, and who the peer says it is.
+    pub(crate) greeting: Greeting,
     limits: LinkLimits,
     /// Overrides the instance's limit.
     eager_limit: Option<usize>,
@@ -157,6 +164,7 @@ impl Conversation {
             refs: 0,
             phase: Phase::Closed,
             was_up: false,
+            greeting: Greeting::default(),
             limits: LinkLimits::default(),
             eager_limit: None,
             eager_max: 0,
@@ -188,27 +196,6 @@ impl Conversation {
     /// The key under which the table has it.
     pub(crate) fn set_key(&mut self, key: u64) {
         (self.key, self.id) = (key, key as u32);
-    }
-
-    /// A connection begins: the greeting is to be sent, and nothing is known of the other side.
-    pub(crate) fn open<M: Matcher>(&mut self, shared: &mut Shared<M>, limits: LinkLimits) {
-        self.phase = Phase::Greeting;
-        self.was_up = false;
-        self.account = Account::default();
-        self.grant.open(&mut shared.budget);
-        self.blocked = false;
-        self.starving = false;
-        self.announced = 0;
-        self.announced_unexpected = 0;
-        self.announcements = 0;
-        self.announcements_unexpected = 0;
-        self.control.clear();
-        self.touch(shared);
-        self.queue_bare(shared, Kind::Hello, wire::HELLO_WORD);
-        self.set_limits(&shared.tuning, limits);
-        if shared.budget.is_tight() {
-            shared.work.push_back(Work::Shrink(self.id));
-        }
     }
 
     /// What the method can do is known.
@@ -282,7 +269,7 @@ impl Conversation {
 
     /// The peer sent nonsense: its connection is dropped by whoever drives the conversation.
     pub(crate) fn protocol_error<M>(&mut self, shared: &mut Shared<M>, reason: impl Into<String>) {
-        if matches!(self.phase, Phase::Greeting | Phase::Up) {
+        if matches!(self.phase, Phase::Greeting | Phase::Up | Phase::Leaving) {
             self.phase = Phase::Failed;
             let work = Work::ProtocolError(self.key, reason.into());
             shared.work.push_back(work);
@@ -291,8 +278,14 @@ impl Conversation {
 
     /// The connection is lost.
     pub(crate) fn handle_lost<M>(&mut self, shared: &mut Shared<M>, cause: PeerError) {
+        let work = match self.phase {
+            // It is being dealt with.
+            Phase::Failed => return,
+            Phase::Leaving => Work::Left(self.key),
+            _ => Work::Lost(self.key, cause),
+        };
         self.phase = Phase::Failed;
-        shared.work.push_back(Work::Lost(self.key, cause));
+        shared.work.push_back(work);
     }
 
     /// The method has room again.
@@ -397,9 +390,19 @@ impl Conversation {
             Ok(header) => header,
             Err(error) => return self.protocol_error(shared, error.to_string()),
         };
-        if !self.is_up() {
-            return self.first_packet(shared, header, packet);
+        match self.is_up() {
+            true => self.message_or_control(shared, header, packet),
+            false => self.packet_while_not_up(shared, header, packet),
         }
+    }
+
+    #[inline]
+    fn message_or_control<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        header: Header,
+        packet: Packet<'_>,
+    ) {
         if !self.take_credit_and_flags(shared, &header) {
             return;
         }
@@ -424,44 +427,6 @@ impl Conversation {
             self.starving(shared);
         }
         true
-    }
-
-    fn first_packet<M: Matcher>(
-        &mut self,
-        shared: &mut Shared<M>,
-        header: Header,
-        packet: Packet<'_>,
-    ) {
-        if !matches!(self.phase, Phase::Greeting) {
-            return;
-        }
-        let reason = match header.kind {
-            Kind::Hello if header.word != wire::HELLO_WORD => format!(
-                "it speaks another version of the message layer ({:#x}; this is {:#x})",
-                header.word,
-                wire::HELLO_WORD
-            ),
-            Kind::Hello if packet.len() == wire::HEADER_BYTES => {
-                return self.greeted(shared, header.credit);
-            }
-            Kind::Hello => "a greeting of the wrong length".to_owned(),
-            kind => format!("{kind:?} came before the greeting"),
-        };
-        self.protocol_error(shared, reason);
-    }
-
-    /// The peer's greeting has come.
-    fn greeted<M: Matcher>(&mut self, shared: &mut Shared<M>, credit: u32) {
-        self.phase = Phase::Up;
-        self.was_up = true;
-        if !self.account.receive(credit) {
-            return self.protocol_error(shared, "it grants too much credit");
-        }
-        tracing::debug!(target: CONNECT, peer = self.name, credit, "connected");
-        self.touch(shared);
-        self.set_eager_max(&shared.tuning);
-        self.mark_dirty(shared);
-        shared.retry_transfers();
     }
 
     fn control<M: Matcher>(&mut self, shared: &mut Shared<M>, header: Header, packet: Packet<'_>) {
@@ -498,6 +463,8 @@ impl Conversation {
             }
             (Kind::Reclaim, _) => self.reclaimed(shared, header.word),
             (Kind::Return, _) => self.returned(shared, header.word),
+            (Kind::Leave, _) if self.introduces() => self.left(shared, header.word),
+            (Kind::Stay, _) if self.introduces() => self.stays(shared),
             (kind, _) => self.protocol_error(shared, format!("{kind:?} at the wrong time")),
         }
     }

@@ -9,9 +9,10 @@ use causeway_sys::memory::Memory;
 use causeway_transport::{
     Access, Direction, Error as TransportError, Packet, PeerError, Spans, Transfer, TransferError,
 };
-use causeway_wire::bmi::Header;
+use causeway_wire::bmi::{Formats, Header, Introduction};
 use causeway_wire::region::Regions;
 
+use crate::calling::Meeting;
 use crate::conversation::receiving::{add_receive, post_again};
 use crate::conversation::rendezvous::has_withdrawable_message;
 use crate::conversation::{Conversation, LinkLimits, Phase, Transmit, moving};
@@ -52,6 +53,35 @@ pub enum Event {
     },
     /// A peer has connected to us: give it a name.
     Called {
+        /// The peer.
+        peer: u32,
+    },
+    /// A peer that has connected to us says who it is ([`Conversations::claims`]): find out whether it is one that is
+    /// known, and have them meet ([`Conversations::meet`]).
+    Introduced {
+        /// The peer.
+        peer: u32,
+    },
+    /// A peer does not need the connection any more: [`Conversations::stay`] if it is needed here, otherwise
+    /// [`Conversations::agree_to_leave`].
+    MayLeave {
+        /// The peer.
+        peer: u32,
+    },
+    /// Neither side needs the connection any more: drop it and forget the peer, or [`Conversations::stay`] if it is
+    /// needed by now.
+    MayClose {
+        /// The peer.
+        peer: u32,
+    },
+    /// The connection is lost, and was not needed here: forget the peer, or [`Conversations::reopen_later`] if it is
+    /// needed by now.
+    Left {
+        /// The peer.
+        peer: u32,
+    },
+    /// A peer needs the connection that was not needed here: it is the peer's now.
+    Stays {
         /// The peer.
         peer: u32,
     },
@@ -110,7 +140,8 @@ impl<M: Matcher> Conversations<M> {
     /// Adds a peer that has connected to us.
     pub fn add_caller(&mut self, limits: LinkLimits) -> u32 {
         let peer = self.add(String::new());
-        self.open(peer, limits);
+        let Self { peers, shared } = self;
+        peers[peer].open(shared, limits, true);
         let key = self.peers.key(peer);
         self.shared.work.push_back(Work::Called(key));
         peer
@@ -121,6 +152,7 @@ impl<M: Matcher> Conversations<M> {
         let Self { peers, shared } = self;
         let entry = &mut peers[peer];
         entry.drop_early(shared, true);
+        entry.release_rival(shared);
         entry.close_window(&mut shared.budget);
         entry.traffic.settle(&mut shared.touched);
         peers.remove(peer)
@@ -220,6 +252,26 @@ impl<M: Matcher> Conversations<M> {
                 let peer = self.peers.find(peer)?;
                 Event::Called { peer }
             }
+            Work::Introduced(peer) => {
+                let peer = self.peers.find(peer)?;
+                Event::Introduced { peer }
+            }
+            Work::MayLeave(peer) => {
+                let peer = self.peers.find(peer)?;
+                Event::MayLeave { peer }
+            }
+            Work::MayClose(peer) => {
+                let peer = self.peers.find(peer)?;
+                Event::MayClose { peer }
+            }
+            Work::Left(peer) => {
+                let peer = self.peers.find(peer)?;
+                Event::Left { peer }
+            }
+            Work::Stays(peer) => {
+                let peer = self.peers.find(peer)?;
+                Event::Stays { peer }
+            }
             Work::Lost(peer, cause) => {
                 let peer = self.peers.find(peer)?;
                 Event::Lost { peer, cause }
@@ -276,7 +328,94 @@ impl<M: Matcher> Conversations<M> {
     /// A connection to a peer begins.
     pub fn open(&mut self, peer: u32, limits: LinkLimits) {
         let Self { peers, shared } = self;
-        peers[peer].open(shared, limits);
+        peers[peer].open(shared, limits, false);
+    }
+
+    /// Says who this instance is, and where it can be called. Without that it has no number and cannot.
+    pub fn introduce_as(&mut self, introduction: Introduction) {
+        self.shared.own.introduction = introduction;
+    }
+
+    /// Speaks these formats instead of all that this build knows: for tests.
+    pub fn speak(&mut self, formats: Formats) {
+        self.shared.own.formats = formats;
+    }
+
+    /// Where a peer that has connected to us says it can be reached.
+    pub fn claims(&self, peer: u32) -> &[String] {
+        &self.peers[peer].greeting.claims
+    }
+
+    /// Decides what becomes of a caller of whom the driver has found out that it is, or is not, a peer that is known,
+    /// which is one that we call. [`Meeting::Same`] obliges the driver to drop the connection of the known one, if it has
+    /// one, and to [merge](Conversations::merge) them; a caller that waits is introduced again. `None` if nothing is to be
+    /// decided.
+    pub fn meet(&mut self, caller: u32, known: Option<u32>) -> Option<Meeting> {
+        let key = self.peers.key(caller);
+        let Self { peers, shared } = self;
+        if !peers[caller].is_to_be_met() {
+            return None;
+        }
+        let (own, theirs) = (shared.own.introduction.id, peers[caller].greeting.id);
+        let rival = known.and_then(|known| peers.find(peers[known].greeting.rival?));
+        let waits = |rival: u32| rival != caller && peers[rival].is_to_be_met();
+        let known = known.filter(|_| !rival.is_some_and(waits));
+        let meeting = known.map_or(Meeting::Apart, |known| peers[known].meet(own, theirs));
+        match (meeting, known) {
+            (Meeting::Wait, Some(known)) => peers[known].greeting.rival = Some(key),
+            (Meeting::Apart, _) => peers[caller].consent(shared),
+            _ => {}
+        }
+        Some(meeting)
+    }
+
+    /// The caller that waits for what becomes of our call to a peer, if there is one.
+    pub fn rival(&mut self, peer: u32) -> Option<u32> {
+        let rival = self.peers[peer].greeting.rival.take()?;
+        let rival = self.peers.find(rival)?;
+        self.peers[rival].is_to_be_met().then_some(rival)
+    }
+
+    /// A caller is the peer that is known, whose number and operations stay; the caller's number ends. The connection
+    /// is the caller's.
+    pub fn merge(&mut self, known: u32, caller: u32) {
+        let Self { peers, shared } = self;
+        let Some(from) = peers.remove(caller) else {
+            return;
+        };
+        let known = &mut peers[known];
+        known.take_over(shared, from);
+        known.consent(shared);
+    }
+
+    /// The connection to a peer, which stands, is not needed here: the peer is asked whether it needs it.
+    pub fn leave(&mut self, peer: u32) {
+        let Self { peers, shared } = self;
+        peers[peer].leave(shared);
+    }
+
+    /// The connection to a peer is not needed here either.
+    pub fn agree_to_leave(&mut self, peer: u32) {
+        let Self { peers, shared } = self;
+        peers[peer].agree_to_leave(shared);
+    }
+
+    /// The connection to a peer that does not need it is needed here.
+    pub fn stay(&mut self, peer: u32) {
+        let Self { peers, shared } = self;
+        peers[peer].stay(shared);
+    }
+
+    /// Whether we have said that we do not need the connection to a peer, and wait for what comes of that.
+    pub fn is_leaving(&self, peer: u32) -> bool {
+        matches!(self.peers[peer].phase, Phase::Leaving)
+    }
+
+    /// A connection that was not needed is lost, and the exports of its operations have been ended, and one is needed
+    /// again: what waits, waits for that.
+    pub fn reopen_later(&mut self, peer: u32) {
+        let Self { peers, shared } = self;
+        peers[peer].reopen_later(shared);
     }
 
     /// The connection to a peer is over, and exports of its operations have been ended: all of them fail. A peer that

@@ -145,6 +145,19 @@ impl Grant {
         budget.settle(before, self.commitment());
     }
 
+    /// Takes over what a connection grants, from the peer that it belonged to. What is held stays held.
+    pub(crate) fn take_over(&mut self, from: &mut Self, budget: &mut Budget) {
+        self.close(budget);
+        let given = std::mem::take(from);
+        let before = self.commitment();
+        budget.settle(given.commitment(), 0);
+        self.window = given.window;
+        self.granted = given.granted;
+        self.held += given.held;
+        self.wanting = given.wanting;
+        budget.settle(before, self.commitment());
+    }
+
     #[inline]
     fn outstanding(&self) -> u32 {
         self.granted + self.held

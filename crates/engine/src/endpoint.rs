@@ -10,10 +10,11 @@
 //! a write there would be one to the parent's messages. Memory on the heap is copied like all other.
 //!
 //! Inside, the protocol's state is apart from the methods ([`conversations`](crate::conversations)): `driving` and
-//! `posting` do with methods what it asks for, `connections` and `connect` know which peer is behind which handle,
-//! `progress` polls, `sleep` sleeps, `parked` lets others in meanwhile, `watch` shows observers what is going on and `stall` tells of operations that
-//! make no progress. `loopback` is how a process sends to itself.
+//! `posting` do with methods what it asks for, `connections` and `connect` know which peer is behind which handle, `callers`
+//! which of them are one, `progress` polls, `sleep` sleeps, `parked` lets others in meanwhile, `watch` shows observers what is
+//! going on and `stall` tells of operations that make no progress. `loopback` is how a process sends to itself.
 
+mod callers;
 mod connect;
 mod connections;
 mod driving;
@@ -37,6 +38,7 @@ use causeway_sys::memory::Memory;
 use causeway_sys::runnable::Runnable;
 use causeway_transport::registry::{Registry, Settings};
 use causeway_transport::{Access, Direction, Identity, PeerReport, Sharing, TransferError};
+use causeway_wire::bmi::{InstanceId, Introduction};
 use causeway_wire::region::RegionDescriptor;
 
 use self::connections::Connections;
@@ -125,11 +127,20 @@ impl<M: Matcher> Endpoint<M> {
             connections.listening.push(address.to_string());
         }
         connections.sort_listening();
+        let id = causeway_sys::random::bytes().map_err(|source| {
+            let what = "drawing the number of an instance".into();
+            causeway_transport::Error::System { what, source }
+        })?;
+        let mut conversations = Conversations::new(tuning, config.early_memory);
+        conversations.introduce_as(Introduction {
+            id: InstanceId(u128::from_le_bytes(id)),
+            addresses: connections.listening.clone(),
+        });
         let now = methods.now();
         let sleeper = Sleeper::new(&methods, process).map_err(system)?;
         Ok(Self {
             process,
-            conversations: Conversations::new(tuning, config.early_memory),
+            conversations,
             connections,
             methods,
             policy: Policy::new(config.spin, now),
@@ -154,19 +165,15 @@ impl<M: Matcher> Endpoint<M> {
     /// with commas: the cheapest that can be reached is taken. Equal addresses give equal handles;
     /// each look-up adds a reference. No connection is made yet.
     ///
-    /// What the process sends on connections of its own comes from other addresses: those that its
-    /// unexpected messages carry. An address of this process itself may be looked up, too.
+    /// If the process has connected to us, listens at the cheapest of the addresses, and can be told to be
+    /// the one that does, the handle is that of its unexpected messages, and there is one connection; two processes
+    /// that call each other settle on one. Otherwise what it sends on connections of its own comes from another handle. An
+    /// address of this process itself may be looked up, too.
     pub fn lookup(&mut self, address: &str) -> Result<Addr, Error> {
         self.check_process()?;
         let peer = match self.connections.by_text.get(address) {
             Some(&peer) => peer,
-            None => {
-                self.first_method(address)?;
-                let peer = self.conversations.add(address.to_owned());
-                self.connections.add(peer, true);
-                self.connections.by_text.insert(address.to_owned(), peer);
-                peer
-            }
+            None => self.look_up(address)?,
         };
         self.conversations.peers[peer].refs += 1;
         Ok(Addr(self.conversations.peers.key(peer)))
@@ -185,7 +192,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Takes a reference away; the last one drops the connection once nothing is in flight.
+    /// Takes a reference away; the last one drops the connection once nothing is in flight. One that the peer may use
+    /// for calls of its own is dropped once the peer does not need it either.
     pub fn release(&mut self, addr: Addr) {
         let Some(peer) = self.find(addr) else {
             return;
@@ -232,6 +240,7 @@ impl<M: Matcher> Endpoint<M> {
             Phase::Closed => "not connected".to_owned(),
             Phase::Greeting => "connecting".to_owned(),
             Phase::Up => "connected".to_owned(),
+            Phase::Leaving => "connected, and not needed here".to_owned(),
             Phase::Failed => "going down".to_owned(),
             Phase::Gone(cause) => format!("gone: {cause}"),
         };
@@ -534,7 +543,13 @@ impl<M: Matcher> Endpoint<M> {
         self.connect(peer);
         self.settle();
         let link = self.connections.link(peer);
-        let (method, handle) = link.ok_or(causeway_transport::Error::NoPeer)?;
+        let no_peer = causeway_transport::Error::NoPeer;
+        if self.conversations.peers[peer].has_agreed_to_leave() {
+            return Err(no_peer.into());
+        }
+        let (method, handle) = link.ok_or(no_peer)?;
+        let is_up = self.conversations.is_up(peer);
+        self.connections.end(peer).pinned |= !is_up;
         Ok(self.methods.slot(method).grant(handle, memory, access)?)
     }
 

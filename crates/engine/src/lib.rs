@@ -6,16 +6,16 @@
 //!
 //! Read [`types`] first, then [`Endpoint`]. Inside, [`conversation`](self) is what is said with one peer, without I/O
 //! and without a clock: greeting, credits (`credit`), eager messages, rendezvous, transfers (`transfers`), cancelling.
-//! `conversations` is the table of all of them with what they share (`shared`: operations, matcher, early messages),
-//! and `endpoint` drives it with methods. `waiting` decides how to wait; `slab` and `fragments` are
-//! the tables that make the path of a small message short; `traffic` counts; `registrations` are kept for methods that
-//! need them. The packets are defined in
-//! `causeway_wire::bmi`.
+//! `calling` is who calls whom; `conversations` is the table of all conversations with what they share (`shared`:
+//! operations, matcher, early messages), and `endpoint` drives it with methods. `waiting` decides how to wait; `slab` and
+//! `fragments` are the tables that make the path of a small message short; `traffic` counts; `registrations` are kept for
+//! methods that need them. The packets are defined in `causeway_wire::bmi`.
 //!
 //! What this room does not do: order messages of different tags, understand what they contain, or
 //! retry what failed.
 #![forbid(unsafe_code)]
 
+mod calling;
 mod clock;
 mod conversation;
 pub mod conversations;
@@ -32,6 +32,7 @@ mod transfers;
 pub mod types;
 mod waiting;
 
+pub use calling::Meeting;
 pub use conversation::{LinkLimits, Transmit};
 pub use endpoint::{Endpoint, Parked, Waker};
 pub use fragments::Cursor;

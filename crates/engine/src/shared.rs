@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use causeway_sys::memory::HeldSpans;
 use causeway_transport::PeerError;
 
+use crate::calling::Own;
 use crate::credit::Budget;
 use crate::fragments::Fragments;
 use crate::matcher::Matcher;
@@ -37,6 +38,7 @@ pub struct Tuning {
 /// See the module's page.
 pub(crate) struct Shared<M> {
     pub(crate) tuning: Tuning,
+    pub(crate) own: Own,
     pub(crate) ops: Slab<Op>,
     pub(crate) matcher: M,
     /// Has the memory of receives that wait: one reference for many of them.
@@ -76,6 +78,16 @@ pub(crate) enum Work {
     Rematch(u64),
     /// A peer has connected to us.
     Called(u64),
+    /// A peer that has connected to us says who it is.
+    Introduced(u64),
+    /// A peer does not need the connection any more.
+    MayLeave(u64),
+    /// Neither side needs the connection any more, and it is ours to close it.
+    MayClose(u64),
+    /// The connection was lost that was not needed here.
+    Left(u64),
+    /// A peer needs the connection that was not needed here.
+    Stays(u64),
     /// A peer was lost.
     Lost(u64, PeerError),
     /// A peer sent nonsense.
@@ -164,6 +176,7 @@ impl<M: Matcher> Shared<M> {
     pub(crate) fn new(tuning: Tuning, early_memory: usize) -> Self {
         Self {
             tuning,
+            own: Own::default(),
             ops: Slab::default(),
             matcher: M::default(),
             references: HeldSpans::default(),

@@ -178,6 +178,10 @@ impl Method for Adapter {
     fn address(&self, peer: Peer) -> Option<Address> {
         outer(&self.mem.address(peer)?).ok()
     }
+    fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
+        let confirmed = self.mem.confirm_address(peer, &inner(claimed).ok()?)?;
+        outer(&confirmed).ok()
+    }
     fn identity(&self, peer: Peer) -> Option<Identity> {
         self.mem.identity(peer)
     }

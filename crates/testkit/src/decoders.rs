@@ -238,8 +238,19 @@ fn bmi_packet(bytes: &[u8]) {
             again.extend_from_slice(&bytes[bmi::HEADER_BYTES..]);
             again
         }
+        bmi::Body::Introduction(body) => {
+            let mut again = bmi::encode_introduction(body, usize::MAX);
+            again[..bmi::HEADER_BYTES].copy_from_slice(&header.encode());
+            again
+        }
         bmi::Body::Empty => header.encode().to_vec(),
     };
+    if header.kind == bmi::Kind::Hello
+        && let Ok((formats, callable)) = bmi::Formats::of_hello(&header)
+    {
+        let hello = formats.hello(callable);
+        assert_eq!((hello.word, hello.regions), (header.word, header.regions));
+    }
     let (header_again, body_again) = bmi::decode(&again).expect("our own encoding");
     assert_eq!(body_again, body);
     assert_eq!(

@@ -8,12 +8,16 @@ const SEEDS: u64 = 100;
 
 fn twice<M: Patterns>(plan: Plan) -> [usize; 2] {
     let mut received = [0; 2];
+    let (mut crossings, mut partings) = (0, 0);
     for seed in 0..SEEDS {
         let outcome = run::<M>(seed, plan);
         assert_eq!(outcome, run::<M>(seed, plan), "seed {seed}");
         received[0] += outcome.received;
         received[1] += outcome.from_any;
+        crossings += outcome.crossings;
+        partings += outcome.partings;
     }
+    assert!(crossings > 50 && partings > 50, "{crossings} {partings}");
     received
 }
 

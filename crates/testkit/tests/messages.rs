@@ -97,7 +97,7 @@ impl Medium for Datagrams {
     }
 }
 
-/// Between threads; it knows no other processes, so only waits are tested.
+/// Between threads; it knows no other processes, so only waits and pairs are tested.
 struct Threads;
 
 impl Medium for Threads {
@@ -121,6 +121,8 @@ mod mem {
     causeway_testkit::process_tests! { messages, Threads;
         waits: a_message, a_large_message, an_unexpected_message, a_new_peer, a_transfer,
             returned_credit, a_departure, a_call;
+        pairs: a_caller_is_known_by_its_address, calls_that_cross_become_one,
+            letting_go_and_calling_again_loses_nothing, one_that_returns_keeps_its_name;
     }
 }
 

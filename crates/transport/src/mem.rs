@@ -441,6 +441,12 @@ impl Method for Mem {
         text.parse().ok()
     }
 
+    fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
+        let link = self.slot(peer)?.link.as_ref()?;
+        let ours = claimed.scheme() == SCHEME && link.leads_to(claimed.rest());
+        ours.then(|| claimed.clone())
+    }
+
     fn identity(&self, peer: Peer) -> Option<Identity> {
         self.slot(peer)?.link.as_ref()?;
         Some(Identity::Local {

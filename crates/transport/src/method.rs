@@ -126,6 +126,14 @@ pub trait Method: Send {
     /// describes it.
     fn address(&self, peer: Peer) -> Option<Address>;
 
+    /// A peer that has connected to us says that it listens at `claimed`: the address under which others would look it up,
+    /// if what the method knows for certain agrees. `None` if not, or if the method cannot tell. Whoever else could listen
+    /// there must be one that is trusted as much as the peer.
+    fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
+        let _ = (peer, claimed);
+        None
+    }
+
     /// Who the peer is, once the connection stands.
     fn identity(&self, peer: Peer) -> Option<Identity>;
 

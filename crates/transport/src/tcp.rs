@@ -331,6 +331,12 @@ impl Method for Tcp {
         self.slots.shown(peer).map(|state| state.address.clone())
     }
 
+    /// Of the same host: without a key it is one user's or root's, with a key it may belong to whoever holds the key.
+    fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
+        let state = self.slots.shown(peer)?;
+        resolve::confirm(resolve::SCHEME, claimed, &state.address)
+    }
+
     fn identity(&self, peer: Peer) -> Option<Identity> {
         self.slots.shown(peer)?.identity
     }

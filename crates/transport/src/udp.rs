@@ -397,6 +397,12 @@ impl<G: Ground> Method for Udp<G> {
         self.core.address(peer)
     }
 
+    /// As over `tcp`: of the same host.
+    fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
+        let source = self.core.address(peer)?;
+        crate::tcp::resolve::confirm(SCHEME, claimed, &source)
+    }
+
     fn identity(&self, peer: Peer) -> Option<Identity> {
         self.core.identity(peer)
     }

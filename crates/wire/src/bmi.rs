@@ -6,16 +6,25 @@
 //!
 //! A receiver of eager packets decodes only the header and copies the payload from where it lies.
 //! Everything else goes through [`decode`], which is pure and is the fuzz target's entry.
+//!
+//! `greeting` is how two sides begin: formats, and who calls.
+
+mod greeting;
 
 use alloc::vec::Vec;
 
 use crate::codec::{Malformed, Reader, Wire, Writer, within};
 use crate::region::{RegionDescriptor, Regions};
 
+pub use greeting::{
+    Formats, INTRODUCING, InstanceId, Introduction, MAX_INTRODUCED, MAX_INTRODUCED_BYTES,
+};
+
 /// Bytes of a [`Header`].
 pub const HEADER_BYTES: usize = 16;
 
-/// What [`Kind::Hello`] carries in [`Header::word`]: four letters and the protocol's version.
+/// What [`Kind::Hello`] carries in [`Header::word`] where format 1 is the lowest one: four letters and that number. See
+/// [`Formats::hello`].
 pub const HELLO_WORD: u64 = u64::from_le_bytes(*b"CWBM\x01\0\0\0");
 
 /// What an eager message takes from the receiver's window besides its bytes: the record that the
@@ -31,6 +40,14 @@ pub const MAX_ANNOUNCED_UNEXPECTED: u32 = 16;
 /// Largest size of a message: offsets stay positive as signed numbers.
 pub const MAX_MESSAGE_BYTES: u64 = i64::MAX as u64;
 
+/// Beside the highest format in [`Header::regions`] of a greeting: its sender can be called.
+const CALLABLE: u16 = 0x100;
+
+/// The sender asks whether the receiver needs the connection ([`Kind::Leave`]).
+pub const ASKS_TO_LEAVE: u64 = 0;
+/// The sender does not need it either.
+pub const AGREES_TO_LEAVE: u64 = 1;
+
 /// The sender waits for window: the receiver may want to enlarge it.
 pub const FLAG_STARVED: u8 = 1;
 /// The sender of an announcement is a server under load (Yu et al. §5.1): the other side copies.
@@ -40,7 +57,8 @@ pub const FLAG_BUSY_SERVER: u8 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// First packet in each direction: version, and the first grant.
+    /// First packet in each direction: the formats that its sender speaks ([`Formats`]), and the first grant. The
+    /// highest format stands in the lower half of [`Header::regions`], or 0 if it is the lowest, too.
     Hello = 1,
     /// A whole message, to be matched by its tag.
     Eager = 2,
@@ -67,6 +85,16 @@ pub enum Kind {
     Reclaim = 12,
     /// Credit that the sender gives back after [`Kind::Reclaim`]. Word: bytes.
     Return = 13,
+    /// A caller that can be called itself says who it is; the one that it calls consents with the same. Word: number of addresses.
+    Introduce = 14,
+    /// Such a caller goes on with a connection to which the other side has consented: messages may flow. Word: the
+    /// format.
+    Ready = 15,
+    /// The sender does not need the connection any more, and sends no more messages. Word: [`ASKS_TO_LEAVE`], or
+    /// [`AGREES_TO_LEAVE`] as the reply, after which the side that asked closes the connection or says [`Kind::Stay`].
+    Leave = 16,
+    /// The sender needs the connection: messages may flow again.
+    Stay = 17,
 }
 
 impl Kind {
@@ -85,6 +113,10 @@ impl Kind {
             11 => Self::Credit,
             12 => Self::Reclaim,
             13 => Self::Return,
+            14 => Self::Introduce,
+            15 => Self::Ready,
+            16 => Self::Leave,
+            17 => Self::Stay,
             value => {
                 return Err(Malformed::Unknown {
                     field: "packet kind",
@@ -157,6 +189,24 @@ impl Header {
     }
 }
 
+impl Formats {
+    /// The greeting that states them. A side that can be called itself introduces itself when it calls, where both speak
+    /// a format with introductions.
+    pub fn hello(self, callable: bool) -> Header {
+        let (word, regions) = self.stated();
+        Header {
+            regions: regions | if callable { CALLABLE } else { 0 },
+            ..Header::new(Kind::Hello, word)
+        }
+    }
+
+    /// What a greeting states, and whether its sender can be called.
+    pub fn of_hello(hello: &Header) -> Result<(Self, bool), Malformed> {
+        let formats = Self::of(hello.word, hello.regions & !CALLABLE)?;
+        Ok((formats, hello.regions & CALLABLE != 0))
+    }
+}
+
 /// An announced message ([`Kind::Announce`], [`Kind::AnnounceUnexpected`]; the word is the tag).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
@@ -212,6 +262,8 @@ pub enum Body {
     Clearance(Clearance),
     /// See [`Refusal`].
     Refusal(Refusal),
+    /// See [`Introduction`].
+    Introduction(Introduction),
 }
 
 /// Decodes one packet. Any bytes are accepted or refused with an error, without a panic; memory is
@@ -234,13 +286,17 @@ pub fn decode_body(header: &Header, rest: &[u8]) -> Result<Body, Malformed> {
         }
         Kind::ClearToSend => Body::Clearance(decode_clearance(header, &mut input)?),
         Kind::Refuse => Body::Refusal(decode_refusal(&mut input)?),
+        Kind::Introduce => Body::Introduction(Introduction::decode(header.word, &mut input)?),
         Kind::Hello
         | Kind::Written
         | Kind::Read
         | Kind::Withdraw
         | Kind::Credit
         | Kind::Reclaim
-        | Kind::Return => Body::Empty,
+        | Kind::Return
+        | Kind::Ready
+        | Kind::Leave
+        | Kind::Stay => Body::Empty,
     };
     input.finish()?;
     Ok(body)
@@ -282,6 +338,16 @@ pub fn encode_refusal(header: Header, refusal: Refusal, buffer: Vec<u8>) -> Vec<
     };
     out.u8(reason);
     out.u64(room);
+    out.finish()
+}
+
+/// Encodes an introduction ([`Kind::Introduce`]) with as many of its addresses, from the first on, as fit into a packet of
+/// `max_packet` bytes.
+pub fn encode_introduction(introduction: &Introduction, max_packet: usize) -> Vec<u8> {
+    let count = introduction.fitting(max_packet.saturating_sub(HEADER_BYTES));
+    let mut out = Writer::new();
+    out.raw(&Header::new(Kind::Introduce, count as u64).encode());
+    introduction.encode(count, &mut out);
     out.finish()
 }
 

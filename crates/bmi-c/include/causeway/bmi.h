@@ -333,6 +333,8 @@ int BMI_wake(bmi_t *bmi);
  *
  *     No connection is made yet: an absent process is reported by the first operation. Equal texts give
  *     equal handles; each look-up adds a reference. The instance's own address may be looked up, too.
+ *     A process that has connected to this one and listens at the address is found under the handle of its
+ *     unexpected messages, if it can be told to be the one: two that call each other have one connection.
  *
  * PARAMETERS
  *     addr       where the handle is written to; 0 if the call fails
@@ -364,7 +366,7 @@ int BMI_addr_rev_lookup(bmi_t *bmi, bmi_addr_t addr, char *text, size_t room);
  * BMI_addr_release - takes one away
  *
  *     With the last reference the handle is stale, and the connection ends once nothing is in progress on
- *     it. Each address that BMI_testunexpected() gives carries one reference, too.
+ *     it, and a peer that could use it for calls of its own does not need it either. Each address that BMI_testunexpected() gives carries one reference, too.
  *
  * RETURN VALUE
  *     0.

@@ -4,6 +4,7 @@ use causeway_transport::PeerError;
 
 use super::{CONNECT, Conversation, Phase};
 use crate::matcher::Matcher;
+use crate::operation::State;
 use crate::shared::{EarlyBody, Shared, Work};
 
 impl Conversation {
@@ -41,6 +42,7 @@ impl Conversation {
         }
         self.forget_announcements(shared);
         self.transfers = 0;
+        self.release_rival(shared);
         self.phase = if may_return {
             Phase::Closed
         } else {
@@ -49,6 +51,28 @@ impl Conversation {
         self.drop_early(shared, may_return);
         shared.work.push_back(Work::Release(self.key));
         shared.retry_transfers();
+    }
+
+    /// The connection was lost while we did not need it, and is needed again: operations that nothing has been
+    /// said of wait for the next one, all others fail. Exports have been ended. Messages that are here stay: it was no
+    /// incarnation that ended.
+    pub(crate) fn reopen_later<M: Matcher>(&mut self, shared: &mut Shared<M>) {
+        for op in self.ops.to_vec(&mut shared.ops) {
+            if !matches!(shared.ops[op].state, State::Queued | State::ToMove(_)) {
+                let error = self.lost(PeerError::Disconnected);
+                self.complete(shared, op, Err(error));
+            }
+        }
+        self.control.clear();
+        self.announced = 0;
+        self.announced_unexpected = 0;
+        self.grant.close(&mut shared.budget);
+        self.placing = None;
+        self.forget_announcements(shared);
+        self.drop_early(shared, false);
+        self.release_rival(shared);
+        self.phase = Phase::Closed;
+        self.touch(shared);
     }
 
     /// Drops early messages: those that are still with the sender, or all.

@@ -17,6 +17,7 @@ impl<M: Matcher> Endpoint<M> {
         }
         let end = self.connections.end(peer);
         end.attempt = 0;
+        end.pinned = false;
         end.notes.clear();
         self.next_attempt(peer, PeerError::Disconnected);
     }
@@ -69,7 +70,7 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// Drops the method's handle of a peer, if it has one.
-    fn unlink(&mut self, peer: u32) {
+    pub(super) fn unlink(&mut self, peer: u32) {
         let Some((method, handle)) = self.connections.link(peer) else {
             return;
         };
@@ -102,11 +103,23 @@ impl<M: Matcher> Endpoint<M> {
     /// A connection is lost: falls back to the peer's next address if this one was never reached.
     pub(super) fn lost(&mut self, peer: u32, cause: PeerError) {
         let entry = &self.conversations.peers[peer];
+        let (called, was_up) = (entry.greeting.called, entry.was_up);
+        let outbound = self.connections.end(peer).outbound;
+        if outbound && called && !was_up {
+            return self.come_back(peer);
+        }
+        if outbound
+            && !was_up
+            && let Some(caller) = self.conversations.rival(peer)
+        {
+            return self.merge(peer, caller, &[]);
+        }
+        let entry = &self.conversations.peers[peer];
         let link = self.connections.link(peer);
         let end = self.connections.end(peer);
         if let Some((method, _)) = link
-            && end.outbound
-            && !entry.was_up
+            && outbound
+            && !was_up
         {
             let scheme = self.methods.slots[method].scheme;
             tracing::debug!(target: CONNECT, peer = entry.name, scheme, %cause, "not reached");
@@ -121,6 +134,10 @@ impl<M: Matcher> Endpoint<M> {
     pub(super) fn drop_offender(&mut self, peer: u32, reason: String) {
         let name = &self.conversations.peers[peer].name;
         tracing::warn!(target: CONNECT, peer = name, reason, "dropping a peer");
+        if !self.conversations.peers[peer].was_up {
+            // It may be that it will not like our greeting any better: it is to find out why.
+            self.transmit_control(peer);
+        }
         self.unlink(peer);
         self.close(peer, PeerError::Protocol(reason));
     }
@@ -128,7 +145,7 @@ impl<M: Matcher> Endpoint<M> {
     /// Drops a connection because the caller says so.
     pub(super) fn drop_connection(&mut self, peer: u32) {
         let phase = &self.conversations.peers[peer].phase;
-        if matches!(phase, Phase::Greeting | Phase::Up) {
+        if matches!(phase, Phase::Greeting | Phase::Up | Phase::Leaving) {
             self.unlink(peer);
             self.close(peer, PeerError::Disconnected);
             let all = &mut self.conversations;
@@ -137,14 +154,16 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// The connection is over: everything that depends on it fails, and only that.
-    fn close(&mut self, peer: u32, cause: PeerError) {
+    pub(super) fn close(&mut self, peer: u32, cause: PeerError) {
         let all = &mut self.conversations;
         for op in all.peers[peer].all_operations(&mut all.shared) {
             self.end_exports(peer, op);
         }
         let outbound = self.connections.end(peer).outbound;
+        let called = self.conversations.peers[peer].greeting.called;
+        self.connections.forget_introduction(peer);
         self.conversations.close(peer, cause, outbound);
-        if !outbound {
+        if called || !outbound {
             // The method keeps its entry of a caller until it is told that nobody needs it.
             self.unlink(peer);
         }
@@ -152,18 +171,28 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Forgets a peer that nothing needs any more.
     pub(super) fn release_if_unused(&mut self, peer: u32) {
-        let entry = &self.conversations.peers[peer];
+        let all = &mut self.conversations;
+        let entry = &all.peers[peer];
         let outbound = self.connections.end(peer).outbound;
         let stays = !outbound && !matches!(entry.phase, Phase::Gone(_));
-        if stays || !self.conversations.is_unused(peer) {
+        if stays || !all.is_unused(peer) {
             return;
         }
-        self.unlink(peer);
-        if let Some(entry) = self.conversations.remove(peer)
-            && outbound
-        {
-            self.connections.by_text.remove(&entry.name);
+        match all.peers[peer].phase {
+            Phase::Up if all.peers[peer].is_mutual(&all.shared) => all.leave(peer),
+            // What becomes of the connection is the peer's to say.
+            Phase::Leaving => {}
+            Phase::Greeting if entry.greeting.called => self.connections.forget_look_ups(peer),
+            _ => self.forget(peer),
         }
+    }
+
+    /// Drops the connection to a peer, and forgets it.
+    pub(super) fn forget(&mut self, peer: u32) {
+        self.unlink(peer);
+        self.connections.forget_look_ups(peer);
+        self.connections.forget_introduction(peer);
+        self.conversations.remove(peer);
         self.connections.add(peer, false);
     }
 }

@@ -1,6 +1,7 @@
 //! Which peer is behind which handle of which method, and how a connection to it is made: the table, without methods.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use causeway_transport::{
     PLACE_HEAD_BYTES, Packet, Peer as Handle, PeerError, Sink, Spans, Token, TransferError,
@@ -22,8 +23,10 @@ pub(crate) struct Connections {
     ends: Vec<End>,
     /// By method and the method's table index: the whole handle, and the peer's number.
     pub(super) links: Vec<Vec<Option<(Handle, u32)>>>,
-    /// Looked-up addresses by text.
+    /// Looked-up addresses, and lists of them, by text.
     pub(super) by_text: HashMap<String, u32>,
+    /// The peer that each single address leads to: those that were looked up, and those where callers can be reached.
+    by_address: HashMap<String, u32>,
     /// The addresses that we listen at: messages to them stay inside.
     pub(super) listening: Vec<String>,
 }
@@ -34,8 +37,15 @@ pub(super) type Link = (usize, Handle);
 /// How we came to be connected with one peer.
 #[derive(Default)]
 pub(crate) struct End {
-    /// We looked it up; otherwise it connected to us.
+    /// We looked it up, and connect to it when there is no connection; otherwise it is there as long as its own connection.
     pub(super) outbound: bool,
+    /// Memory was exported over a connection that we are still making: it is not given up for the peer's.
+    pub(super) pinned: bool,
+    /// What it was looked up by.
+    texts: Vec<String>,
+    /// Of those, and of what it says of itself, the addresses that lead to it.
+    looked_up: Vec<String>,
+    introduced: Vec<String>,
     /// How many of the candidate addresses have failed in this attempt.
     pub(super) attempt: usize,
     /// Why an address was passed over, for people.
@@ -66,10 +76,77 @@ impl Connections {
         };
     }
 
+    /// A peer was looked up by this text, which has these addresses. Those that lead to other peers are left to them.
+    pub(super) fn look_up(&mut self, peer: u32, text: &str, found: &registry::Candidates) {
+        let end = &mut self.ends[peer as usize];
+        end.outbound = true;
+        end.texts.push(text.to_owned());
+        self.by_text.insert(text.to_owned(), peer);
+        for candidate in &found.usable {
+            let address = candidate.address.to_string();
+            let leads_to = *self.by_address.entry(address.clone()).or_insert(peer);
+            if leads_to == peer && !end.looked_up.contains(&address) {
+                // What it was introduced by as well outlasts the connection now.
+                end.introduced.retain(|introduced| *introduced != address);
+                end.looked_up.push(address);
+            }
+        }
+    }
+
+    /// A peer can be reached at these addresses as long as its connection stands.
+    pub(super) fn introduce(&mut self, peer: u32, addresses: &[String]) {
+        for address in addresses {
+            if let Entry::Vacant(vacant) = self.by_address.entry(address.clone()) {
+                vacant.insert(peer);
+                self.ends[peer as usize].introduced.push(address.clone());
+            }
+        }
+    }
+
+    /// The peer that an address leads to.
+    pub(super) fn peer_at(&self, address: &str) -> Option<u32> {
+        self.by_address.get(address).copied()
+    }
+
+    /// A peer's connection is over: what it said of itself, or was looked up by once, does not count any more.
+    pub(super) fn forget_introduction(&mut self, peer: u32) {
+        let end = &mut self.ends[peer as usize];
+        end.pinned = false;
+        for address in std::mem::take(&mut end.introduced) {
+            self.by_address.remove(&address);
+        }
+    }
+
+    /// A peer is not one that was looked up any more. As long as its connection stands, it is found again.
+    pub(super) fn forget_look_ups(&mut self, peer: u32) {
+        let end = &mut self.ends[peer as usize];
+        end.outbound = false;
+        end.introduced.append(&mut end.looked_up);
+        for text in std::mem::take(&mut end.texts) {
+            self.by_text.remove(&text);
+        }
+    }
+
+    /// A peer takes over the connection of another one, which ends.
+    pub(super) fn move_link(&mut self, from: u32, to: u32) {
+        if let Some(link) = self.link(from) {
+            self.clear_link(from);
+            self.set_link(to, link);
+        }
+        self.forget_introduction(from);
+        self.add(from, false);
+    }
+
     /// A peer's end.
     #[inline]
     pub(super) fn end(&mut self, peer: u32) -> &mut End {
         &mut self.ends[peer as usize]
+    }
+
+    /// Whether a peer that we call may take over a connection of its own instead.
+    pub(super) fn may_take_over(&self, peer: u32) -> bool {
+        let end = &self.ends[peer as usize];
+        end.outbound && !end.pinned
     }
 
     /// Why addresses of a peer were passed over.

@@ -40,6 +40,11 @@ impl<M: Matcher> Endpoint<M> {
                 self.conversations.rematch(peer, op);
             }
             Event::Called { peer } => self.called(peer),
+            Event::Introduced { peer } => self.introduced(peer),
+            Event::MayLeave { peer } => self.may_leave(peer),
+            Event::MayClose { peer } => self.may_close(peer),
+            Event::Left { peer } => self.left(peer),
+            Event::Stays { peer } => self.stays(peer),
             Event::Lost { peer, cause } => self.lost(peer, cause),
             Event::ProtocolError { peer, reason } => self.drop_offender(peer, reason),
             Event::StopPlacing { peer } => {

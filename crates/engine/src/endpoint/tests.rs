@@ -8,6 +8,7 @@ mod hostile;
 mod landing;
 mod lies;
 mod model;
+mod pairs;
 mod parked;
 mod sleeps;
 mod waits;

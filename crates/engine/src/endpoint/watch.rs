@@ -373,7 +373,7 @@ fn phase_code(phase: &Phase) -> PhaseCode {
     match phase {
         Phase::Closed => PhaseCode::Closed,
         Phase::Greeting => PhaseCode::Connecting,
-        Phase::Up => PhaseCode::Up,
+        Phase::Up | Phase::Leaving => PhaseCode::Up,
         Phase::Failed => PhaseCode::Falling,
         Phase::Gone(_) => PhaseCode::Gone,
     }

@@ -373,6 +373,29 @@ pub fn a_peer_is_identified<F: Factory>(factory: &F) {
     }
 }
 
+/// A caller's own address is confirmed, and what it cannot be listening at is not.
+pub fn the_address_of_a_caller_is_confirmed<F: Factory>(factory: &F) {
+    let (caller, own) = Node::listening(factory);
+    let (called, address) = Node::listening(factory);
+    let mut pair = Pair::meet(caller, called, address);
+    let confirmed = |pair: &Pair<F::Method>, claimed: &Address| {
+        pair.b.method.confirm_address(pair.to_a, claimed)
+    };
+    assert_eq!(confirmed(&pair, &own), Some(own.clone()));
+    let foreign = [
+        format!("{}://192.0.2.1:7", own.scheme()),
+        format!("{}:///no/such/socket", own.scheme()),
+        format!("{}x://{}", own.scheme(), own.rest()),
+    ];
+    for claimed in foreign {
+        let claimed = claimed.parse().expect("well-formed");
+        assert_eq!(confirmed(&pair, &claimed), None, "{claimed}");
+    }
+    let to_a = pair.to_a;
+    pair.b.disconnect(to_a);
+    assert_eq!(confirmed(&pair, &own), None, "of a peer that is gone");
+}
+
 /// What a method states is the same in each instance, and stays so while there are peers.
 pub fn capabilities_do_not_change<F: Factory>(factory: &F) {
     let stated = factory.method().capabilities();

@@ -663,15 +663,24 @@ pub(super) fn packets() -> Vec<Vec<u8>> {
         bmi::Kind::Withdraw,
         bmi::Kind::Credit,
         bmi::Kind::Eager,
+        bmi::Kind::Ready,
+        bmi::Kind::Leave,
+        bmi::Kind::Stay,
     ]
     .iter()
     .map(|kind| header(*kind, 0).encode().to_vec())
     .collect();
-    all.push(
-        bmi::Header::new(bmi::Kind::Hello, bmi::HELLO_WORD)
-            .encode()
-            .to_vec(),
-    );
+    for highest in 1..=2 {
+        let formats = bmi::Formats { lowest: 1, highest };
+        all.push(formats.hello(highest > 1).encode().to_vec());
+    }
+    for count in 0..=2 {
+        let introduction = bmi::Introduction {
+            id: bmi::InstanceId(0x1234),
+            addresses: (0..count).map(|n| format!("tcp://node{n}:7070")).collect(),
+        };
+        all.push(bmi::encode_introduction(&introduction, 4096));
+    }
     all.push(bmi::encode_announcement(
         header(bmi::Kind::Announce, 2),
         &bmi::Announcement {

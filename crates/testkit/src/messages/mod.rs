@@ -11,11 +11,13 @@
 //!   operation is cancelled; the connection is dropped.
 //! - [`moments`]: traffic of every kind in both directions, and a death at a random moment.
 //! - [`waits`]: what ends a wait, for every event and waits of every length.
+//! - [`pairs`]: two instances of one process that call each other.
 
 mod node;
 mod puppet;
 
 pub mod moments;
+pub mod pairs;
 pub mod situations;
 pub mod waits;
 
@@ -64,6 +66,8 @@ macro_rules! messages {
                 moments: of_a_death, of_a_restart;
                 waits: a_message, a_large_message, an_unexpected_message, a_new_peer, a_transfer,
                     returned_credit, a_departure, a_death, a_call;
+                pairs: a_caller_is_known_by_its_address, calls_that_cross_become_one,
+                    letting_go_and_calling_again_loses_nothing, one_that_returns_keeps_its_name;
             }
         }
     };

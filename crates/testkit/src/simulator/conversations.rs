@@ -1,6 +1,7 @@
 //! Conversations of the engine, driven without methods, sockets or a clock: whatever the seed says happens next.
 //!
-//! Nodes send each other messages of all sizes. Packets wait in channels with little room, transfers happen some
+//! Nodes send each other messages of all sizes, and connect when they have something to say: often both of two at
+//! once. They leave when they have not. Packets wait in channels with little room, transfers happen some
 //! time after they were started, connections break, operations are cancelled. Each message says what it is and has
 //! bytes that follow from that, so that a receive knows what it should have got.
 
@@ -9,8 +10,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use causeway_engine::conversations::{Conversations, Event, ToStart};
 use causeway_engine::matcher::{ByTag, FromTag, Matcher};
 use causeway_engine::types::{Completion, OpError, OpId, RendezvousPolicy};
-use causeway_engine::{Access, Direction, LinkLimits, Memory, Transmit, Tuning};
+use causeway_engine::{Access, Direction, LinkLimits, Meeting, Memory, Transmit, Tuning};
 use causeway_transport::{Packet, PeerError, Transfer, TransferError};
+use causeway_wire::bmi::{InstanceId, Introduction};
 use causeway_wire::region::RegionDescriptor;
 
 use crate::matching::{Mpi, MpiPattern};
@@ -41,7 +43,7 @@ pub struct Plan {
 }
 
 /// What came of it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// All packets and completions, in order.
     pub log: Vec<u8>,
@@ -49,6 +51,10 @@ pub struct Outcome {
     pub received: usize,
     /// Messages that were received by a receive that could have had one of several peers.
     pub from_any: usize,
+    /// How often two nodes called each other at once, and how often one that had nothing to say left.
+    pub crossings: usize,
+    /// See there.
+    pub partings: usize,
 }
 
 /// How a matcher's patterns are made.
@@ -77,9 +83,11 @@ struct Node<M> {
     all: Conversations<M>,
     queue: u32,
     exports: BTreeMap<u64, (Memory, Access)>,
-    /// The peer's number by node, and the other way round.
+    /// The number of the peer by node, and the other way round.
     peers: Vec<u32>,
     nodes: HashMap<u32, usize>,
+    /// The connection of each peer, callers included, and which end of it is here.
+    links: BTreeMap<u32, (u64, usize)>,
     /// The memory of receives, and what may come, by user number.
     receives: BTreeMap<u64, Receive>,
     /// The messages that came from each node under each tag, by the receive that got them: in order of posting.
@@ -94,8 +102,24 @@ struct Receive {
     from: Option<usize>,
 }
 
+/// A connection: the end of the node that has made it, then the other one.
+struct Connection {
+    ends: [End; 2],
+}
+
+struct End {
+    node: usize,
+    /// None until the node that is called notices.
+    peer: Option<u32>,
+    /// Packets that it has sent and that have not arrived.
+    sent: VecDeque<Vec<u8>>,
+    /// It has closed the connection: the other end notices behind the last packet.
+    closed: bool,
+}
+
 /// A transfer that a node has started.
 struct Moving {
+    connection: u64,
     node: usize,
     to: usize,
     transfer: Transfer,
@@ -104,7 +128,8 @@ struct Moving {
 struct World<M> {
     random: Random,
     nodes: Vec<Node<M>>,
-    channels: BTreeMap<(usize, usize), VecDeque<Vec<u8>>>,
+    connections: BTreeMap<u64, Connection>,
+    next_connection: u64,
     moving: Vec<Moving>,
     next_key: u64,
     next_user: u64,
@@ -141,12 +166,17 @@ impl<M: Patterns> World<M> {
                 server: random.one_in(2),
             };
             let mut all = Conversations::new(tuning, 64 << 10);
+            all.introduce_as(Introduction {
+                id: InstanceId(random.below(1 << 30) as u128),
+                addresses: vec![own.to_string()],
+            });
             let others = (0..plan.nodes).map(|other| all.add(format!("{own} to {other}")));
             let peers: Vec<u32> = others.collect();
             let nodes = peers.iter().enumerate().map(|(node, peer)| (*peer, node));
             Node {
                 queue: all.add_queue(),
                 nodes: nodes.collect(),
+                links: BTreeMap::new(),
                 peers,
                 all,
                 exports: BTreeMap::new(),
@@ -159,15 +189,12 @@ impl<M: Patterns> World<M> {
         Self {
             nodes: nodes.collect(),
             random,
-            channels: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            next_connection: 1,
             moving: Vec::new(),
             next_key: 1,
             next_user: 1,
-            outcome: Outcome {
-                log: Vec::new(),
-                received: 0,
-                from_any: 0,
-            },
+            outcome: Outcome::default(),
             faults: plan.faults,
         }
     }
@@ -182,7 +209,8 @@ impl<M: Patterns> World<M> {
             0..2 => self.send(node),
             2..4 => self.receive(node),
             4 if self.faults && self.random.one_in(4) => self.cancel(node),
-            5 if self.faults && self.random.one_in(40) => self.break_connection(node),
+            5 if self.faults && self.random.one_in(40) => self.break_connection(),
+            5 if self.random.one_in(8) => self.leave(node),
             6..9 => self.move_bytes(),
             _ => self.deliver(),
         }
@@ -194,13 +222,60 @@ impl<M: Patterns> World<M> {
         (node + 1 + self.random.below(self.nodes.len() - 1)) % self.nodes.len()
     }
 
-    /// Makes a connection if there is none, at both ends.
-    fn connect(&mut self, a: usize, b: usize) {
-        let (to, from) = (self.nodes[a].peers[b], self.nodes[b].peers[a]);
-        let closed = |world: &Self, node: usize, peer: u32| world.nodes[node].all.is_closed(peer);
-        if closed(self, a, to) && closed(self, b, from) {
-            self.nodes[a].all.open(to, LIMITS);
-            self.nodes[b].all.open(from, LIMITS);
+    /// Makes a connection if there is none.
+    fn connect(&mut self, node: usize, other: usize) {
+        let entry = &mut self.nodes[node];
+        let peer = entry.peers[other];
+        if !entry.all.is_closed(peer) {
+            return;
+        }
+        entry.all.open(peer, LIMITS);
+        let number = self.next_connection;
+        self.next_connection += 1;
+        entry.links.insert(peer, (number, 0));
+        let end = |node, peer| End {
+            node,
+            peer,
+            sent: VecDeque::new(),
+            closed: false,
+        };
+        let ends = [end(node, Some(peer)), end(other, None)];
+        self.connections.insert(number, Connection { ends });
+    }
+
+    /// A node closes the connection of a peer, if it has one.
+    fn drop_link(&mut self, node: usize, peer: u32) {
+        let Some((number, side)) = self.nodes[node].links.remove(&peer) else {
+            return;
+        };
+        self.fail_transfers(number);
+        let connection = self.connections.get_mut(&number).expect("it has an end");
+        connection.ends[side].closed = true;
+        if connection.ends[1 - side].closed {
+            self.connections.remove(&number);
+        }
+    }
+
+    fn fail_transfers(&mut self, number: u64) {
+        let (gone, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut self.moving)
+            .into_iter()
+            .partition(|moving| moving.connection == number);
+        self.moving = stay;
+        for moving in gone {
+            let error = TransferError::Peer(PeerError::Disconnected);
+            let all = &mut self.nodes[moving.node].all;
+            all.handle_transfer_done(moving.transfer.token, Err(error));
+        }
+    }
+
+    /// A node that has nothing to say to another one says so.
+    fn leave(&mut self, node: usize) {
+        let other = self.other(node);
+        let entry = &mut self.nodes[node];
+        let peer = entry.peers[other];
+        if entry.all.is_up(peer) && entry.all.operations_of(peer).is_empty() {
+            entry.all.leave(peer);
+            self.outcome.partings += 1;
         }
     }
 
@@ -269,46 +344,63 @@ impl<M: Patterns> World<M> {
         }
     }
 
-    fn break_connection(&mut self, node: usize) {
-        let other = self.other(node);
-        for (a, b) in [(node, other), (other, node)] {
-            self.channels.remove(&(a, b));
-            let (gone, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut self.moving)
-                .into_iter()
-                .partition(|moving| (moving.node, moving.to) == (a, b));
-            self.moving = stay;
-            let entry = &mut self.nodes[a];
-            for moving in gone {
-                let error = TransferError::Peer(PeerError::Disconnected);
-                let token = moving.transfer.token;
-                entry.all.handle_transfer_done(token, Err(error));
-            }
-            let peer = entry.peers[b];
-            if !entry.all.is_closed(peer) {
+    /// Breaks a connection, which both ends notice at once.
+    fn break_connection(&mut self) {
+        let at = self.random.below(self.connections.len());
+        let Some(&number) = self.connections.keys().nth(at) else {
+            return;
+        };
+        self.fail_transfers(number);
+        let connection = self.connections.remove(&number).expect("just found");
+        for end in connection.ends.iter().filter(|end| !end.closed) {
+            if let Some(peer) = end.peer {
+                let entry = &mut self.nodes[end.node];
+                entry.links.remove(&peer);
                 entry.all.handle_lost(peer, PeerError::Disconnected);
             }
         }
     }
 
-    /// Delivers the first packet of a channel.
+    /// Delivers the next packet of one direction of a connection, or its end.
     fn deliver(&mut self) {
-        let at = self.random.below(self.channels.len());
-        let Some((&(from, to), _)) = self.channels.iter().nth(at) else {
+        let at = self.random.below(2 * self.connections.len());
+        let Some((&number, connection)) = self.connections.iter_mut().nth(at / 2) else {
             return;
         };
-        let channel = self.channels.get_mut(&(from, to)).expect("just found");
-        let Some(packet) = channel.pop_front() else {
+        let side = at % 2;
+        let [from, to] = connection
+            .ends
+            .get_disjoint_mut([side, 1 - side])
+            .expect("both");
+        if to.closed {
+            from.sent.clear();
             return;
-        };
-        let has_room = channel.len() == CHANNEL / 2;
-        self.note(&packet);
-        if has_room {
-            let peer = self.nodes[from].peers[to];
-            self.nodes[from].all.handle_writable(peer);
         }
-        let peer = self.nodes[to].peers[from];
-        let packet = Packet::private(&packet);
-        self.nodes[to].all.handle_packet(peer, packet);
+        let node = to.node;
+        let entry = &mut self.nodes[node];
+        let peer = *to.peer.get_or_insert_with(|| {
+            let peer = entry.all.add_caller(LIMITS);
+            entry.nodes.insert(peer, from.node);
+            entry.links.insert(peer, (number, 1 - side));
+            peer
+        });
+        let Some(packet) = from.sent.pop_front() else {
+            if from.closed {
+                self.connections.remove(&number);
+                self.fail_transfers(number);
+                let entry = &mut self.nodes[node];
+                entry.links.remove(&peer);
+                entry.all.handle_lost(peer, PeerError::Closed);
+            }
+            return;
+        };
+        entry.all.handle_packet(peer, Packet::private(&packet));
+        if from.sent.len() == CHANNEL / 2
+            && let Some(peer) = from.peer.filter(|_| !from.closed)
+        {
+            self.nodes[from.node].all.handle_writable(peer);
+        }
+        self.note(&packet);
     }
 
     /// Does one transfer, or finds that its memory is closed.
@@ -317,15 +409,19 @@ impl<M: Patterns> World<M> {
         if self.moving.is_empty() {
             return;
         }
-        let Moving { node, to, transfer } = self.moving.swap_remove(at);
+        let Moving {
+            connection,
+            node,
+            to,
+            transfer,
+        } = self.moving.swap_remove(at);
         let result = self.nodes[to].copy(&transfer);
         if result.is_ok()
             && let Some(packet) = transfer.notify
         {
-            self.channels
-                .entry((node, to))
-                .or_default()
-                .push_back(packet.into_vec());
+            let connection = self.connections.get_mut(&connection).expect("it stands");
+            let end = connection.ends.iter_mut().find(|end| end.node == node);
+            end.expect("one of both").sent.push_back(packet.into_vec());
         }
         let all = &mut self.nodes[node].all;
         all.handle_transfer_done(transfer.token, result);
@@ -365,13 +461,71 @@ impl<M: Patterns> World<M> {
                 for op in entry.all.operations_of(peer) {
                     entry.end_exports(op);
                 }
-                entry.all.close(peer, cause, true);
+                let may_return = entry.peers.contains(&peer);
+                entry.all.close(peer, cause, may_return);
+            }
+            Event::Introduced { peer } => self.introduced(node, peer),
+            Event::MayLeave { peer } if !entry.all.is_up(peer) => {}
+            Event::MayLeave { peer } => match entry.all.operations_of(peer).is_empty() {
+                true => entry.all.agree_to_leave(peer),
+                false => entry.all.stay(peer),
+            },
+            Event::MayClose { peer } if !entry.all.is_leaving(peer) => {}
+            Event::MayClose { peer } => match entry.all.operations_of(peer).is_empty() {
+                true => {
+                    self.drop_link(node, peer);
+                    self.nodes[node].all.reopen_later(peer);
+                }
+                false => entry.all.stay(peer),
+            },
+            Event::Left { peer } => {
+                for op in entry.all.operations_of(peer) {
+                    entry.end_exports(op);
+                }
+                let entry = &mut self.nodes[node];
+                entry.all.reopen_later(peer);
+                if !entry.all.operations_of(peer).is_empty() {
+                    let other = entry.nodes[&peer];
+                    self.connect(node, other);
+                }
             }
             Event::ProtocolError { reason, .. } => panic!("node {node} found nonsense: {reason}"),
             Event::Transfers => self.start_transfers(node),
-            // No message is placed directly here, and all peers are known from the beginning.
-            Event::StopPlacing { .. } | Event::Called { .. } | Event::Release { .. } => {}
+            // No message is placed directly here, callers say who they are, and peers are known from the beginning.
+            Event::StopPlacing { .. }
+            | Event::Called { .. }
+            | Event::Release { .. }
+            | Event::Stays { .. } => {}
         }
+    }
+
+    /// A caller says who it is. It is one of the peers that are known.
+    fn introduced(&mut self, node: usize, caller: u32) {
+        let entry = &mut self.nodes[node];
+        let Some(claim) = entry.all.claims(caller).first() else {
+            return;
+        };
+        let other: usize = claim.parse().expect("a node's number");
+        let known = entry.peers[other];
+        match entry.all.meet(caller, Some(known)) {
+            Some(Meeting::Same) => {}
+            Some(Meeting::Wait) | None => return,
+            Some(Meeting::Apart) => {
+                // It has waited for ours, and the caller has closed it since.
+                let (number, side) = entry.links[&caller];
+                let end = &self.connections[&number].ends[1 - side];
+                assert!(end.closed, "node {node} has two connections with {other}");
+                return;
+            }
+        }
+        self.outcome.crossings += usize::from(self.nodes[node].links.contains_key(&known));
+        self.drop_link(node, known);
+        let entry = &mut self.nodes[node];
+        entry.all.merge(known, caller);
+        let link = entry.links.remove(&caller).expect("it has called");
+        entry.links.insert(known, link);
+        let connection = self.connections.get_mut(&link.0).expect("it stands");
+        connection.ends[link.1].peer = Some(known);
     }
 
     fn export(&mut self, node: usize, peer: u32, op: u32) {
@@ -404,14 +558,21 @@ impl<M: Patterns> World<M> {
                 transfer,
                 behind,
             } = to_start;
-            let to = entry.nodes[&peer];
+            let (to, connection) = (entry.nodes[&peer], entry.links[&peer].0);
             entry.all.transfer_started(peer, op, behind);
-            self.moving.push(Moving { node, to, transfer });
+            self.moving.push(Moving {
+                connection,
+                node,
+                to,
+                transfer,
+            });
         }
     }
 
     fn transmit(&mut self, node: usize, peer: u32) {
-        let to = self.nodes[node].nodes[&peer];
+        let Some(&(number, side)) = self.nodes[node].links.get(&peer) else {
+            return;
+        };
         while let Some(what) = self.nodes[node].all.poll_transmit(peer) {
             let entry = &mut self.nodes[node];
             let packet = match &what {
@@ -431,12 +592,13 @@ impl<M: Patterns> World<M> {
                 packet.len() <= LIMITS.max_packet,
                 "a packet that is too long"
             );
-            let channel = self.channels.entry((node, to)).or_default();
-            if channel.len() >= CHANNEL {
+            let connection = self.connections.get_mut(&number).expect("it stands");
+            let sent = &mut connection.ends[side].sent;
+            if sent.len() >= CHANNEL {
                 entry.all.handle_blocked(peer);
                 return;
             }
-            channel.push_back(packet);
+            sent.push_back(packet);
             entry.all.transmitted(peer, &what);
         }
     }
@@ -495,6 +657,19 @@ impl<M: Patterns> World<M> {
         }
     }
 
+    /// There is one connection for each pair at most, or what is left of another one.
+    fn check_connections(&self) {
+        let mut pairs = BTreeMap::<[usize; 2], usize>::new();
+        for connection in self.connections.values() {
+            let [a, b] = connection.ends.each_ref();
+            if !a.closed && !b.closed {
+                let pair = [a.node.min(b.node), a.node.max(b.node)];
+                *pairs.entry(pair).or_default() += 1;
+            }
+        }
+        assert!(pairs.values().all(|count| *count == 1), "{pairs:?}");
+    }
+
     /// Lets everything happen that is still to happen. Without faults every message is received then.
     fn finish(&mut self) {
         for _ in 0..20_000 {
@@ -508,6 +683,7 @@ impl<M: Patterns> World<M> {
             return;
         }
         self.check_order();
+        self.check_connections();
         // Receives for whatever is left.
         let sent: usize = self.nodes.iter().map(|node| node.sent as usize).sum();
         let mut rounds = 0;

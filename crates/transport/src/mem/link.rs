@@ -154,6 +154,14 @@ impl Link {
         1 - self.side
     }
 
+    /// Whether the other end listens at `name`.
+    pub(super) fn leads_to(&self, name: &str) -> bool {
+        let other = Arc::downgrade(&self.shared.ends[self.other()]);
+        let hub = lock(&HUB);
+        hub.get(name)
+            .is_some_and(|listed| Weak::ptr_eq(listed, &other))
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.shared.state)
     }

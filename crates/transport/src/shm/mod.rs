@@ -57,6 +57,7 @@ mod tests;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -407,6 +408,21 @@ impl Method for Shm {
 
     fn address(&self, peer: Peer) -> Option<Address> {
         Some(self.peers.get(peer)?.address.clone())
+    }
+
+    /// A socket of the user that the kernel says the peer runs as.
+    fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
+        let Some(Identity::Local { uid, .. }) = self.identity(peer) else {
+            return None;
+        };
+        // As its peer sees it: a path that is not absolute means something else here.
+        let path = Path::new(claimed.rest());
+        if claimed.scheme() != SCHEME || !path.is_absolute() {
+            return None;
+        }
+        let address = address_of(&path_of(claimed).ok()?).ok()?;
+        let file = std::fs::symlink_metadata(path).ok()?;
+        (file.file_type().is_socket() && file.uid() == uid).then_some(address)
     }
 
     fn identity(&self, peer: Peer) -> Option<Identity> {

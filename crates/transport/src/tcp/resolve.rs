@@ -69,6 +69,21 @@ pub(crate) fn resolve_for(scheme: &str, address: &Address) -> Result<Vec<SocketA
     Ok(targets)
 }
 
+/// What the method of `scheme` confirms of an address that a peer at `source` says it listens at: that it is on the
+/// same host. One that listens everywhere is reached where it calls from.
+pub(crate) fn confirm(scheme: &str, claimed: &Address, source: &Address) -> Option<Address> {
+    let socket = |address: &Address| -> Option<SocketAddr> {
+        let ours = address.scheme() == scheme;
+        ours.then(|| address.rest().parse().ok()).flatten()
+    };
+    let (mut claimed, source) = (socket(claimed)?, socket(source)?.ip().to_canonical());
+    if claimed.ip().is_unspecified() && claimed.is_ipv4() == source.is_ipv4() {
+        claimed.set_ip(source);
+    }
+    let confirmed = claimed.ip() == source && claimed.port() != 0;
+    confirmed.then(|| format!("{scheme}://{claimed}").parse().ok())?
+}
+
 /// The address at which `target` is reached.
 pub(super) fn describe(target: SocketAddr) -> Option<Address> {
     format!("{SCHEME}://{target}").parse().ok()
@@ -105,6 +120,28 @@ mod tests {
         );
         let described = describe(all("tcp://[::1]:7").unwrap()[0]).unwrap();
         assert_eq!(described.to_string(), "tcp://[::1]:7");
+    }
+
+    #[test]
+    fn only_addresses_of_the_same_host_are_confirmed() {
+        let source = "tcp://10.0.0.1:50000".parse().unwrap();
+        let confirmed = |claimed: &str| {
+            let address = confirm(SCHEME, &claimed.parse().unwrap(), &source);
+            address.map(|address| address.to_string())
+        };
+        let own = Some("tcp://10.0.0.1:7".to_owned());
+        assert_eq!(confirmed("tcp://10.0.0.1:7"), own);
+        assert_eq!(confirmed("tcp://0.0.0.0:7"), own);
+        for other in [
+            "tcp://10.0.0.2:7",
+            "tcp://127.0.0.1:7",
+            "tcp://[::]:7",
+            "tcp://10.0.0.1:0",
+            "tcp://host:7",
+            "udp://10.0.0.1:7",
+        ] {
+            assert_eq!(confirmed(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -124,3 +124,99 @@ fn any_bytes_are_decoded_or_refused() {
     }
     assert!(accepted > 0);
 }
+
+/// The greeting of builds that spoke format 1 only, and what they accept: 16 bytes with this word. They look at no other
+/// field but the credit.
+const FORMAT_1: [u8; HEADER_BYTES] = *b"\x01\0\0\0\0\x80\0\0CWBM\x01\0\0\0";
+
+#[test]
+fn greeting_golden_bytes() {
+    let one = Formats {
+        lowest: 1,
+        highest: 1,
+    };
+    let mut hello = one.hello(false);
+    hello.credit = 0x8000;
+    assert_eq!(hello.encode(), FORMAT_1);
+    assert_eq!(Formats::of_hello(&hello), Ok((one, false)));
+
+    for (callable, byte) in [(false, 0), (true, 1)] {
+        let mut hello = Formats::OURS.hello(callable);
+        hello.credit = 0x8000;
+        let mut bytes = FORMAT_1;
+        bytes[2..4].copy_from_slice(&[2, byte]);
+        assert_eq!(hello.encode(), bytes);
+        assert_eq!(hello.word, HELLO_WORD, "what builds of format 1 compare");
+        assert_eq!(Formats::of_hello(&hello), Ok((Formats::OURS, callable)));
+    }
+    assert_eq!(Formats::OURS.common(one), Some(1));
+}
+
+#[test]
+fn the_highest_common_format_is_found() {
+    let of = |lowest, highest| Formats { lowest, highest };
+    assert_eq!(of(1, 3).common(of(2, 9)), Some(3));
+    assert_eq!(of(2, 9).common(of(1, 3)), Some(3));
+    assert_eq!(of(4, 4).common(of(1, 3)), None);
+    assert_eq!(of(1, 3).common(of(4, 4)), None);
+    for formats in [of(1, 255), of(255, 255), of(7, 8)] {
+        assert_eq!(Formats::of_hello(&formats.hello(true)), Ok((formats, true)));
+    }
+    for (word, regions) in [
+        (HELLO_WORD, 1),
+        (HELLO_WORD, 512),
+        (HELLO_WORD & !(0xff << 32), 0),
+        (HELLO_WORD | 1 << 40, 0),
+        (HELLO_WORD ^ 1, 0),
+    ] {
+        let mut hello = Header::new(Kind::Hello, word);
+        hello.regions = regions;
+        assert!(Formats::of_hello(&hello).is_err(), "{word:x} {regions}");
+    }
+}
+
+#[test]
+fn introduction_golden_bytes() {
+    let introduction = Introduction {
+        id: InstanceId(0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100),
+        addresses: vec!["mem://a".into(), "tcp://h:1".into()],
+    };
+    let packet = encode_introduction(&introduction, 4096);
+    let mut bytes = vec![14, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
+    bytes.extend(0..16);
+    bytes.extend(b"\x07\0mem://a\x09\0tcp://h:1");
+    assert_eq!(packet, bytes);
+    assert_eq!(
+        decode(&packet).unwrap().1,
+        Body::Introduction(introduction.clone())
+    );
+    // The second address does not fit.
+    let packet = encode_introduction(&introduction, packet.len() - 1);
+    let Body::Introduction(short) = decode(&packet).unwrap().1 else {
+        panic!("another body");
+    };
+    assert_eq!(short.addresses, introduction.addresses[..1]);
+}
+
+#[test]
+fn odd_introductions_are_refused() {
+    let packet = |count: u64, rest: &[u8]| {
+        let mut packet = Header::new(Kind::Introduce, count).encode().to_vec();
+        packet.extend([0; 16]);
+        packet.extend(rest);
+        packet
+    };
+    assert!(decode(&packet(0, b"")).is_ok());
+    for (count, rest) in [
+        (1, &b""[..]),
+        (1, b"\0\0"),
+        (1, b"\x02\0a\n"),
+        (1, b"\x01\0\xff"),
+        (1, b"\x02\0a"),
+        (0, b"\0"),
+        (17, &[1, 0, b'a'].repeat(17)),
+        (1, &[&[1, 4][..], &[b'a'; 1025]].concat()),
+    ] {
+        assert!(decode(&packet(count, rest)).is_err(), "{count} {rest:?}");
+    }
+}

@@ -171,7 +171,8 @@ fn before_the_greeting() {
     let mut node = node(name);
     for first in [
         header(Kind::Eager, 1),
-        header(Kind::Hello, wire::HELLO_WORD + (1 << 32)),
+        header(Kind::Hello, wire::HELLO_WORD + (200 << 32)),
+        header(Kind::Hello, wire::HELLO_WORD + (1 << 40)),
         [header(Kind::Hello, wire::HELLO_WORD), vec![0]].concat(),
     ] {
         let mut raw = Raw::new(name);
@@ -235,7 +236,7 @@ fn random_and_flipped_packets_never_panic() {
         node.step();
         for _ in 0..50 {
             let mut packet = header(Kind::Eager, next() % 4);
-            packet[0] = (next() % 15) as u8;
+            packet[0] = (next() % 19) as u8;
             // Credit is most often sane.
             packet[4..8].copy_from_slice(&((next() % 300) as u32).to_le_bytes());
             packet.extend((0..next() % 80).map(|_| next() as u8));

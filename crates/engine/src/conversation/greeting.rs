@@ -1,0 +1,237 @@
+//! How a conversation begins.
+//!
+//! Both sides state the formats that they speak. In format 1, and from a caller that nobody can call, that is all. One
+//! that can be called may be called by the other side at the same time, and there shall be one connection and one order
+//! for each pair: from format 2 on, it says who it is, waits for the consent of the other side, and is not bound before
+//! it has said [`Kind::Ready`]. Until then nothing but the greeting has been sent in
+//! either direction, and a connection can be given up for another one without losing anything.
+//!
+//! ```text
+//! caller                          called
+//!   Hello ────────────────────────►
+//!   ◄──────────────────────── Hello
+//!   Introduce ────────────────────►   finds out whether it knows the caller
+//!   ◄──────────────────── Introduce   consents
+//!   Ready, messages ──────────────►
+//! ```
+//!
+//! Where each of two calls the other, the connection that the one with the smaller number has made is kept: that one
+//! leaves the other's unanswered until its own has come up or failed, and the other one gives its own up when it is
+//! introduced to a caller whom it is calling ([`Conversations::meet`](crate::conversations::Conversations::meet)).
+
+use causeway_transport::Packet;
+use causeway_wire::bmi::{
+    self as wire, Body, Formats, Header, INTRODUCING, InstanceId, Introduction, Kind,
+};
+
+use super::{CONNECT, Conversation, LinkLimits, Phase};
+use crate::calling::{Awaited, Greeting, Meeting};
+use crate::credit::Account;
+use crate::matcher::Matcher;
+use crate::shared::{Shared, Work};
+
+impl Conversation {
+    /// A connection begins: the greeting is to be sent, and nothing is known of the other side.
+    /// `called` if the peer has made it.
+    pub(crate) fn open<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        limits: LinkLimits,
+        called: bool,
+    ) {
+        self.phase = Phase::Greeting;
+        self.was_up = false;
+        self.greeting = Greeting {
+            called,
+            rival: self.greeting.rival.take(),
+            ..Greeting::default()
+        };
+        self.account = Account::default();
+        self.grant.open(&mut shared.budget);
+        self.blocked = false;
+        self.starving = false;
+        self.announced = 0;
+        self.announced_unexpected = 0;
+        self.announcements = 0;
+        self.announcements_unexpected = 0;
+        self.control.clear();
+        self.touch(shared);
+        let hello = shared.own.hello().encode();
+        let packet = shared.buffers.holding(&hello);
+        self.queue_control(shared, packet);
+        self.set_limits(&shared.tuning, limits);
+        if shared.budget.is_tight() {
+            shared.work.push_back(Work::Shrink(self.id));
+        }
+    }
+
+    /// Whether the two sides have agreed on a format with introductions.
+    pub(crate) fn introduces(&self) -> bool {
+        self.greeting.format >= INTRODUCING
+    }
+
+    /// Whether the other side may use the connection for calls of its own.
+    pub(crate) fn is_mutual<M>(&self, shared: &Shared<M>) -> bool {
+        let callable = self.greeting.called || shared.own.is_callable();
+        let is_other = self.greeting.id != Some(shared.own.introduction.id);
+        self.introduces() && callable && is_other
+    }
+
+    /// A packet came while messages do not flow in both directions.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn packet_while_not_up<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        header: Header,
+        packet: Packet<'_>,
+    ) {
+        match self.phase {
+            Phase::Leaving => return self.message_or_control(shared, header, packet),
+            Phase::Greeting => {}
+            _ => return,
+        }
+        let reason = match (self.greeting.awaited, header.kind) {
+            (Awaited::Hello, Kind::Hello) if packet.len() == wire::HEADER_BYTES => {
+                return self.greeted(shared, &header);
+            }
+            (Awaited::Hello, Kind::Hello) => "a greeting of the wrong length".to_owned(),
+            (Awaited::Introduction, Kind::Introduce) => {
+                return self.introduced(shared, &header, packet);
+            }
+            (Awaited::Ready, Kind::Ready) if header.word == self.greeting.format.into() => {
+                return self.come_up(shared, header.credit);
+            }
+            (_, kind) => format!("{kind:?} came before the greeting"),
+        };
+        self.protocol_error(shared, reason);
+    }
+
+    /// The peer's greeting has come.
+    fn greeted<M: Matcher>(&mut self, shared: &mut Shared<M>, header: &Header) {
+        let (theirs, callable) = match Formats::of_hello(header) {
+            Ok(stated) => stated,
+            Err(error) => return self.protocol_error(shared, error.to_string()),
+        };
+        let ours = shared.own.formats;
+        let Some(format) = ours.common(theirs) else {
+            let reason = format!("it speaks {theirs} of the message layer, this process {ours}");
+            return self.protocol_error(shared, reason);
+        };
+        self.greeting.format = format;
+        let introduced = match self.greeting.called {
+            true => callable,
+            false => shared.own.is_callable(),
+        };
+        if !introduced || !self.introduces() {
+            return self.come_up(shared, header.credit);
+        }
+        if !self.greeting.called {
+            self.queue_introduction(shared);
+        }
+        self.greeting.awaited = Awaited::Introduction;
+        self.credit(shared, header.credit);
+    }
+
+    fn queue_introduction<M>(&mut self, shared: &mut Shared<M>) {
+        let max_packet = self.limits.max_packet;
+        let packet = wire::encode_introduction(&shared.own.introduction, max_packet);
+        self.queue_control(shared, packet);
+    }
+
+    /// The peer says who it is.
+    fn introduced<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        header: &Header,
+        packet: Packet<'_>,
+    ) {
+        let rest = packet.to_vec(wire::HEADER_BYTES);
+        let Introduction { id, addresses } = match wire::decode_body(header, &rest) {
+            Ok(Body::Introduction(introduction)) => introduction,
+            Ok(_) => return,
+            Err(error) => return self.protocol_error(shared, error.to_string()),
+        };
+        self.greeting.id = Some(id);
+        if id == shared.own.introduction.id {
+            // We talk to ourselves: both sides are this one.
+            return self.come_up(shared, header.credit);
+        }
+        if !self.greeting.called {
+            let format = self.greeting.format.into();
+            self.queue_bare(shared, Kind::Ready, format);
+            return self.come_up(shared, header.credit);
+        }
+        self.credit(shared, header.credit);
+        self.greeting.claims = addresses;
+        self.greeting.awaited = Awaited::Decision;
+        shared.work.push_back(Work::Introduced(self.key));
+    }
+
+    /// Whether this is a caller of whom it has yet to be found out whether it is known.
+    pub(crate) fn is_to_be_met(&self) -> bool {
+        matches!(self.phase, Phase::Greeting) && self.greeting.awaited == Awaited::Decision
+    }
+
+    /// What becomes of a caller with the number `theirs` that turned out to be this peer, at an instance with the number
+    /// `own`.
+    pub(crate) fn meet(&self, own: InstanceId, theirs: Option<InstanceId>) -> Meeting {
+        let theirs = theirs.unwrap_or(own);
+        match self.phase {
+            Phase::Closed => Meeting::Same,
+            // We call each other, and are not bound to our connection yet.
+            Phase::Greeting if !self.greeting.called && own > theirs => Meeting::Same,
+            Phase::Greeting if !self.greeting.called && own < theirs => Meeting::Wait,
+            // The last words of the connection before may not have come yet.
+            Phase::Leaving | Phase::Failed => Meeting::Wait,
+            _ => Meeting::Apart,
+        }
+    }
+
+    /// Consents to being called by the peer.
+    pub(crate) fn consent<M>(&mut self, shared: &mut Shared<M>) {
+        self.greeting.claims = Vec::new();
+        self.greeting.awaited = Awaited::Ready;
+        self.queue_introduction(shared);
+    }
+
+    /// Takes over the connection of a conversation that ends with that: of a caller that turned out to be this peer.
+    pub(crate) fn take_over<M: Matcher>(&mut self, shared: &mut Shared<M>, mut from: Self) {
+        self.touch(shared);
+        from.traffic.settle(&mut shared.touched);
+        self.grant.take_over(&mut from.grant, &mut shared.budget);
+        self.account = from.account;
+        self.control = from.control;
+        self.blocked = from.blocked;
+        self.starving = from.starving;
+        self.tell_window = from.tell_window;
+        (self.announced, self.announced_unexpected) = (0, 0);
+        (self.announcements, self.announcements_unexpected) = (0, 0);
+        self.set_limits(&shared.tuning, from.limits);
+        self.greeting = from.greeting;
+        self.phase = Phase::Greeting;
+        self.was_up = false;
+        self.mark_dirty(shared);
+    }
+
+    /// Messages may flow.
+    fn come_up<M: Matcher>(&mut self, shared: &mut Shared<M>, credit: u32) {
+        self.phase = Phase::Up;
+        self.was_up = true;
+        if !self.credit(shared, credit) {
+            return;
+        }
+        tracing::debug!(target: CONNECT, peer = self.name, format = self.greeting.format, "connected");
+        self.touch(shared);
+        self.set_eager_max(&shared.tuning);
+        self.mark_dirty(shared);
+        shared.retry_transfers();
+        self.release_rival(shared);
+    }
+
+    /// A caller waits no more for what becomes of our connection.
+    pub(crate) fn release_rival<M>(&mut self, shared: &mut Shared<M>) {
+        let rival = self.greeting.rival.take();
+        shared.work.extend(rival.map(Work::Introduced));
+    }
+}

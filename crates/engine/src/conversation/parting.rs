@@ -1,0 +1,82 @@
+//! How the two sides of a connection part that both may need.
+//!
+//! A connection that both sides use is not closed by one of them, which could be losing messages that the other has
+//! just sent. The one that does not need it any more asks to leave, and sends no more messages. If the other one needs
+//! it, it says that it stays; if not, it agrees and sends no more messages either, and the first one closes the
+//! connection, or stays if it needs it by then. Of two that ask at once the one with the larger number agrees.
+
+use causeway_wire::bmi::{AGREES_TO_LEAVE, ASKS_TO_LEAVE, Kind};
+
+use super::{Conversation, Phase};
+use crate::matcher::Matcher;
+use crate::shared::{Shared, Work};
+
+impl Conversation {
+    /// Asks to leave, or agrees if the peer has asked. What is posted from now on waits.
+    pub(crate) fn leave<M>(&mut self, shared: &mut Shared<M>) {
+        if self.greeting.asked_to_leave {
+            return self.agree_to_leave(shared);
+        }
+        self.phase = Phase::Leaving;
+        self.greeting.agreed_to_leave = false;
+        self.queue_bare(shared, Kind::Leave, ASKS_TO_LEAVE);
+    }
+
+    /// Agrees that the connection is not needed.
+    pub(crate) fn agree_to_leave<M>(&mut self, shared: &mut Shared<M>) {
+        self.phase = Phase::Leaving;
+        self.greeting.agreed_to_leave = true;
+        self.greeting.asked_to_leave = false;
+        self.queue_bare(shared, Kind::Leave, AGREES_TO_LEAVE);
+    }
+
+    /// Says that the connection is needed.
+    pub(crate) fn stay<M: Matcher>(&mut self, shared: &mut Shared<M>) {
+        self.queue_bare(shared, Kind::Stay, 0);
+        self.go_on(shared);
+    }
+
+    /// The peer closes the connection any moment, unless it says that it stays.
+    pub(crate) fn has_agreed_to_leave(&self) -> bool {
+        matches!(self.phase, Phase::Leaving) && self.greeting.agreed_to_leave
+    }
+
+    /// The peer does not need the connection.
+    pub(super) fn left<M>(&mut self, shared: &mut Shared<M>, word: u64) {
+        let waits = matches!(self.phase, Phase::Leaving) && !self.greeting.agreed_to_leave;
+        let work = match (word, &self.phase) {
+            (ASKS_TO_LEAVE, Phase::Up) if !self.greeting.asked_to_leave => {
+                self.greeting.asked_to_leave = true;
+                Work::MayLeave(self.key)
+            }
+            (ASKS_TO_LEAVE, _) if waits => {
+                let own = shared.own.introduction.id;
+                if self.greeting.id.is_some_and(|theirs| theirs < own) {
+                    self.greeting.agreed_to_leave = true;
+                    return;
+                }
+                Work::MayClose(self.key)
+            }
+            (AGREES_TO_LEAVE, _) if waits => Work::MayClose(self.key),
+            _ => return self.protocol_error(shared, "it leaves at the wrong time"),
+        };
+        shared.work.push_back(work);
+    }
+
+    /// The peer needs the connection.
+    pub(super) fn stays<M: Matcher>(&mut self, shared: &mut Shared<M>) {
+        if !matches!(self.phase, Phase::Leaving) {
+            return self.protocol_error(shared, "it stays without having been asked");
+        }
+        self.go_on(shared);
+        shared.work.push_back(Work::Stays(self.key));
+    }
+
+    fn go_on<M: Matcher>(&mut self, shared: &mut Shared<M>) {
+        self.phase = Phase::Up;
+        self.greeting.asked_to_leave = false;
+        self.mark_dirty(shared);
+        shared.retry_transfers();
+        self.release_rival(shared);
+    }
+}

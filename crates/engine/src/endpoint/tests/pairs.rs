@@ -1,0 +1,584 @@
+//! Two instances that call each other have one name and one connection; those of format 1 have two. (The same over every
+//! method is in testkit's `messages::pairs`.)
+
+use causeway_transport::{
+    Address, Method, Packet, Peer as Handle, Sink, Token, TransferError as Failed,
+};
+use causeway_wire::bmi::{self as wire, Body, Formats, Header, InstanceId, Introduction, Kind};
+
+use super::*;
+
+const TAG: Tag = 5;
+
+/// Two that know each other's address and have not called.
+fn strangers(medium: Medium, name: &str) -> (Node, Node, Addr, Addr) {
+    let mut a = node_over(medium, &format!("{name}-a"), Config::default());
+    let mut b = node_over(medium, &format!("{name}-b"), Config::default());
+    let to_b = a.bmi.lookup(&b.bmi.listening()[0]).unwrap();
+    let to_a = b.bmi.lookup(&a.bmi.listening()[0]).unwrap();
+    (a, b, to_b, to_a)
+}
+
+/// Both send to the other and get what the other sends.
+fn exchange(a: &mut Node, b: &mut Node, to_b: Addr, to_a: Addr, user: u64) {
+    let into = [Memory::zeroed(100), Memory::zeroed(100)];
+    for (node, to, into) in [(&mut *a, to_b, &into[0]), (&mut *b, to_a, &into[1])] {
+        node.send(to, &[memory(user as usize, 100)], TAG, user);
+        node.recv(to, std::slice::from_ref(into), TAG, user + 1);
+    }
+    let all = [user, user + 1];
+    drive(&mut [a, b], |nodes| {
+        let done = |node: &&mut Node| all.iter().all(|user| node.result(*user).is_some());
+        nodes.iter().all(done)
+    });
+    for node in [&*a, &*b] {
+        for user in all {
+            assert_eq!(node.result(user), Some(&Ok(100)), "{user}");
+        }
+    }
+    assert!(
+        into.iter()
+            .all(|into| into.to_vec() == bytes(user as usize, 100))
+    );
+}
+
+/// How many connections an instance has.
+fn links(node: &Node) -> usize {
+    let all = node.bmi.connections.links.iter().flatten();
+    all.filter(|link| link.is_some()).count()
+}
+
+/// Until what a call that was given up leaves behind is gone.
+fn until_links(a: &mut Node, b: &mut Node, count: usize) {
+    drive(&mut [a, b], |nodes| {
+        nodes.iter().all(|node| links(node) == count)
+    });
+}
+
+#[test]
+fn one_that_was_called_uses_the_connection() {
+    for medium in MEDIA {
+        let (mut a, mut b, to_b, from_a) = pair_over(medium, "pairs-called", Config::default());
+        let address = a.bmi.listening()[0].clone();
+        assert_eq!(b.bmi.reverse_lookup(from_a), Some(address.clone()));
+        let to_a = b.bmi.lookup(&address).unwrap();
+        assert_eq!(to_a, from_a, "{medium:?}: one name");
+        exchange(&mut a, &mut b, to_b, to_a, 10);
+        assert_eq!((links(&a), links(&b)), (1, 1), "{medium:?}: one connection");
+        // A list means the same process, and so does another look-up.
+        let list = format!("xyz://elsewhere,{address}");
+        assert_eq!(b.bmi.lookup(&list).unwrap(), to_a);
+        for _ in 0..2 {
+            b.bmi.release(to_a);
+        }
+        exchange(&mut a, &mut b, to_b, to_a, 20);
+    }
+}
+
+#[test]
+fn crossing_calls_become_one() {
+    for medium in MEDIA {
+        for round in 0..50 {
+            let name = format!("pairs-cross-{round}");
+            let (mut a, mut b, to_b, to_a) = strangers(medium, &name);
+            // Messages of all sizes wait for the connection, in one order.
+            for n in 0..6 {
+                let data = [memory(n, [10, 3000, 200_000][n % 3])];
+                a.send(to_b, &data, TAG, n as u64);
+                b.send(to_a, &data, TAG, n as u64);
+                // Others of the two get further ahead before the other one looks.
+                for _ in 0..round % 4 {
+                    a.step();
+                }
+                for _ in 0..round / 4 % 4 {
+                    b.step();
+                }
+            }
+            let into: Vec<Memory> = (0..12).map(|_| Memory::zeroed(200_000)).collect();
+            for n in 0..6 {
+                let parts = |at: usize| std::slice::from_ref(&into[at]);
+                a.recv(to_b, parts(n), TAG, 10 + n as u64);
+                b.recv(to_a, parts(6 + n), TAG, 10 + n as u64);
+            }
+            drive(&mut [&mut a, &mut b], |nodes| {
+                nodes.iter().all(|node| node.done.len() == 12)
+            });
+            for (n, into) in into.iter().enumerate() {
+                let len = [10, 3000, 200_000][n % 3];
+                assert_eq!(into.slice(0..len).to_vec(), bytes(n % 6, len), "{medium:?}");
+            }
+            until_links(&mut a, &mut b, 1);
+            assert_eq!(a.bmi.conversations.peers.len(), 1);
+            assert_eq!(b.bmi.conversations.peers.len(), 1);
+        }
+    }
+}
+
+/// Memory that was opened to the peer over a call stays open, whichever call is answered first.
+#[test]
+fn exports_before_the_call_is_answered_stay() {
+    for round in 0..8 {
+        let (mut a, mut b, to_b, to_a) = strangers(Medium::Mem, &format!("pairs-pinned-{round}"));
+        let memories = [memory(1, 5000), memory(2, 5000)];
+        let mut regions = Vec::new();
+        let ends = [(&mut a, to_b), (&mut b, to_a)];
+        for ((node, to), memory) in ends.into_iter().zip(&memories) {
+            let region = node.bmi.export(to, memory, Access::Read).unwrap();
+            regions.push(region);
+            node.recv(to, &[Memory::zeroed(1)], 77, 77);
+        }
+        idle(&mut [&mut a, &mut b]);
+        // Each reads what the other has exported, over the connection that it was exported over.
+        let mut read = 0;
+        for (node, region) in [(&mut a, regions[1]), (&mut b, regions[0])] {
+            for peer in node.bmi.conversations.peers.indices() {
+                let addr = Addr(node.bmi.conversations.peers.key(peer));
+                let into = Memory::zeroed(5000);
+                let user = 100 + u64::from(peer);
+                let posted = node.bmi.post_transfer(
+                    addr,
+                    Direction::Get,
+                    std::slice::from_ref(&into),
+                    &[region],
+                    node.context,
+                    user,
+                );
+                node.note(posted);
+            }
+        }
+        idle(&mut [&mut a, &mut b]);
+        for node in [&a, &b] {
+            let of_transfers = node.done.iter().filter(|done| done.user >= 100);
+            read += of_transfers.filter(|done| done.result.is_ok()).count();
+        }
+        assert_eq!(read, 2);
+    }
+}
+
+#[test]
+fn a_peer_that_dies_and_returns_keeps_its_name() {
+    for medium in [Medium::Mem, Medium::Tcp, Medium::Shm] {
+        for round in 0..10 {
+            let (mut a, mut b, to_b, to_a) = strangers(medium, &format!("pairs-death-{round}"));
+            exchange(&mut a, &mut b, to_b, to_a, 10);
+            let address = b.bmi.listening()[0].clone();
+            a.recv(to_b, &[Memory::zeroed(1)], 77, 1);
+            let kept = b._dir.take();
+            drop(b);
+            drive(&mut [&mut a], |nodes| nodes[0].result(1).is_some());
+            assert!(matches!(a.result(1), Some(Err(OpError::Peer { .. }))));
+            let listen = vec![address.clone()];
+            let mut again = match medium {
+                Medium::Mem => node(address.strip_prefix("mem://").unwrap()),
+                _ => {
+                    let mut bmi = Bmi::new(Config {
+                        listen,
+                        ..Config::default()
+                    })
+                    .unwrap();
+                    let context = bmi.open_queue().unwrap();
+                    Node {
+                        bmi,
+                        _dir: kept,
+                        context,
+                        fault: None,
+                        done: Vec::new(),
+                        unexpected: Vec::new(),
+                    }
+                }
+            };
+            let to_a = again.bmi.lookup(&a.bmi.listening()[0]).unwrap();
+            // Whoever of them calls first.
+            if round % 2 == 0 {
+                again.send_unexpected(to_a, &memory(1, 1), TAG, 1);
+                drive(&mut [&mut a, &mut again], |nodes| {
+                    nodes[0].collect_unexpected();
+                    !nodes[0].unexpected.is_empty()
+                });
+                assert_eq!(a.unexpected.pop().unwrap().from, to_b);
+            }
+            exchange(&mut a, &mut again, to_b, to_a, 20);
+            until_links(&mut a, &mut again, 1);
+        }
+    }
+}
+
+#[test]
+fn a_connection_is_closed_when_neither_needs_it() {
+    for medium in MEDIA {
+        let (mut a, mut b, to_b, to_a) = strangers(medium, "pairs-release");
+        exchange(&mut a, &mut b, to_b, to_a, 10);
+        until_links(&mut a, &mut b, 1);
+        for first in [true, false] {
+            // The one that has let go of the address is still heard, and hears.
+            let (to_b, to_a) = {
+                let to_b = a.bmi.lookup(&b.bmi.listening()[0]).unwrap();
+                let to_a = b.bmi.lookup(&a.bmi.listening()[0]).unwrap();
+                (to_b, to_a)
+            };
+            let (gone, stays, addr, other) = match first {
+                true => (&mut a, &mut b, to_b, to_a),
+                false => (&mut b, &mut a, to_a, to_b),
+            };
+            while gone
+                .bmi
+                .number(addr)
+                .is_some_and(|peer| gone.bmi.conversations.peers[peer].refs > 0)
+            {
+                gone.bmi.release(addr);
+            }
+            stays.send_unexpected(other, &memory(3, 50), TAG, 50);
+            stays.recv(other, &[Memory::zeroed(1)], 77, 51);
+            drive(&mut [&mut *gone, &mut *stays], |nodes| {
+                nodes[0].collect_unexpected();
+                !nodes[0].unexpected.is_empty()
+            });
+            idle(&mut [&mut *gone, &mut *stays]);
+            assert_eq!(stays.result(50), Some(&Ok(50)), "{medium:?}");
+            assert_eq!(stays.result(51), None, "{medium:?}: the connection stands");
+            let from = gone.unexpected.pop().unwrap().from;
+            gone.send(from, &[memory(0, 1)], 77, 52);
+            drive(&mut [&mut *gone, &mut *stays], |nodes| {
+                nodes[1].result(51).is_some()
+            });
+            assert_eq!(stays.result(51), Some(&Ok(1)), "{medium:?}");
+            gone.bmi.release(from);
+            idle(&mut [&mut *gone, &mut *stays]);
+            assert_eq!(links(stays), 1);
+            a.done.clear();
+            b.done.clear();
+        }
+        let last = a.bmi.lookup(&b.bmi.listening()[0]).unwrap();
+        for (node, addr) in [(&mut a, last), (&mut b, to_a)] {
+            while node
+                .bmi
+                .number(addr)
+                .is_some_and(|peer| node.bmi.conversations.peers[peer].refs > 0)
+            {
+                node.bmi.release(addr);
+            }
+        }
+        drive(&mut [&mut a, &mut b], |nodes| {
+            nodes
+                .iter()
+                .all(|node| node.bmi.conversations.peers.len() == 0)
+        });
+        assert_eq!((links(&a), links(&b)), (0, 0), "{medium:?}");
+        assert!(a.bmi.connections.by_text.is_empty() && b.bmi.connections.by_text.is_empty());
+    }
+}
+
+/// One lets go and calls again while the other does the same: whatever was sent comes, in order.
+#[test]
+fn letting_go_and_coming_back_loses_nothing() {
+    for medium in MEDIA {
+        let (mut a, mut b, to_b, to_a) = strangers(medium, "pairs-back");
+        exchange(&mut a, &mut b, to_b, to_a, 10);
+        a.bmi.release(to_b);
+        b.bmi.release(to_a);
+        let (mut at_a, mut at_b) = (Vec::new(), Vec::new());
+        for round in 0..200u64 {
+            let to_b = a.bmi.lookup(&b.bmi.listening()[0]).unwrap();
+            a.send_unexpected(to_b, &memory(1, 40), round, 1000 + round);
+            let to_a = b.bmi.lookup(&a.bmi.listening()[0]).unwrap();
+            b.send_unexpected(to_a, &memory(1, 40), round, 1000 + round);
+            for _ in 0..round % 5 {
+                a.step();
+            }
+            a.bmi.release(to_b);
+            for _ in 0..round % 7 {
+                b.step();
+            }
+            b.bmi.release(to_a);
+            for (node, seen) in [(&mut a, &mut at_a), (&mut b, &mut at_b)] {
+                node.collect_unexpected();
+                for message in std::mem::take(&mut node.unexpected) {
+                    seen.push(message.tag);
+                    node.bmi.release(message.from);
+                }
+            }
+        }
+        drive(&mut [&mut a, &mut b], |nodes| {
+            for (node, seen) in nodes.iter_mut().zip([&mut at_a, &mut at_b]) {
+                node.collect_unexpected();
+                for message in std::mem::take(&mut node.unexpected) {
+                    seen.push(message.tag);
+                    node.bmi.release(message.from);
+                }
+            }
+            nodes
+                .iter()
+                .all(|node| node.bmi.conversations.peers.len() == 0)
+        });
+        let all: Vec<u64> = (0..200).collect();
+        assert_eq!((at_a, at_b), (all.clone(), all), "{medium:?}");
+        for node in [&a, &b] {
+            assert!(
+                node.done.iter().all(|done| done.result.is_ok()),
+                "{medium:?}"
+            );
+        }
+    }
+}
+
+/// A method used by hand.
+struct Raw {
+    mem: Mem,
+    to: Handle,
+    heard: Heard,
+}
+
+#[derive(Default)]
+struct Heard {
+    packets: Vec<Vec<u8>>,
+    down: usize,
+}
+
+impl Sink for Heard {
+    fn packet(&mut self, _: Handle, packet: Packet<'_>) {
+        self.packets.push(packet.to_vec(0));
+    }
+    fn transfer_done(&mut self, _: Handle, _: Token, _: Result<(), Failed>) {}
+    fn peer_up(&mut self, _: Handle) {}
+    fn peer_down(&mut self, _: Handle, _: PeerError) {
+        self.down += 1;
+    }
+    fn writable(&mut self, _: Handle) {}
+}
+
+impl Raw {
+    fn calls(name: &str) -> Self {
+        let mut mem = Mem::new(Options::default()).unwrap();
+        let address: Address = format!("mem://{name}").parse().unwrap();
+        let to = mem.connect(Instant::now(), &address).unwrap();
+        let heard = Heard::default();
+        Self { mem, to, heard }
+    }
+
+    fn send(&mut self, packet: &[u8]) {
+        self.mem.send(self.to, &[packet]).unwrap();
+    }
+
+    fn hear(&mut self) {
+        self.mem.poll(Instant::now(), &mut self.heard);
+    }
+
+    /// Calls, says that it is this, and goes on if the other side consents.
+    fn introduces(name: &str, node: &mut Node, id: InstanceId, address: &str) -> Self {
+        let mut raw = Self::calls(name);
+        let mut hello = Formats::OURS.hello(true);
+        hello.credit = 1 << 16;
+        raw.send(&hello.encode());
+        let introduction = Introduction {
+            id,
+            addresses: vec![address.to_owned()],
+        };
+        raw.send(&wire::encode_introduction(&introduction, 4096));
+        idle(&mut [node]);
+        raw.hear();
+        let mut bodies = raw
+            .heard
+            .packets
+            .iter()
+            .map(|packet| wire::decode(packet).unwrap().1);
+        if bodies.any(|body| matches!(body, Body::Introduction(_))) {
+            raw.send(&Header::new(Kind::Ready, 2).encode());
+            idle(&mut [node]);
+        }
+        raw
+    }
+}
+
+fn unexpected(tag: Tag, bytes: &[u8]) -> Vec<u8> {
+    [&Header::new(Kind::Unexpected, tag).encode(), bytes].concat()
+}
+
+/// A stranger that says it is a peer which others look up: it gets a name of its own, and the peer keeps its own.
+#[test]
+fn a_liar_takes_nobodys_name() {
+    for (round, when) in ["before", "while", "after"].into_iter().enumerate() {
+        let (mut a, mut b, ..) = strangers(Medium::Mem, &format!("pairs-liar-{round}"));
+        let (of_a, of_b) = (a.bmi.listening()[0].clone(), b.bmi.listening()[0].clone());
+        let id = b.bmi.conversations.shared.own.introduction.id;
+        let name = of_a.strip_prefix("mem://").unwrap().to_owned();
+        let (to_b, to_a) = (a.bmi.lookup(&of_b).unwrap(), b.bmi.lookup(&of_a).unwrap());
+        if when == "after" {
+            exchange(&mut a, &mut b, to_b, to_a, 30);
+        }
+        if when == "while" {
+            a.recv(to_b, &[Memory::zeroed(1)], 77, 77);
+            a.step();
+        }
+        let mut liar = Raw::introduces(&name, &mut a, id, &of_b);
+        liar.send(&unexpected(6, b"lies"));
+        drive(&mut [&mut a], |nodes| {
+            nodes[0].collect_unexpected();
+            !nodes[0].unexpected.is_empty()
+        });
+        let from = a.unexpected.pop().unwrap().from;
+        assert_ne!(from, to_b, "{when}");
+        assert_ne!(a.bmi.reverse_lookup(from), Some(of_b.clone()), "{when}");
+        exchange(&mut a, &mut b, to_b, to_a, 10);
+        let again = a.bmi.lookup(&of_b).unwrap();
+        assert_eq!(again, to_b, "{when}");
+        liar.hear();
+        assert!(
+            !liar.heard.packets.iter().any(|packet| packet.len() > 100),
+            "{when}"
+        );
+    }
+}
+
+/// Odd introductions end the connection, and nothing else.
+#[test]
+fn hostile_introductions() {
+    let name = "pairs-hostile";
+    let mut node = node(name);
+    let introduction = |addresses: &[&str]| {
+        let introduction = Introduction {
+            id: InstanceId(7),
+            addresses: addresses.iter().map(|text| (*text).to_owned()).collect(),
+        };
+        wire::encode_introduction(&introduction, 4096)
+    };
+    let hello = Formats::OURS.hello(true).encode().to_vec();
+    let silent = Formats::OURS.hello(false).encode().to_vec();
+    let bare = |kind, word| Header::new(kind, word).encode().to_vec();
+    let mut cut = introduction(&["mem://x"]);
+    cut.pop();
+    let ready = bare(Kind::Ready, 2);
+    let mine = introduction(&["mem://nobody"]);
+    let cases: Vec<(&str, Vec<Vec<u8>>)> = vec![
+        ("cut", vec![hello.clone(), cut]),
+        ("a message first", vec![hello.clone(), unexpected(1, b"x")]),
+        ("ready first", vec![hello.clone(), ready.clone()]),
+        ("twice", vec![hello.clone(), mine.clone(), mine.clone()]),
+        (
+            "does not wait",
+            vec![hello.clone(), mine.clone(), unexpected(1, b"x")],
+        ),
+        (
+            "ready twice",
+            vec![hello.clone(), mine.clone(), ready.clone(), ready.clone()],
+        ),
+        (
+            "another format",
+            vec![hello.clone(), mine.clone(), bare(Kind::Ready, 1)],
+        ),
+        ("stays unasked", vec![silent.clone(), bare(Kind::Stay, 0)]),
+        ("again when up", vec![silent.clone(), mine.clone()]),
+        (
+            "agrees unasked",
+            vec![silent.clone(), bare(Kind::Leave, wire::AGREES_TO_LEAVE)],
+        ),
+        (
+            "of format 1",
+            vec![bare(Kind::Hello, wire::HELLO_WORD), bare(Kind::Leave, 0)],
+        ),
+    ];
+    for (what, packets) in cases {
+        let mut raw = Raw::calls(name);
+        for packet in packets {
+            raw.send(&packet);
+            idle(&mut [&mut node]);
+        }
+        raw.hear();
+        assert!(raw.heard.down > 0, "{what}");
+    }
+    // Texts that are no addresses, or those of others, are nobody's.
+    let odd = introduction(&[
+        "mem",
+        "tcp://127.0.0.1:7",
+        "mem://pairs-hostile",
+        "shm:///tmp/x",
+    ]);
+    let mut raw = Raw::calls(name);
+    for packet in [hello, odd, ready, unexpected(1, b"x")] {
+        raw.send(&packet);
+        idle(&mut [&mut node]);
+    }
+    node.collect_unexpected();
+    let from = node.unexpected.pop().unwrap().from;
+    let named = node.bmi.reverse_lookup(from).unwrap();
+    assert!(named.starts_with("mem://caller-"), "{named}");
+    node.bmi.release(from);
+    drop(raw);
+    idle(&mut [&mut node]);
+    assert_eq!(node.bmi.get_info(None), Info::default());
+}
+
+/// What builds of format 1 sent and expected: they refuse a first packet of another length or with another word, and
+/// look at nothing else in it but the credit.
+#[test]
+fn a_peer_of_format_1_is_understood() {
+    const GREETING: &[u8; 16] = b"\x01\0\0\0\0\x80\0\0CWBM\x01\0\0\0";
+    let mut node = node("pairs-old");
+    let mut raw = Raw::calls("pairs-old");
+    raw.send(GREETING);
+    // It has to be granted room first.
+    idle(&mut [&mut node]);
+    raw.send(&unexpected(3, b"old"));
+    drive(&mut [&mut node], |nodes| {
+        nodes[0].collect_unexpected();
+        !nodes[0].unexpected.is_empty()
+    });
+    let message = node.unexpected.pop().unwrap();
+    assert_eq!((message.tag, &message.data[..]), (3, &b"old"[..]));
+    node.send(message.from, &[memory(1, 20)], 4, 1);
+    idle(&mut [&mut node]);
+    raw.hear();
+    let [greeting, reply] = &raw.heard.packets[..] else {
+        panic!("{:?}", raw.heard.packets);
+    };
+    assert_eq!(greeting.len(), GREETING.len());
+    assert_eq!((greeting[0], &greeting[8..]), (GREETING[0], &GREETING[8..]));
+    assert_eq!(reply[..1], [2]);
+    assert_eq!(reply[16..], bytes(1, 20));
+}
+
+fn speaks(node: &mut Node, lowest: u8, highest: u8) {
+    node.bmi.conversations.speak(Formats { lowest, highest });
+}
+
+#[test]
+fn with_format_1_each_has_a_connection_of_its_own() {
+    for medium in MEDIA {
+        let (mut a, mut b, to_b, to_a) = strangers(medium, "pairs-format-1");
+        speaks(&mut b, 1, 1);
+        for (node, to) in [(&mut a, to_b), (&mut b, to_a)] {
+            node.send_unexpected(to, &memory(1, 30), TAG, 1);
+        }
+        drive(&mut [&mut a, &mut b], |nodes| {
+            nodes.iter_mut().for_each(|node| node.collect_unexpected());
+            nodes.iter().all(|node| !node.unexpected.is_empty())
+        });
+        assert_eq!((links(&a), links(&b)), (2, 2), "{medium:?}");
+        assert_ne!(a.unexpected[0].from, to_b);
+        assert_ne!(b.unexpected[0].from, to_a);
+        a.bmi.release(to_b);
+        assert_eq!(links(&a), 1, "{medium:?}: at once");
+    }
+}
+
+#[test]
+fn without_a_common_format_both_sides_name_both_ranges() {
+    for medium in MEDIA {
+        for (theirs, text) in [((3, 9), "formats 3 to 9"), ((3, 3), "format 3")] {
+            let (mut a, mut b, to_b, to_a) = strangers(medium, "pairs-formats");
+            speaks(&mut b, theirs.0, theirs.1);
+            for first in [true, false] {
+                let (caller, called, to) = match first {
+                    true => (&mut a, &mut b, to_b),
+                    false => (&mut b, &mut a, to_a),
+                };
+                caller.send(to, &[memory(1, 30)], TAG, 1);
+                drive(&mut [&mut *caller, &mut *called], |nodes| {
+                    nodes[0].result(1).is_some()
+                });
+                let error = caller.result(1).unwrap().as_ref().unwrap_err().to_string();
+                assert!(error.contains("formats 1 to 2"), "{medium:?}: {error}");
+                assert!(error.contains(text), "{medium:?}: {error}");
+            }
+        }
+    }
+}

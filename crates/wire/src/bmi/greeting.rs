@@ -1,0 +1,141 @@
+//! How two instances of the message layer begin: which formats of the packets each speaks, and who calls.
+//!
+//! The greeting has the same 16 bytes in every format. Everything else is said in the highest format that both sides
+//! speak. From [`INTRODUCING`] on, a caller that can be called itself introduces itself behind the greetings, so that the
+//! process that it calls knows it again.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::codec::{Malformed, Reader, Writer, within};
+
+/// The first format with introductions, and with leaving.
+pub const INTRODUCING: u8 = 2;
+
+/// Most addresses of an introduction.
+pub const MAX_INTRODUCED: usize = 16;
+
+/// Most bytes of one of them.
+pub const MAX_INTRODUCED_BYTES: usize = 1024;
+
+/// Formats of the message layer's packets that one side speaks: all from the lowest to the highest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Formats {
+    /// At least 1.
+    pub lowest: u8,
+    /// At least the lowest.
+    pub highest: u8,
+}
+
+impl Formats {
+    /// What this build speaks.
+    pub const OURS: Self = Self {
+        lowest: 1,
+        highest: INTRODUCING,
+    };
+
+    /// The word of the greeting that states them, and its number of regions, which stands for the highest format. A side
+    /// that speaks one format says what builds before [`INTRODUCING`] said.
+    pub(super) const fn stated(self) -> (u64, u16) {
+        let word = u64::from_le_bytes([b'C', b'W', b'B', b'M', self.lowest, 0, 0, 0]);
+        match self.highest > self.lowest {
+            true => (word, self.highest as u16),
+            false => (word, 0),
+        }
+    }
+
+    /// The formats that a greeting with this word and number of regions states.
+    pub(super) fn of(word: u64, regions: u16) -> Result<Self, Malformed> {
+        let unknown = |field, value| Malformed::Unknown { field, value };
+        let [letters @ .., lowest, a, b, c] = word.to_le_bytes();
+        if letters != *b"CWBM" || [a, b, c] != [0; 3] || lowest == 0 {
+            return Err(unknown("greeting", word));
+        }
+        let highest = match regions {
+            0 => lowest,
+            above if above > lowest.into() && above <= u8::MAX.into() => above as u8,
+            other => return Err(unknown("highest format", other.into())),
+        };
+        Ok(Self { lowest, highest })
+    }
+
+    /// The highest format that both sides speak.
+    pub fn common(self, other: Self) -> Option<u8> {
+        let highest = self.highest.min(other.highest);
+        (highest >= self.lowest.max(other.lowest)).then_some(highest)
+    }
+}
+
+impl fmt::Display for Formats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.lowest == self.highest {
+            true => write!(f, "format {}", self.lowest),
+            false => write!(f, "formats {} to {}", self.lowest, self.highest),
+        }
+    }
+}
+
+/// Who an instance is: drawn at random when it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct InstanceId(pub u128);
+
+/// What a caller says of itself, and the one that it calls in reply. Nothing of it is proven.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Introduction {
+    /// The instance.
+    pub id: InstanceId,
+    /// Where it can be reached, best first.
+    pub addresses: Vec<String>,
+}
+
+impl Introduction {
+    /// How many of the addresses, from the first on, fit into so many bytes.
+    pub(super) fn fitting(&self, bytes: usize) -> usize {
+        let mut room = bytes.saturating_sub(16);
+        let fits = |address: &&String| {
+            let bytes = 2 + address.len();
+            let fits = is_sound(address) && bytes <= room;
+            room = room.saturating_sub(bytes);
+            fits
+        };
+        let addresses = self.addresses.iter().take(MAX_INTRODUCED);
+        addresses.take_while(fits).count()
+    }
+
+    /// With so many of its addresses.
+    pub(super) fn encode(&self, count: usize, out: &mut Writer) {
+        out.u128(self.id.0);
+        for address in self.addresses.iter().take(count) {
+            out.u16(address.len() as u16);
+            out.raw(address.as_bytes());
+        }
+    }
+
+    /// With `count` addresses.
+    pub(super) fn decode(count: u64, input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        within(count, MAX_INTRODUCED as u64, "introduced addresses")?;
+        let id = InstanceId(input.u128("instance")?);
+        let mut addresses = Vec::new();
+        for _ in 0..count {
+            let field = "introduced address";
+            let len = input.u16(field)?;
+            let bytes = input.take(len.into(), field)?;
+            let text = core::str::from_utf8(bytes).ok();
+            let unknown = Malformed::Unknown {
+                field,
+                value: len.into(),
+            };
+            addresses.push(String::from(
+                text.filter(|text| is_sound(text)).ok_or(unknown)?,
+            ));
+        }
+        Ok(Self { id, addresses })
+    }
+}
+
+/// Whether a text may stand in an introduction: it goes into logs.
+fn is_sound(address: &str) -> bool {
+    let fits = (1..=MAX_INTRODUCED_BYTES).contains(&address.len());
+    fits && !address.chars().any(char::is_control)
+}
