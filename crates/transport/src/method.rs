@@ -37,7 +37,7 @@
 //! that it shall move or grant, the [`Registration`] that the span lies in ([`Method::register`]). Registrations belong to
 //! no peer, and outlive connections; so a caller may keep them, as long as the memory has the same
 //! [identity](Memory::id). Other methods need none: callers name [`Registration::NONE`], and pay nothing.
-//! Packets, words of atomics and memory of [`Sink::place`] need no registration with any method.
+//! Packets, words of atomics and receive buffers of the sink ([`Sink::receive_buffer`]) need no registration with any method.
 //!
 //! # Pausing
 //! A receiver that has no room for the packets of a peer pauses it ([`Method::pause`]): the packets stay where they are, and
@@ -48,7 +48,7 @@
 //! - Transfers and atomics, in either direction, go on or wait as well: they share a stream with packets over `tcp` and `udp`, and
 //!   over `shm` where the owner has to copy or to do the operation. There, they wait for the packet before them. Those that
 //!   were complete before it are reported.
-//! - A packet whose bytes are on their way to their place ([`Sink::place`]), or that waits for the data of a transfer which
+//! - A packet that is being placed in a receive buffer of the sink ([`Sink::receive_buffer`]), or that waits for the data of a transfer which
 //!   overtook it, still comes. No other is placed.
 //! - When the peer is lost, or closes the connection, the pause ends: what has come of its packets is delivered, then follows
 //!   [`Sink::peer_down`]. That is bounded by what the peer may send ahead. Over `tcp`, if more
@@ -72,8 +72,8 @@
 //!   what it reads there for what was exported: at once, or after the piece that it is copying at this
 //!   moment (bounded by the copy of [`Limits::max_piece`] bytes, or by the peer's death). A peer that is
 //!   stopped in the middle of it is not waited for: the method holds the memory until that has ended.
-//! - A packet whose bytes went to memory of the sink's ([`Sink::place`]) has its place in the order of packets
-//!   when it is complete ([`Sink::placed`]). Nothing of that peer comes in between but packets behind transfers.
+//! - A packet that was placed in a receive buffer of the sink ([`Sink::receive_buffer`]) takes its turn in the order of
+//!   packets when it is complete ([`Sink::placement_done`]). Nothing of that peer comes in between but packets behind transfers.
 //! - [`Sink::peer_up`] is called once before the first packet of a peer that connected to us.
 //! - Where nobody is, [`Method::send`] and [`Method::transfer`] may accept, or answer
 //!   [`SendError::WouldBlock`]; either way [`Sink::peer_down`] follows.
@@ -186,9 +186,9 @@ pub trait Method: Send {
     /// What could be done with `peer` now, as far as the last poll has found out; nothing with one that is unknown or gone.
     fn readiness(&mut self, peer: Peer) -> Readiness;
 
-    /// Has the packet that is being placed ([`Sink::place`]), if any, kept by the method instead: its memory is
+    /// Cancels the placement of the packet that is being placed ([`Sink::receive_buffer`]), if any: the receive buffer is
     /// not touched any more, and the packet comes by [`Sink::packet`] when it is complete.
-    fn take_back(&mut self, _peer: Peer) {}
+    fn cancel_placement(&mut self, _peer: Peer) {}
 
     /// Registers `memory` for transfers and grants, of all peers: for reading only if it is
     /// [for reading only](Memory::is_writable). It is an error where the system or the adapter takes no more. The caller ends
@@ -609,8 +609,8 @@ pub struct PeerReport {
     pub facts: Vec<(&'static str, String)>,
 }
 
-/// So many bytes of a packet are shown before the others are given a place: see [`Sink::place`].
-pub const PLACE_HEAD_BYTES: usize = 16;
+/// So many bytes of a packet are shown before the sink names a receive buffer for the others: see [`Sink::receive_buffer`].
+pub const PLACEMENT_HEAD_BYTES: usize = 16;
 
 /// What a handler sends by while it is called; see [`Sink::handle`].
 pub trait Outlet {
@@ -628,7 +628,7 @@ pub trait Sink {
     /// implemented, [`Sink::packet`] gets the packet. As with active messages, a handler replies to the peer that it
     /// serves, and to no other: what it has for others is sent after the poll. A reply that `outlet` refuses with
     /// [`SendError::WouldBlock`] is the sink's to keep, and [`Sink::writable`] follows. Packets that were placed
-    /// ([`Sink::placed`]) have no outlet.
+    /// ([`Sink::placement_done`]) have no outlet.
     #[inline]
     fn handle(&mut self, peer: Peer, packet: Packet<'_>, _outlet: &mut dyn Outlet) {
         self.packet(peer, packet);
@@ -650,23 +650,23 @@ pub trait Sink {
     /// Room for packets to `peer` after a [`SendError::WouldBlock`].
     fn writable(&mut self, peer: Peer);
 
-    /// A large packet of `len` bytes has begun to arrive, and begins with `head`. A sink that knows where the
-    /// others of its bytes belong puts that memory, writable and exactly so much, into `into`, which is
-    /// empty, and answers `true`: the method then writes them there and calls [`Sink::placed`] in place of
-    /// [`Sink::packet`]. The memory is the method's until then, or until [`Method::take_back`],
+    /// A large packet of `len` bytes has begun to arrive, and begins with `head`. A sink that has a
+    /// receive buffer for the others of its bytes puts that memory, writable and exactly so much, into `into`, which is
+    /// empty, and returns `true`: the method then writes them there and calls [`Sink::placement_done`] in place of
+    /// [`Sink::packet`]. The memory is the method's until then, or until [`Method::cancel_placement`],
     /// [`Method::disconnect`] or [`Sink::peer_down`]. Which packets this is asked for is up to the method.
-    fn place(
+    fn receive_buffer(
         &mut self,
         _peer: Peer,
-        _head: &[u8; PLACE_HEAD_BYTES],
+        _head: &[u8; PLACEMENT_HEAD_BYTES],
         _len: usize,
         _into: &mut Spans,
     ) -> bool {
         false
     }
 
-    /// The packet that [`Sink::place`] gave memory for is complete.
-    fn placed(&mut self, _peer: Peer, _head: &[u8; PLACE_HEAD_BYTES]) {}
+    /// The packet that [`Sink::receive_buffer`] gave a buffer for is complete.
+    fn placement_done(&mut self, _peer: Peer, _head: &[u8; PLACEMENT_HEAD_BYTES]) {}
 }
 
 /// Takes nothing: for peers that nobody is to hear of any more.

@@ -370,9 +370,9 @@ impl Method for Tcp {
         self.send_packet(peer, pieces)
     }
 
-    fn take_back(&mut self, peer: Peer) {
+    fn cancel_placement(&mut self, peer: Peer) {
         if let Some(state) = self.slots.get_mut(peer) {
-            state.session.take_back();
+            state.session.cancel_placement();
         }
     }
 

@@ -436,8 +436,8 @@ impl<G: Ground> Method for Udp<G> {
         self.core.grant(peer, memory, access, &mut self.ground)
     }
 
-    fn take_back(&mut self, peer: Peer) {
-        self.core.take_back(peer);
+    fn cancel_placement(&mut self, peer: Peer) {
+        self.core.cancel_placement(peer);
     }
 
     fn is_all_written(&self, peer: Peer, key: u64) -> bool {

@@ -5,11 +5,11 @@ mod cancelling;
 mod deaths;
 mod floods;
 mod hostile;
-mod landing;
 mod lies;
 mod model;
 mod pairs;
 mod parked;
+mod placement;
 mod sleeps;
 mod waits;
 

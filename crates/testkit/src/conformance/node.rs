@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{
-    Access, Address, Atomic, Direction, Method, Operation, PLACE_HEAD_BYTES, Packet, Peer,
+    Access, Address, Atomic, Direction, Method, Operation, PLACEMENT_HEAD_BYTES, Packet, Peer,
     PeerError, Registration, SendError, Sink, Spans, Token, Transfer, TransferError,
 };
 use causeway_wire::region::RegionDescriptor;
@@ -111,19 +111,19 @@ impl Sink for Seen {
         self.events.push_back(Event::Writable(peer));
     }
 
-    fn place(
+    fn receive_buffer(
         &mut self,
         peer: Peer,
-        head: &[u8; PLACE_HEAD_BYTES],
+        head: &[u8; PLACEMENT_HEAD_BYTES],
         len: usize,
         into: &mut Spans,
     ) -> bool {
-        self.places.place(peer, head, len, into)
+        self.places.receive_buffer(peer, head, len, into)
     }
 
-    fn placed(&mut self, peer: Peer, head: &[u8; PLACE_HEAD_BYTES]) {
+    fn placement_done(&mut self, peer: Peer, head: &[u8; PLACEMENT_HEAD_BYTES]) {
         self.packets
-            .push_back((peer, self.places.placed(peer, head)));
+            .push_back((peer, self.places.placement_done(peer, head)));
     }
 }
 

@@ -241,10 +241,10 @@ impl Core {
         }
     }
 
-    /// See [`crate::Method::take_back`].
-    pub fn take_back(&mut self, peer: Peer) {
+    /// See [`crate::Method::cancel_placement`].
+    pub fn cancel_placement(&mut self, peer: Peer) {
         if let Some(state) = self.peers.get_mut(peer) {
-            state.session.take_back();
+            state.session.cancel_placement();
         }
     }
 

@@ -10,7 +10,7 @@ use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 use super::cursor::Cursor;
 use super::{MAIN, Session, violation};
 use crate::error::PeerError;
-use crate::method::{PLACE_HEAD_BYTES, Peer, Sink, Spans};
+use crate::method::{PLACEMENT_HEAD_BYTES, Peer, Sink, Spans};
 
 /// Below this many expected bytes of data a read straight into memory does not pay.
 const DIRECT_FROM_BYTES: usize = 8 * 1024;
@@ -30,23 +30,23 @@ pub(super) enum Stream {
     /// Into the local list of the get with this number, from here on.
     Get { id: u64, at: Cursor },
     /// Into the memory that the sink gave for a packet.
-    Packet(Landing),
+    Packet(Placement),
 }
 
-/// A packet on its way to its place.
+/// A packet that is written straight into a receive buffer of the sink.
 #[derive(Debug)]
-pub(super) struct Landing {
-    head: [u8; PLACE_HEAD_BYTES],
-    /// The place of the bytes behind the head, and how far it is filled.
+pub(super) struct Placement {
+    head: [u8; PLACEMENT_HEAD_BYTES],
+    /// The receive buffer for the bytes behind the head, and how far it is filled.
     into: Spans,
     at: Cursor,
 }
 
-impl Landing {
+impl Placement {
     /// The frame as far as it has come, if `missing` bytes have not.
     fn to_frame(&self, missing: usize) -> Vec<u8> {
         let len: usize = self.into.iter().map(Memory::len).sum();
-        let payload = PLACE_HEAD_BYTES + len;
+        let payload = PLACEMENT_HEAD_BYTES + len;
         let mut frame = Vec::with_capacity(HEADER_BYTES + payload);
         frame.extend_from_slice(&Header::new(Kind::Packet, payload).encode());
         frame.extend_from_slice(&self.head);
@@ -64,20 +64,20 @@ impl Landing {
     }
 }
 
-/// So much of a packet's frame must be there for its place to be asked for.
-const PLACE_FROM: usize = HEADER_BYTES + PLACE_HEAD_BYTES;
+/// So much of a packet's frame must be there before the sink is asked for a receive buffer.
+const PLACEMENT_FROM_BYTES: usize = HEADER_BYTES + PLACEMENT_HEAD_BYTES;
 
 /// What data belongs to.
-enum Landed {
+enum Received {
     Put(u64),
     Get(u64),
-    Packet([u8; PLACE_HEAD_BYTES]),
+    Packet([u8; PLACEMENT_HEAD_BYTES]),
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    /// The beginning of a frame whose rest has not come: at most a header and a packet. A packet's place is
-    /// not asked for (again) when it has [`PLACE_FROM`] bytes.
+    /// The beginning of a frame whose rest has not come: at most a header and a packet. The sink is
+    /// not asked (again) for a receive buffer when a packet has [`PLACEMENT_FROM_BYTES`] bytes.
     partial: Vec<u8>,
     /// Data that is arriving, and how much of it is to come: never 0.
     pub(super) stream: Option<(Stream, usize)>,
@@ -136,7 +136,7 @@ impl Session {
         }
         let Some((payload, rest)) = rest.split_at_checked(header.payload_len()) else {
             if let Some((head, behind)) = rest.split_first_chunk()
-                && self.place(at, &header, head, behind.len(), peer, sink)
+                && self.begin_placement(at, &header, head, behind.len(), peer, sink)
             {
                 return Ok(behind);
             }
@@ -155,7 +155,7 @@ impl Session {
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<&'a [u8], PeerError> {
-        let asked = self.lane(at).inbox.partial.len() >= PLACE_FROM;
+        let asked = self.lane(at).inbox.partial.len() >= PLACEMENT_FROM_BYTES;
         let bytes = self.top_up(at, bytes, HEADER_BYTES);
         let Some(header) = self.lane(at).inbox.partial.first_chunk::<HEADER_BYTES>() else {
             return Ok(bytes);
@@ -169,13 +169,16 @@ impl Session {
         }
         let whole = HEADER_BYTES + header.payload_len();
         let mut bytes = bytes;
-        if !asked && whole > PLACE_FROM {
-            bytes = self.top_up(at, bytes, PLACE_FROM);
+        if !asked && whole > PLACEMENT_FROM_BYTES {
+            bytes = self.top_up(at, bytes, PLACEMENT_FROM_BYTES);
             let Some((_, head)) = self.lane(at).inbox.partial.split_last_chunk() else {
                 return Ok(bytes);
             };
-            let (head, complete) = (*head, self.lane(at).inbox.partial.len() == PLACE_FROM);
-            if complete && self.place(at, &header, &head, bytes.len(), peer, sink) {
+            let (head, complete) = (
+                *head,
+                self.lane(at).inbox.partial.len() == PLACEMENT_FROM_BYTES,
+            );
+            if complete && self.begin_placement(at, &header, &head, bytes.len(), peer, sink) {
                 self.lane(at).inbox.partial = Vec::new();
                 return Ok(bytes);
             }
@@ -189,41 +192,43 @@ impl Session {
         Ok(bytes)
     }
 
-    /// Asks for a place for a packet that begins with `head` if, with `there` bytes behind that, much of it is
-    /// still to come. If there is one, what is behind the head is data.
-    fn place(
+    /// Asks the sink for a receive buffer for a packet that begins with `head` if, with `there` bytes behind that, much of it is
+    /// still to come. If there is one, what is behind the head is data for it.
+    fn begin_placement(
         &mut self,
         at: usize,
         header: &Header,
-        head: &[u8; PLACE_HEAD_BYTES],
+        head: &[u8; PLACEMENT_HEAD_BYTES],
         there: usize,
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> bool {
         let len = header.payload_len();
-        let missing = len.saturating_sub(PLACE_HEAD_BYTES);
+        let missing = len.saturating_sub(PLACEMENT_HEAD_BYTES);
         if header.kind != Kind::Packet || missing < there.saturating_add(DIRECT_FROM_BYTES) {
             return false;
         }
         let mut into = Spans::new();
-        if !sink.place(peer, head, len, &mut into) {
+        if !sink.receive_buffer(peer, head, len, &mut into) {
             return false;
         }
         debug_assert_eq!(into.iter().map(Memory::len).sum::<usize>(), missing);
-        let landing = Landing {
+        let placement = Placement {
             head: *head,
             into,
             at: Cursor::default(),
         };
-        self.lane(at).inbox.stream = Some((Stream::Packet(landing), missing));
+        self.lane(at).inbox.stream = Some((Stream::Packet(placement), missing));
         true
     }
 
-    /// Keeps what is left of a packet on its way to its place, and what has come of it, here.
-    pub fn take_back(&mut self) {
+    /// Cancels the placement of a packet: what has come of it, and what is still to come, is kept here.
+    pub fn cancel_placement(&mut self) {
         let inbox = &mut self.main.inbox;
         match inbox.stream.take() {
-            Some((Stream::Packet(landing), missing)) => inbox.partial = landing.to_frame(missing),
+            Some((Stream::Packet(placement), missing)) => {
+                inbox.partial = placement.to_frame(missing)
+            }
             stream => inbox.stream = stream,
         }
     }
@@ -266,7 +271,7 @@ impl Session {
             }
             Stream::Discard { .. } => {}
             Stream::Get { id, at } => self.gets.write(*id, at, now),
-            Stream::Packet(Landing { into, at, .. }) => at.write(into, now),
+            Stream::Packet(Placement { into, at, .. }) => at.write(into, now),
         }
         self.data_came(at, stream, missing, now.len(), peer, sink)?;
         Ok(rest)
@@ -282,10 +287,10 @@ impl Session {
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
-        let landed = match &stream {
-            Stream::Put { id, .. } | Stream::Discard { id } => Landed::Put(*id),
-            Stream::Get { id, .. } => Landed::Get(*id),
-            Stream::Packet(landing) => Landed::Packet(landing.head),
+        let received = match &stream {
+            Stream::Put { id, .. } | Stream::Discard { id } => Received::Put(*id),
+            Stream::Get { id, .. } => Received::Get(*id),
+            Stream::Packet(placement) => Received::Packet(placement.head),
         };
         let missing = missing.saturating_sub(count);
         if missing == 0
@@ -295,12 +300,12 @@ impl Session {
         }
         // What has landed is let go before its transfer, or its packet, may end.
         self.lane(at).inbox.stream = (missing > 0).then_some((stream, missing));
-        match landed {
-            Landed::Put(id) => self.put_landed(id, count as u64, peer, sink),
-            Landed::Get(id) => self.get_landed(id, count as u64, peer, sink),
-            Landed::Packet(head) => {
+        match received {
+            Received::Put(id) => self.put_landed(id, count as u64, peer, sink),
+            Received::Get(id) => self.get_landed(id, count as u64, peer, sink),
+            Received::Packet(head) => {
                 if missing == 0 {
-                    sink.placed(peer, &head);
+                    sink.placement_done(peer, &head);
                 }
                 Ok(())
             }
@@ -316,7 +321,9 @@ impl Session {
                 Stream::Put { into, .. } => spans.push(into.clone()),
                 Stream::Discard { .. } => {}
                 Stream::Get { id, at } => self.gets.spans(*id, *at, *missing, most, spans),
-                Stream::Packet(landing) => landing.at.spans(&landing.into, *missing, most, spans),
+                Stream::Packet(placement) => {
+                    placement.at.spans(&placement.into, *missing, most, spans)
+                }
             },
             _ => {}
         }
@@ -338,7 +345,7 @@ impl Session {
             Stream::Put { into, .. } => *into = into.slice(count..into.len()),
             Stream::Discard { .. } => {}
             Stream::Get { id, at } => self.gets.skip(*id, at, count),
-            Stream::Packet(Landing { into, at, .. }) => at.skip(into, count),
+            Stream::Packet(Placement { into, at, .. }) => at.skip(into, count),
         }
         self.data_came(at, stream, missing, count, peer, sink)
     }

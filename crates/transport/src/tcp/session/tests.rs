@@ -9,7 +9,7 @@ use causeway_wire::random::SplitMix64;
 use causeway_wire::region::RegionDescriptor;
 
 use super::*;
-use crate::method::{PLACE_HEAD_BYTES, Spans, part_of};
+use crate::method::{PLACEMENT_HEAD_BYTES, Spans, part_of};
 
 /// The same seed gives the same run.
 struct Random(SplitMix64);
@@ -34,9 +34,9 @@ struct Seen {
     done: HashMap<Token, Result<(), TransferError>>,
     /// Packets that wanted a place: every second one gets it.
     asked: usize,
-    landing: Option<([u8; PLACE_HEAD_BYTES], Vec<Memory>)>,
+    placement: Option<([u8; PLACEMENT_HEAD_BYTES], Vec<Memory>)>,
     placed: usize,
-    taken_back: usize,
+    cancelled: usize,
 }
 
 impl Sink for Seen {
@@ -49,25 +49,25 @@ impl Sink for Seen {
     fn peer_up(&mut self, _: Peer) {}
     fn peer_down(&mut self, _: Peer, _: PeerError) {}
     fn writable(&mut self, _: Peer) {}
-    fn place(
+    fn receive_buffer(
         &mut self,
         _: Peer,
-        head: &[u8; PLACE_HEAD_BYTES],
+        head: &[u8; PLACEMENT_HEAD_BYTES],
         len: usize,
         into: &mut Spans,
     ) -> bool {
-        assert!(self.landing.is_none(), "two packets land at once");
+        assert!(self.placement.is_none(), "two packets placed at once");
         self.asked += 1;
         if self.asked.is_multiple_of(2) {
             return false;
         }
         let rest = len - head.len();
         into.extend([rest / 3, 0, rest - rest / 3].map(Memory::zeroed));
-        self.landing = Some((*head, into.to_vec()));
+        self.placement = Some((*head, into.to_vec()));
         true
     }
-    fn placed(&mut self, _: Peer, head: &[u8; PLACE_HEAD_BYTES]) {
-        let (shown, memory) = self.landing.take().expect("nothing lands");
+    fn placement_done(&mut self, _: Peer, head: &[u8; PLACEMENT_HEAD_BYTES]) {
+        let (shown, memory) = self.placement.take().expect("no placement");
         assert_eq!(*head, shown);
         let mut packet = head.to_vec();
         packet.extend(memory.iter().flat_map(Memory::to_vec));
@@ -146,13 +146,14 @@ fn pause(side: &mut Side, random: &mut Random) {
 fn receive(side: &mut Side, random: &mut Random) {
     let at = random.below(side.wires.len());
     pause(side, random);
-    // Apart from what had begun to land, and from what further lanes complete.
-    let holds = side.session.pausing.is_on && side.seen.landing.is_none() && side.wires.len() == 1;
+    // Apart from a packet whose placement has begun, and from what further lanes complete.
+    let holds =
+        side.session.pausing.is_on && side.seen.placement.is_none() && side.wires.len() == 1;
     let before = side.seen.packets.len();
-    if side.seen.landing.is_some() && random.below(4) == 0 {
-        side.session.take_back();
-        side.seen.landing = None;
-        side.seen.taken_back += 1;
+    if side.seen.placement.is_some() && random.below(4) == 0 {
+        side.session.cancel_placement();
+        side.seen.placement = None;
+        side.seen.cancelled += 1;
     }
     let count = random.length(400_000).min(side.wires[at].len());
     let mut bytes: Vec<u8> = side.wires[at].drain(..count).collect();
@@ -212,16 +213,16 @@ struct Expected {
 
 #[test]
 fn whatever_the_split_points_everything_arrives_once_and_in_order() {
-    let (mut placed, mut taken_back, mut stops) = (0, 0, 0);
+    let (mut placed, mut cancelled, mut stops) = (0, 0, 0);
     // Lanes overtake each other as they like.
     for seed in 1..=100 {
         let lanes = if seed <= 60 { 1 } else { 2 + seed as usize % 3 };
         let side = run(seed, lanes);
         placed += side.seen.placed;
-        taken_back += side.seen.taken_back;
+        cancelled += side.seen.cancelled;
         stops += side.stops;
     }
-    assert!(placed > 20 && taken_back > 20, "{placed}, {taken_back}");
+    assert!(placed > 20 && cancelled > 20, "{placed}, {cancelled}");
     assert!(stops > 100, "{stops}");
 }
 
@@ -233,7 +234,7 @@ fn a_packet_that_never_gets_complete_lets_go_of_its_place() {
         let mut frame = Header::new(Kind::Packet, MAX_PACKET).encode().to_vec();
         frame.extend([5; 5000]);
         session.input(MAIN, &frame, PEER, seen).unwrap();
-        let (_, memory) = seen.landing.take().expect("it is large enough");
+        let (_, memory) = seen.placement.take().expect("it is large enough");
         let mut spans = Vec::new();
         assert!(session.direct(MAIN, 8, &mut spans));
         spans.clear();
@@ -241,7 +242,7 @@ fn a_packet_that_never_gets_complete_lets_go_of_its_place() {
             session.fail(&PeerError::Closed, PEER, seen);
             assert!(session.is_between_frames());
         } else {
-            session.take_back();
+            session.cancel_placement();
             let rest = vec![6; MAX_PACKET - 5000];
             session.input(MAIN, &rest, PEER, seen).unwrap();
             let packet = seen.packets.pop_front().expect("it is whole");
@@ -249,7 +250,7 @@ fn a_packet_that_never_gets_complete_lets_go_of_its_place() {
         }
         // The place has what had come before, and nothing more.
         let place: Vec<u8> = memory.iter().flat_map(Memory::to_vec).collect();
-        let came = 5000 - PLACE_HEAD_BYTES;
+        let came = 5000 - PLACEMENT_HEAD_BYTES;
         assert!(place[..came].iter().all(|byte| *byte == 5));
         assert!(place[came..].iter().all(|byte| *byte == 0));
         assert!(!session.direct(MAIN, 8, &mut spans));
