@@ -40,7 +40,7 @@ pub(super) const MAX_REPLIES: usize = 256;
 pub(super) const MAX_REPLIES_PER_HOST: usize = MAX_REPLIES / 4;
 
 /// What the core asks of those who drive it while it handles a datagram.
-pub trait Surroundings {
+pub trait Environment {
     /// Without a key: who holds the socket at `remote`, which is said to be `holder`; the error says
     /// why it is not talked to. `we_call` tells whether we reach out to it, or it to us.
     fn verify(&mut self, remote: Remote, holder: Holder, we_call: bool)
@@ -156,9 +156,9 @@ impl Core {
         now: Time,
         peer: Peer,
         parts: &[&[u8]],
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
     ) -> Result<(), SendError> {
-        self.reach(now, peer, around)?;
+        self.reach(now, peer, environment)?;
         self.state(peer)?.session.send(parts)?;
         self.touch(now, peer);
         Ok(())
@@ -170,9 +170,9 @@ impl Core {
         now: Time,
         peer: Peer,
         transfer: Transfer,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
     ) -> Result<(), SendError> {
-        self.reach(now, peer, around)?;
+        self.reach(now, peer, environment)?;
         self.state(peer)?.session.transfer(transfer)?;
         self.touch(now, peer);
         self.make_due(peer);
@@ -185,9 +185,9 @@ impl Core {
         now: Time,
         peer: Peer,
         atomic: Atomic,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
     ) -> Result<(), SendError> {
-        self.reach(now, peer, around)?;
+        self.reach(now, peer, environment)?;
         self.state(peer)?.session.atomic(atomic)?;
         self.touch(now, peer);
         self.make_due(peer);
@@ -200,7 +200,7 @@ impl Core {
         peer: Peer,
         memory: &Memory,
         access: Access,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
     ) -> Result<RegionDescriptor, Error> {
         if access.allows(Direction::Put) && !memory.is_writable() {
             return Err(Error::Unsupported(
@@ -210,7 +210,7 @@ impl Core {
         let state = self.state(peer).map_err(|_| Error::NoPeer)?;
         loop {
             let mut bytes = [0; 8];
-            around.random(&mut bytes);
+            environment.random(&mut bytes);
             let key = u64::from_le_bytes(bytes);
             if key != 0 && !state.session.exports(key) {
                 return Ok(state.session.export(key, memory, access));
@@ -274,14 +274,14 @@ impl Core {
         &mut self,
         now: Time,
         peer: Peer,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
     ) -> Result<(), SendError> {
         let state = self.state(peer)?;
         if let Some(cause) = &state.gone {
             return Err(SendError::Gone(cause.clone()));
         }
         if state.link.is_none() && state.failed.is_none() {
-            self.begin_to_connect(now, peer, around);
+            self.begin_to_connect(now, peer, environment);
         }
         Ok(())
     }
@@ -369,7 +369,7 @@ impl Core {
     pub fn poll_events(
         &mut self,
         now: Time,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
         sink: &mut dyn Sink,
     ) -> bool {
         let Some(peer) = self.due.pop_front() else {
@@ -380,7 +380,7 @@ impl Core {
         };
         state.due = false;
         if std::mem::take(&mut state.goes_on) && state.link.is_none() {
-            self.begin_to_connect(now, peer, around);
+            self.begin_to_connect(now, peer, environment);
             return true;
         }
         if let Some(cause) = state.failed.take() {
@@ -491,7 +491,7 @@ impl Core {
         now: Time,
         from: Remote,
         bytes: &[u8],
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
         sink: &mut dyn Sink,
     ) {
         // Whatever was altered on the way counts as lost.
@@ -510,7 +510,7 @@ impl Core {
                 }
             }
             Datagram::Greeting(prefix, greeting) => {
-                self.greeting(now, from, prefix, greeting, around, sink);
+                self.greeting(now, from, prefix, greeting, environment, sink);
             }
             Datagram::Reset(prefix) => {
                 let why = "another process has taken its place at its address";

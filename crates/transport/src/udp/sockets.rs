@@ -1,4 +1,4 @@
-//! The real ground: sockets of the kernel, its clock and its random numbers.
+//! Datagram I/O of the operating system: sockets of the kernel, its clock and its random numbers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,8 +12,8 @@ use causeway_wire::datagram::{MAX_DATAGRAM_BYTES, PREFIX_BYTES, SAFE_DATAGRAM_BY
 use causeway_wire::tcp::Holder;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
-use super::core::Surroundings;
-use super::ground::{Arrival, Arrivals, Batch, Ground};
+use super::core::Environment;
+use super::datagram_io::{Arrival, Arrivals, Batch, DatagramIo};
 use super::{Remote, SCHEME};
 use crate::address::Address;
 use crate::blocking::measure;
@@ -133,7 +133,7 @@ impl Sockets {
     }
 }
 
-impl Surroundings for Sockets {
+impl Environment for Sockets {
     /// Root is let in, and may reach out to anybody; but nobody else gets in with root.
     ///
     /// The kernel tells whose a socket is at this moment, and the handshake that is under way gives
@@ -215,7 +215,7 @@ impl Surroundings for Sockets {
     }
 }
 
-impl Ground for Sockets {
+impl DatagramIo for Sockets {
     fn resolve(&self, address: &Address) -> Result<Vec<SocketAddr>, Error> {
         resolve_for(SCHEME, address)
     }

@@ -278,8 +278,8 @@ fn half_open_connections_are_few_and_end() {
     let (_, greeting) = opening(9, cookie);
     let almost = oldest + Duration::from_millis(999);
     for (now, is_let_in) in [(almost, false), (oldest + Duration::from_secs(1), true)] {
-        let Udp { core, ground, .. } = &mut udp;
-        core.greeting(now, from, prefix, greeting, ground, &mut seen);
+        let Udp { core, io, .. } = &mut udp;
+        core.greeting(now, from, prefix, greeting, io, &mut seen);
         assert_eq!(core.by_caller.contains_key(&(from, 9)), is_let_in);
         assert_eq!((core.strangers.len(), core.peers.len()), (8, 8));
         assert_ne!(first(core) == oldest, is_let_in, "the oldest goes");

@@ -2,7 +2,7 @@
 
 use causeway_wire::tcp::Holder;
 
-use super::core::Surroundings;
+use super::core::Environment;
 use super::sockets::Sockets;
 use super::*;
 use crate::method::Identity;
@@ -166,7 +166,7 @@ struct Kernel<'a> {
     doubts: bool,
 }
 
-impl Surroundings for Kernel<'_> {
+impl Environment for Kernel<'_> {
     fn verify(&mut self, at: Remote, holder: Holder, we_call: bool) -> Result<Identity, String> {
         match self.doubts {
             true => Err("it belongs to somebody else".to_owned()),
@@ -204,7 +204,7 @@ fn accept(
     seen: &mut Seen,
 ) {
     let now = caller.now();
-    let Udp { core, ground, .. } = caller;
+    let Udp { core, io, .. } = caller;
     let remote = Remote {
         socket: 0,
         address: callee.socket.local_addr().unwrap(),
@@ -215,7 +215,7 @@ fn accept(
         from: 9,
     };
     let mut kernel = Kernel {
-        sockets: ground,
+        sockets: io,
         doubts,
     };
     core.greeting(now, remote, prefix, greeting, &mut kernel, seen);
@@ -321,7 +321,7 @@ fn cookies_are_taken_no_faster_than_openings_are_sent() {
     let mut seen = Seen::default();
     let (mut caller, peer, from, number) = calling(&callee, &mut seen);
     let now = caller.now();
-    let Udp { core, ground, .. } = &mut caller;
+    let Udp { core, io, .. } = &mut caller;
     let remote = Remote {
         socket: 0,
         address: callee.socket.local_addr().unwrap(),
@@ -336,10 +336,10 @@ fn cookies_are_taken_no_faster_than_openings_are_sent() {
     let mut sent = 0;
     for byte in 1..=100 {
         let greeting = cookie(byte);
-        core.greeting(now, remote, prefix, greeting, ground, &mut seen);
+        core.greeting(now, remote, prefix, greeting, io, &mut seen);
         let mut other = greeting;
         other.cookie[0] ^= 0x80;
-        core.greeting(now, remote, prefix, other, ground, &mut seen);
+        core.greeting(now, remote, prefix, other, io, &mut seen);
         while core.poll_transmit(now, &mut Vec::new()).is_some() {
             sent += 1;
         }
