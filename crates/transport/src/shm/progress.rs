@@ -18,7 +18,7 @@ use super::pair::{Pair, Stage};
 use super::peers::{Entry, Link};
 use super::ring::{Front, Queue};
 use super::transfer::{self, Step};
-use super::{assist, cooperate};
+use super::{split_copy, split_initiator};
 use crate::error::PeerError;
 use crate::method::{Peer, Sink};
 use crate::wake::WakeFlag;
@@ -243,7 +243,7 @@ impl Shm {
             let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) else {
                 return false;
             };
-            let news = cooperate::has_news(pair);
+            let news = split_initiator::has_news(pair);
             if news {
                 pair.transfers.watched = false;
                 // The last look before a sleep may have been this one.
@@ -268,7 +268,7 @@ impl Shm {
             self.lenders.swap_remove(turn);
             return false;
         }
-        let helped = self.sharing.helps && assist::help(pair);
+        let helped = self.sharing.helps && split_copy::help(pair);
         self.copied |= helped;
         if pair.failing.is_some() {
             self.ail(peer);
@@ -282,7 +282,7 @@ impl Shm {
         self.sharing.helps
             && self.lenders.iter().any(|&peer| {
                 let pair = peers.get_mut(peer).and_then(|entry| entry.pair());
-                pair.is_some_and(assist::can_help)
+                pair.is_some_and(split_copy::can_help)
             })
     }
 
@@ -517,7 +517,7 @@ impl Shm {
                     drain(&mut pair, peer, slots, sink);
                 }
                 pair.revoke();
-                self.limbo.keep(&mut pair.held);
+                self.quarantine.add(&mut pair.deferred);
                 pair.transfers.fail_all(peer, &cause, sink);
                 pair.atomics.fail_all(peer, &cause, sink);
                 if let Some(socket) = &pair.socket {

@@ -1,6 +1,5 @@
 //! Tests of the method with real memory, sockets and processes.
 
-mod assist;
 mod claims;
 mod death;
 mod hostile;
@@ -8,6 +7,7 @@ mod packets;
 mod park;
 mod regions;
 mod revocation;
+mod split_copy;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
