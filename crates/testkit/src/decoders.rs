@@ -413,7 +413,7 @@ fn tcp_session(bytes: &[u8]) {
         queue_bytes: 1 << 16,
         max_transfers: 8,
     });
-    session.add_lane();
+    session.add_subflow();
     let (open, closed) = (Memory::zeroed(5000), Memory::zeroed(100));
     let region = session.export(9, &open, Access::ReadWrite);
     session.export(8, &closed, Access::Read);

@@ -103,7 +103,7 @@ impl Factory for Loopback {
         let config = TcpConfig {
             key: self.key,
             encrypt: self.encrypt,
-            lanes: self.connections,
+            connections: self.connections,
             connect_timeout: CONNECT_TIMEOUT,
             ..TcpConfig::default()
         };

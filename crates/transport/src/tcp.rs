@@ -3,7 +3,7 @@
 //! Reading order: [`config`] (the settings); `causeway_wire::tcp` (the bytes); [`handshake`] (how two
 //! sides come to trust each other) and [`session`] (packets and transfers), two pure state machines
 //! that know no socket; `outbox` (what waits to be sent); `link` (one socket); `slots` (the table of
-//! peers); `crate::strangers` (connections that are not trusted yet); `beginning`, `progress` and `ending` (what becomes of a connection, in this order); `lanes`
+//! peers); `crate::strangers` (connections that are not trusted yet); `beginning`, `progress` and `ending` (what becomes of a connection, in this order); `subflows`
 //! (further connections with one peer); and in this file the method itself.
 //!
 //! # How it waits
@@ -29,13 +29,13 @@ mod cipher;
 pub mod config;
 mod ending;
 pub mod handshake;
-mod lanes;
 mod link;
 mod outbox;
 mod progress;
 pub(crate) mod resolve;
 pub mod session;
 mod slots;
+mod subflows;
 #[cfg(test)]
 mod tests;
 
@@ -96,7 +96,7 @@ pub struct Tcp {
     listeners: Vec<Listener>,
     slots: Slots,
     by_address: HashMap<Address, Peer>,
-    /// What others show to become a lane of a peer of ours.
+    /// What others show to become a subflow of a peer of ours.
     tickets: HashMap<Ticket, Peer>,
     /// Connections that others have made and that are not trusted yet.
     strangers: Strangers<Instant>,
@@ -491,8 +491,13 @@ impl Method for Tcp {
         let Some(state) = self.slots.shown(peer) else {
             return 0;
         };
-        let lanes = state.lanes.iter().filter_map(|&lane| self.slots.get(lane));
-        let links = lanes.chain([state]).filter_map(|state| state.link.as_ref());
+        let subflows = state
+            .subflows
+            .iter()
+            .filter_map(|&subflow| self.slots.get(subflow));
+        let links = subflows
+            .chain([state])
+            .filter_map(|state| state.link.as_ref());
         links.map(|link| link.bulk.get()).sum()
     }
 
@@ -531,9 +536,9 @@ impl Tcp {
             };
             facts.push(("encryption", encryption.to_owned()));
         }
-        let through = match state.lanes.len() {
+        let through = match state.subflows.len() {
             0 => "the one connection".to_owned(),
-            lanes => format!("{lanes} connections of their own"),
+            subflows => format!("{subflows} connections of their own"),
         };
         facts.push((
             "large transfers",

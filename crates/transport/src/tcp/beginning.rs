@@ -50,7 +50,7 @@ impl Tcp {
             encrypt: config.encrypt,
             holder,
             fast_aes: has_fast_aes(),
-            lanes: config.lanes,
+            connections: config.connections,
             ticket,
         };
         Handshake::new(role, terms)
@@ -108,7 +108,7 @@ impl Tcp {
             return;
         };
         let ticket = match state.origin {
-            Origin::Lane { ticket, .. } => ticket,
+            Origin::Subflow { ticket, .. } => ticket,
             _ => None,
         };
         let Some(link) = &mut state.link else { return };
@@ -335,7 +335,10 @@ impl Tcp {
         };
         let mut identity = None;
         let socket = &link.socket;
-        let we_reach_out = matches!(state.origin, Origin::Connected { .. } | Origin::Lane { .. });
+        let we_reach_out = matches!(
+            state.origin,
+            Origin::Connected { .. } | Origin::Subflow { .. }
+        );
         let owners = &mut self.owners;
         let outcome = handshake.input(&bytes, &mut |holder| {
             identity = Some(same_user(owners, socket, holder, we_reach_out)?);
@@ -377,17 +380,17 @@ impl Tcp {
         let Some(state) = self.slots.get_mut(peer) else {
             return;
         };
-        if let Origin::Lane { of, .. } = state.origin {
+        if let Origin::Subflow { of, .. } = state.origin {
             return self.stand(peer, of, agreement, sink);
         }
         let Some(link) = &mut state.link else { return };
-        let lanes = agreement.lanes;
+        let connections = agreement.connections;
         let rest = link.agree(agreement);
         link.last_heard = self.clock.now();
         if state.is_half_open() {
             self.trust(peer, Origin::Accepted);
             sink.peer_up(peer);
-            self.invite(peer, lanes);
+            self.invite(peer, connections);
         }
         let Some(state) = self.slots.get_mut(peer) else {
             return;

@@ -34,7 +34,7 @@ impl Tcp {
         state.link = None;
         state.identity = None;
         state.dying = None;
-        let (lanes, ticket) = (std::mem::take(&mut state.lanes), state.ticket.take());
+        let (subflows, ticket) = (std::mem::take(&mut state.subflows), state.ticket.take());
         match state.origin {
             Origin::Connected { ref mut at, .. } => {
                 *at = 0;
@@ -53,18 +53,18 @@ impl Tcp {
                 self.strangers.remove(stranger, peer);
                 self.slots.remove(peer);
             }
-            Origin::Lane { of, .. } => {
-                tracing::debug!(address = %state.address, %cause, "a further lane came to nothing");
+            Origin::Subflow { of, .. } => {
+                tracing::debug!(address = %state.address, %cause, "a subflow came to nothing");
                 self.slots.remove(peer);
                 if let Some(state) = self.slots.get_mut(of) {
-                    state.lanes.retain(|&lane| lane != peer);
+                    state.subflows.retain(|&subflow| subflow != peer);
                 }
             }
             Origin::Lingering { .. } => {
                 self.slots.remove(peer);
             }
         }
-        self.close_lanes(lanes, ticket);
+        self.close_subflows(subflows, ticket);
     }
 
     /// The caller drops a peer. What was accepted for it is still sent, if that is possible soon.
@@ -79,8 +79,8 @@ impl Tcp {
         if self.by_address.get(&state.address) == Some(&peer) {
             self.by_address.remove(&state.address);
         }
-        let (lanes, ticket) = (std::mem::take(&mut state.lanes), state.ticket.take());
-        self.close_lanes(lanes, ticket);
+        let (subflows, ticket) = (std::mem::take(&mut state.subflows), state.ticket.take());
+        self.close_subflows(subflows, ticket);
         state.dying = None;
         state.session.abandon(&PeerError::Disconnected, peer, sink);
         let Some(link) = &state.link else {

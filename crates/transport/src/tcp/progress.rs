@@ -86,7 +86,7 @@ impl Tcp {
         let Some(state) = self.slots.get_mut(peer) else {
             return false;
         };
-        if let Origin::Lane { of, .. } = state.origin {
+        if let Origin::Subflow { of, .. } = state.origin {
             return self.serve(of, sink);
         }
         if let Some(cause) = state.failed.take() {
@@ -110,11 +110,11 @@ impl Tcp {
         any
     }
 
-    /// After reading or writing: sends on further lanes, asks epoll for room if the socket is full, has
+    /// After reading or writing: sends on subflows, asks epoll for room if the socket is full, has
     /// the next poll go on if there is more to do, closes our half of a lingering connection that has
     /// nothing left. Answers whether anything was sent.
     fn settle(&mut self, peer: Peer) -> bool {
-        let any = self.flush_lanes(peer);
+        let any = self.flush_subflows(peer);
         self.accept_invitation(peer);
         let Some(state) = self.slots.get_mut(peer) else {
             return any;
@@ -123,7 +123,7 @@ impl Tcp {
             return any;
         };
         if any {
-            // The ends of what the lanes have carried.
+            // The ends of what the subflows have carried.
             link.flush(&mut state.session, &mut self.buffers);
         }
         let is_stopped = state.session.is_stopped();
@@ -280,8 +280,8 @@ impl Tcp {
         if !link.is_up() {
             return self.shake(peer, sink);
         }
-        if let Origin::Lane { of, .. } = state.origin {
-            return self.read_lane(peer, of, sink);
+        if let Origin::Subflow { of, .. } = state.origin {
+            return self.read_subflow(peer, of, sink);
         }
         if lingers {
             return self.read_to_nowhere(peer);

@@ -26,8 +26,8 @@ pub(super) enum Origin {
     Accepted,
     /// It connected to us and is not trusted yet. Nobody is told of it.
     Stranger(Stranger<Instant>),
-    /// Not a peer, but a further connection with one.
-    Lane {
+    /// Not a peer, but a subflow of one: an extra connection.
+    Subflow {
         of: Peer,
         /// While we make it: what we show there.
         ticket: Option<Ticket>,
@@ -44,11 +44,11 @@ pub(super) struct PeerState {
     pub(super) identity: Option<Identity>,
     pub(super) link: Option<Link>,
     pub(super) session: Session,
-    /// Its further connections, also those that do not stand yet.
-    pub(super) lanes: Vec<Peer>,
-    /// What others show to become its lanes.
+    /// Its subflows, also those that do not stand yet.
+    pub(super) subflows: Vec<Peer>,
+    /// What others show to become its subflows.
     pub(super) ticket: Option<Ticket>,
-    /// A lane was lost: until when the first connection may still bring something.
+    /// A subflow was lost: until when the first connection may still bring something.
     pub(super) dying: Option<(Instant, PeerError)>,
     /// Down for good.
     pub(super) gone: Option<PeerError>,
@@ -75,7 +75,7 @@ impl PeerState {
             identity: None,
             link: None,
             session: Session::new(bounds),
-            lanes: Vec::new(),
+            subflows: Vec::new(),
             ticket: None,
             dying: None,
             gone: None,
@@ -97,13 +97,13 @@ impl PeerState {
         matches!(self.origin, Origin::Lingering { .. })
     }
 
-    pub(super) fn is_lane(&self) -> bool {
-        matches!(self.origin, Origin::Lane { .. })
+    pub(super) fn is_subflow(&self) -> bool {
+        matches!(self.origin, Origin::Subflow { .. })
     }
 
     /// Whether its handle was ever given out, and not taken back.
     pub(super) fn is_shown(&self) -> bool {
-        !self.is_half_open() && !self.is_lingering() && !self.is_lane()
+        !self.is_half_open() && !self.is_lingering() && !self.is_subflow()
     }
 
     pub(super) fn is_up(&self) -> bool {

@@ -2,9 +2,9 @@
 //! suite; here is what is particular to TCP.
 
 mod hostile;
-mod lanes;
 mod remote_memory;
 mod strangers;
+mod subflows;
 mod support;
 mod trust;
 

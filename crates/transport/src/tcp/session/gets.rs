@@ -20,9 +20,9 @@ use super::inbox::Stream;
 use super::{Bulk, MAIN, Session, Turn, violation};
 use crate::error::{PeerError, TransferError};
 use crate::method::{Direction, NotifyPacket, Peer, Sink, Token, Transfer};
-use crate::tcp::outbox::Lender;
+use crate::tcp::outbox::SpanOwner;
 
-/// Pieces of one request that may have come apart from each other, over further lanes: there are no more of them.
+/// Pieces of one request that may have come apart from each other, over subflows: there are no more of them.
 const MAX_APART: usize = (MAX_GET_BYTES as usize).div_ceil(MAX_PIECE);
 
 /// A get of ours.
@@ -79,7 +79,7 @@ struct Request {
     began: Coverage,
     landed: u64,
     len: u64,
-    /// The end, if it has overtaken data on other lanes.
+    /// The end, if it has overtaken data on other connections.
     end: Option<End>,
 }
 
@@ -368,10 +368,10 @@ impl Session {
         let len = spans.iter().map(|(_, memory)| memory.len()).sum();
         let mut header = Header::new(Kind::GetData, len).with_id(serve.id);
         header.base = serve.sent;
-        let outbox = &mut self.lane(at).outbox;
+        let outbox = &mut self.connection(at).outbox;
         outbox.line_up_bytes(&header.encode());
         for (key, memory) in spans {
-            outbox.line_up_memory(memory, Lender::Export(key));
+            outbox.line_up_memory(memory, SpanOwner::Export(key));
         }
         serve.sent += len as u64;
         if serve.index < serve.fragments.len() {

@@ -104,7 +104,7 @@ impl Session {
                     return Ok(());
                 }
             }
-            let inbox = &self.lane(at).inbox;
+            let inbox = &self.connection(at).inbox;
             bytes = if inbox.stream.is_some() {
                 self.read_data(at, bytes, peer, sink)?
             } else if inbox.partial.is_empty() {
@@ -125,11 +125,11 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<&'a [u8], PeerError> {
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-            self.lane(at).inbox.partial.extend_from_slice(bytes);
+            self.connection(at).inbox.partial.extend_from_slice(bytes);
             return Ok(&[]);
         };
         let header = decode(header)?;
-        check_lane(at, header.kind)?;
+        check_subflow(at, header.kind)?;
         if is_data(header.kind) {
             self.begin_data(at, &header)?;
             return Ok(rest);
@@ -140,7 +140,7 @@ impl Session {
             {
                 return Ok(behind);
             }
-            self.lane(at).inbox.partial.extend_from_slice(bytes);
+            self.connection(at).inbox.partial.extend_from_slice(bytes);
             return Ok(&[]);
         };
         self.frame(header, payload, peer, sink)?;
@@ -155,15 +155,20 @@ impl Session {
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<&'a [u8], PeerError> {
-        let asked = self.lane(at).inbox.partial.len() >= PLACEMENT_FROM_BYTES;
+        let asked = self.connection(at).inbox.partial.len() >= PLACEMENT_FROM_BYTES;
         let bytes = self.top_up(at, bytes, HEADER_BYTES);
-        let Some(header) = self.lane(at).inbox.partial.first_chunk::<HEADER_BYTES>() else {
+        let Some(header) = self
+            .connection(at)
+            .inbox
+            .partial
+            .first_chunk::<HEADER_BYTES>()
+        else {
             return Ok(bytes);
         };
         let header = decode(header)?;
-        check_lane(at, header.kind)?;
+        check_subflow(at, header.kind)?;
         if is_data(header.kind) {
-            self.lane(at).inbox.partial = Vec::new();
+            self.connection(at).inbox.partial = Vec::new();
             self.begin_data(at, &header)?;
             return Ok(bytes);
         }
@@ -171,21 +176,21 @@ impl Session {
         let mut bytes = bytes;
         if !asked && whole > PLACEMENT_FROM_BYTES {
             bytes = self.top_up(at, bytes, PLACEMENT_FROM_BYTES);
-            let Some((_, head)) = self.lane(at).inbox.partial.split_last_chunk() else {
+            let Some((_, head)) = self.connection(at).inbox.partial.split_last_chunk() else {
                 return Ok(bytes);
             };
             let (head, complete) = (
                 *head,
-                self.lane(at).inbox.partial.len() == PLACEMENT_FROM_BYTES,
+                self.connection(at).inbox.partial.len() == PLACEMENT_FROM_BYTES,
             );
             if complete && self.begin_placement(at, &header, &head, bytes.len(), peer, sink) {
-                self.lane(at).inbox.partial = Vec::new();
+                self.connection(at).inbox.partial = Vec::new();
                 return Ok(bytes);
             }
         }
         let bytes = self.top_up(at, bytes, whole);
-        if self.lane(at).inbox.partial.len() == whole {
-            let frame = std::mem::take(&mut self.lane(at).inbox.partial);
+        if self.connection(at).inbox.partial.len() == whole {
+            let frame = std::mem::take(&mut self.connection(at).inbox.partial);
             let payload = frame.get(HEADER_BYTES..).unwrap_or_default();
             self.frame(header, payload, peer, sink)?;
         }
@@ -218,7 +223,7 @@ impl Session {
             into,
             at: Cursor::default(),
         };
-        self.lane(at).inbox.stream = Some((Stream::Packet(placement), missing));
+        self.connection(at).inbox.stream = Some((Stream::Packet(placement), missing));
         true
     }
 
@@ -235,7 +240,7 @@ impl Session {
 
     /// Moves bytes to the kept beginning until it has `len`; answers what is left of `bytes`.
     fn top_up<'a>(&mut self, at: usize, bytes: &'a [u8], len: usize) -> &'a [u8] {
-        let partial = &mut self.lane(at).inbox.partial;
+        let partial = &mut self.connection(at).inbox.partial;
         let missing = len.saturating_sub(partial.len()).min(bytes.len());
         let (now, rest) = bytes.split_at(missing);
         partial.extend_from_slice(now);
@@ -248,7 +253,7 @@ impl Session {
             _ => self.begin_get_data(header)?,
         };
         if header.payload_len() > 0 {
-            self.lane(at).inbox.stream = Some((stream, header.payload_len()));
+            self.connection(at).inbox.stream = Some((stream, header.payload_len()));
         }
         Ok(())
     }
@@ -260,7 +265,7 @@ impl Session {
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<&'a [u8], PeerError> {
-        let Some((mut stream, missing)) = self.lane(at).inbox.stream.take() else {
+        let Some((mut stream, missing)) = self.connection(at).inbox.stream.take() else {
             return Ok(bytes);
         };
         let (now, rest) = bytes.split_at(missing.min(bytes.len()));
@@ -299,7 +304,7 @@ impl Session {
             self.note_written(*key, frame);
         }
         // What has landed is let go before its transfer, or its packet, may end.
-        self.lane(at).inbox.stream = (missing > 0).then_some((stream, missing));
+        self.connection(at).inbox.stream = (missing > 0).then_some((stream, missing));
         match received {
             Received::Put(id) => self.put_landed(id, count as u64, peer, sink),
             Received::Get(id) => self.get_landed(id, count as u64, peer, sink),
@@ -316,7 +321,7 @@ impl Session {
     /// them, into `spans`. Bytes read behind them are the next input.
     pub fn direct(&self, at: usize, most: usize, spans: &mut Vec<Memory>) -> bool {
         spans.clear();
-        match &self.lane_ref(at).inbox.stream {
+        match &self.connection_ref(at).inbox.stream {
             Some((stream, missing)) if *missing >= DIRECT_FROM_BYTES => match stream {
                 Stream::Put { into, .. } => spans.push(into.clone()),
                 Stream::Discard { .. } => {}
@@ -338,7 +343,7 @@ impl Session {
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
-        let Some((mut stream, missing)) = self.lane(at).inbox.stream.take() else {
+        let Some((mut stream, missing)) = self.connection(at).inbox.stream.take() else {
             return Ok(());
         };
         match &mut stream {
@@ -353,8 +358,9 @@ impl Session {
     /// Whether every stream stands between two frames.
     #[cfg(test)]
     pub(super) fn is_between_frames(&self) -> bool {
-        self.lanes()
-            .all(|lane| lane.inbox.partial.is_empty() && lane.inbox.stream.is_none())
+        self.connections().all(|connection| {
+            connection.inbox.partial.is_empty() && connection.inbox.stream.is_none()
+        })
     }
 }
 
@@ -362,11 +368,11 @@ fn is_data(kind: Kind) -> bool {
     matches!(kind, Kind::Put | Kind::GetData)
 }
 
-/// Only data may come on further lanes: everything else has an order.
-fn check_lane(at: usize, kind: Kind) -> Result<(), PeerError> {
+/// Only data may come on subflows: everything else has an order.
+fn check_subflow(at: usize, kind: Kind) -> Result<(), PeerError> {
     match at == MAIN || is_data(kind) {
         true => Ok(()),
-        false => Err(violation("it sends on a further lane what has an order")),
+        false => Err(violation("it sends on a subflow what has an order")),
     }
 }
 

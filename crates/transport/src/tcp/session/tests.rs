@@ -85,22 +85,22 @@ const PEER: Peer = Peer(0);
 struct Side {
     session: Session,
     seen: Seen,
-    /// Bytes on their way to this side, by lane.
+    /// Bytes on their way to this side, by connection.
     wires: Vec<VecDeque<u8>>,
     /// Pauses that have held something back.
     stops: usize,
 }
 
 impl Side {
-    fn new(lanes: usize) -> Self {
+    fn new(connections: usize) -> Self {
         let mut session = Session::new(BOUNDS);
-        for _ in 1..lanes {
-            session.add_lane();
+        for _ in 1..connections {
+            session.add_subflow();
         }
         Self {
             session,
             seen: Seen::default(),
-            wires: vec![VecDeque::new(); lanes],
+            wires: vec![VecDeque::new(); connections],
             stops: 0,
         }
     }
@@ -124,7 +124,7 @@ fn transmit(from: &mut Side, to: &mut Side, random: &mut Random) {
         budget -= now;
         sent += now;
     }
-    from.session.lane(at).outbox.advance(sent);
+    from.session.connection(at).outbox.advance(sent);
 }
 
 /// Pauses, or resumes, as luck will.
@@ -146,7 +146,7 @@ fn pause(side: &mut Side, random: &mut Random) {
 fn receive(side: &mut Side, random: &mut Random) {
     let at = random.below(side.wires.len());
     pause(side, random);
-    // Apart from a packet whose placement has begun, and from what further lanes complete.
+    // Apart from a packet whose placement has begun, and from what subflows complete.
     let holds =
         side.session.pausing.is_on && side.seen.placement.is_none() && side.wires.len() == 1;
     let before = side.seen.packets.len();
@@ -214,10 +214,10 @@ struct Expected {
 #[test]
 fn whatever_the_split_points_everything_arrives_once_and_in_order() {
     let (mut placed, mut cancelled, mut stops) = (0, 0, 0);
-    // Lanes overtake each other as they like.
+    // Connections overtake each other as they like.
     for seed in 1..=100 {
-        let lanes = if seed <= 60 { 1 } else { 2 + seed as usize % 3 };
-        let side = run(seed, lanes);
+        let connections = if seed <= 60 { 1 } else { 2 + seed as usize % 3 };
+        let side = run(seed, connections);
         placed += side.seen.placed;
         cancelled += side.seen.cancelled;
         stops += side.stops;
@@ -258,10 +258,10 @@ fn a_packet_that_never_gets_complete_lets_go_of_its_place() {
     }
 }
 
-fn run(seed: u64, lanes: usize) -> Side {
+fn run(seed: u64, connections: usize) -> Side {
     const MOST: usize = 700_000;
     let random = &mut Random(SplitMix64::new(seed));
-    let (mut a, mut b) = (Side::new(lanes), Side::new(lanes));
+    let (mut a, mut b) = (Side::new(connections), Side::new(connections));
     let mut packets = VecDeque::new();
     let mut expected: HashMap<Token, Expected> = HashMap::new();
     let mut notifies = Vec::new();
@@ -377,8 +377,8 @@ fn random_frames_do_no_more_than_end_the_session() {
     let mut ended = 0;
     for seed in 1..=3000_u64 {
         let random = &mut Random(SplitMix64::new(seed));
-        let lanes = 1 + seed as usize % 2;
-        let mut side = Side::new(lanes);
+        let connections = 1 + seed as usize % 2;
+        let mut side = Side::new(connections);
         let exported = Memory::zeroed(5000);
         let beside = Memory::zeroed(100);
         side.session.export(7, &exported, Access::Write);
@@ -403,12 +403,12 @@ fn random_frames_do_no_more_than_end_the_session() {
         let mut over = false;
         for _ in 0..30 {
             let bytes = hostile(random);
-            let at = random.below(lanes);
+            let at = random.below(connections);
             side.session.refill(at);
             if random.below(2) == 0 {
                 let most = side.session.outbox(at).lined_up();
                 let sent = random.below(most + 1);
-                side.session.lane(at).outbox.advance(sent);
+                side.session.connection(at).outbox.advance(sent);
             }
             let (front, back) = bytes.split_at(random.below(bytes.len()));
             let fed = side
@@ -468,8 +468,8 @@ fn hostile(random: &mut Random) -> Vec<u8> {
 const STALE: u8 = 0xee;
 
 /// A session that gets so many bytes into memory that held other data, and the number of its first request.
-fn getting(len: usize, lanes: usize) -> (Side, Memory, u64) {
-    let mut side = Side::new(lanes);
+fn getting(len: usize, connections: usize) -> (Side, Memory, u64) {
+    let mut side = Side::new(connections);
     let into = Memory::from_vec(vec![STALE; len]);
     let transfer = Transfer {
         direction: Direction::Get,
@@ -528,9 +528,9 @@ fn a_get_is_not_complete_with_bytes_that_came_twice() {
     ];
     for (at, (honest, frames)) in answers.into_iter().enumerate() {
         let (mut side, into, id) = getting(LEN, 3);
-        let fed = frames.iter().try_for_each(|(lane, part)| {
+        let fed = frames.iter().try_for_each(|(connection, part)| {
             let Side { session, seen, .. } = &mut side;
-            session.input(*lane, &data(id, (*part).clone()), PEER, seen)
+            session.input(*connection, &data(id, (*part).clone()), PEER, seen)
         });
         let end = Header::new(Kind::GetDone, 0)
             .with_id(id)
@@ -555,23 +555,23 @@ fn an_export_is_written_when_each_of_its_bytes_is() {
     let mut side = Side::new(2);
     let memory = Memory::from_vec(vec![STALE; LEN]);
     side.session.export(5, &memory, Access::Write);
-    let put = |side: &mut Side, lane: usize, part: std::ops::Range<usize>| {
+    let put = |side: &mut Side, connection: usize, part: std::ops::Range<usize>| {
         let mut header = Header::new(Kind::Put, part.len()).with_id(1);
         (header.key, header.base) = (5, FIRST_BASE + part.start as u64);
         let mut frame = header.encode().to_vec();
         frame.resize(HEADER_BYTES + part.len(), 0x11);
         let Side { session, seen, .. } = side;
-        session.input(lane, &frame, PEER, seen).unwrap();
+        session.input(connection, &frame, PEER, seen).unwrap();
         session.is_all_written(5)
     };
     assert!(!side.session.is_all_written(5));
-    for (lane, part, whole) in [
+    for (connection, part, whole) in [
         (0, 0..4500, false),
         (1, 0..4500, false),
         (0, 4501..9000, false),
         (1, 4400..4501, true),
     ] {
-        assert_eq!(put(&mut side, lane, part.clone()), whole, "{part:?}");
+        assert_eq!(put(&mut side, connection, part.clone()), whole, "{part:?}");
     }
     side.session.unexport(5);
     assert!(!side.session.is_all_written(5), "there is no such export");

@@ -34,7 +34,7 @@ pub(super) fn terms(key: Option<[u8; 32]>, encrypt: bool, holder: Holder) -> Ter
         encrypt,
         holder,
         fast_aes: has_fast_aes(),
-        lanes: 1,
+        connections: 1,
         ticket: None,
     }
 }

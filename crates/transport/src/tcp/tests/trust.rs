@@ -224,7 +224,7 @@ fn processors_without_aes_agree_on_another_cipher() {
 }
 
 #[test]
-fn nobody_on_the_way_chooses_the_cipher_or_the_lanes() {
+fn nobody_on_the_way_chooses_the_cipher_or_the_connections() {
     for (at, bit) in [(20, 1), (21, 2)] {
         let [one, other] = talk([true, true], |hello| hello[at] ^= bit);
         assert!(one.is_none() && other.is_none(), "byte {at}");
