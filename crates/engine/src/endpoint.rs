@@ -67,7 +67,7 @@ pub struct Endpoint<M: Matcher> {
     /// The kernel's count of threads that want a processor, opened when it is first asked for.
     runnable: OnceCell<Option<Runnable>>,
     sleeper: Sleeper,
-    /// The thread that sleeps apart from this endpoint.
+    /// The thread that sleeps detached from this endpoint.
     parked: Option<Announced>,
     /// Time that was left to the last wait when another thread ended it.
     interrupted: Option<Duration>,
