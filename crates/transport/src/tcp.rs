@@ -8,7 +8,7 @@
 //!
 //! # How it waits
 //! All sockets are in one epoll instance, which is what [`Method::pollable`] gives. A few connections
-//! that lately had something (`MAX_HOT`) are read directly in every poll, which saves
+//! that lately had something (`MAX_POLLED`) are read directly in every poll, which saves
 //! the epoll call on the way of a ping-pong; all others cost nothing until epoll names them. A
 //! packet is sent at once if it is the first to its peer since the last poll; those behind it leave
 //! together with the next poll.
@@ -112,11 +112,11 @@ pub struct Tcp {
     /// Peers with a deadline.
     timed: Vec<Peer>,
     /// Peers that every poll reads.
-    hot: Vec<Peer>,
+    polled: Vec<Peer>,
     /// Counts polls, from 1.
     round: u64,
     polls_without_epoll: u32,
-    /// The last epoll call found connections with news that are not hot.
+    /// The last epoll call found connections with news that are not polled.
     others_are_busy: bool,
     keys: Vec<u64>,
     clock: Clock,
@@ -149,7 +149,7 @@ impl Tcp {
             buffers: Buffers::new(),
             due: Vec::new(),
             timed: Vec::new(),
-            hot: Vec::new(),
+            polled: Vec::new(),
             round: 1,
             polls_without_epoll: 0,
             others_are_busy: false,
@@ -405,7 +405,7 @@ impl Method for Tcp {
     ) -> Result<RegionDescriptor, Error> {
         if access.allows(Direction::Put) && !memory.is_writable() {
             return Err(Error::Unsupported(
-                "memory that was lent for reading cannot be exported for writing",
+                "memory that is for reading only cannot be exported for writing",
             ));
         }
         let key = self.draw_key(peer)?;
@@ -430,7 +430,7 @@ impl Method for Tcp {
         state.session.transfer(transfer)?;
         Self::make_due(&mut self.due, state);
         self.watch_liveness(peer);
-        self.heat(peer);
+        self.start_polling(peer);
         Ok(())
     }
 
@@ -440,7 +440,7 @@ impl Method for Tcp {
         state.session.atomic(atomic)?;
         Self::make_due(&mut self.due, state);
         self.watch_liveness(peer);
-        self.heat(peer);
+        self.start_polling(peer);
         Ok(())
     }
 
@@ -581,7 +581,7 @@ impl Tcp {
         if !finished {
             Self::make_due(&mut self.due, state);
         }
-        self.heat(peer);
+        self.start_polling(peer);
         Ok(())
     }
 

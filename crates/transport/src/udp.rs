@@ -145,7 +145,7 @@ impl<G: DatagramIo> Udp<G> {
         }
     }
 
-    /// Memory that is held for peers now, apart from what callers lent.
+    /// Memory that is held for peers now, apart from the buffers of callers.
     pub fn owned_bytes(&self) -> usize {
         self.core.owned_bytes()
     }

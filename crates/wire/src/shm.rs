@@ -372,7 +372,7 @@ impl PairLayout {
     pub const CONSUMED: usize = 0;
     /// In a side's control words: whether notifications are enabled, that is, the receiver of ring `side`
     /// does not poll the ring and must be rung. Written by the ring's receiver.
-    pub const COLD: usize = 8;
+    pub const NOTIFY: usize = 8;
     /// In a side's control words: whether the sender of ring `side` waits for room.
     pub const WANTS_ROOM: usize = 128;
     /// In a side's control words: [`PairLayout::HAZARDS`] keys of the other side's regions that this

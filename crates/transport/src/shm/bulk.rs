@@ -28,7 +28,7 @@ pub(super) struct Bulk {
     serving: Option<Memory>,
     /// Answers that found no room in the ring, at most one for each piece.
     unanswered: [Option<CopyOutcome>; PIECES],
-    /// Something was copied for the peer since somebody last wanted to sleep.
+    /// Something was copied for the peer since this process last wanted to sleep.
     pub(super) served: bool,
 }
 

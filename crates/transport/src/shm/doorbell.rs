@@ -1,4 +1,4 @@
-//! The page through which a process learns which of its cold rings have something, whatever their
+//! The page through which a process learns which of its rings that are not polled have something, whatever their
 //! number, and through which it is woken.
 //!
 //! Ringing sets the peer's bit, then a bit in the summary, then looks whether the process is armed
@@ -137,7 +137,7 @@ pub(super) fn is_quiet<'a>(
     !is_rung(bell) && !flags.into_iter().any(WakeFlag::is_set)
 }
 
-/// Announces a [`sleep`]. The caller fences (for rings that were hot: the heavy fence) before it looks
+/// Announces a [`sleep`]. The caller fences (for rings that were polled: the heavy fence) before it looks
 /// whether all [`is_quiet`].
 pub(super) fn arm(bell: &impl BellMemory, sleep: u64) {
     // Swapped, not stored, here and in `disarm`, so that what a ringer takes back finds a definite

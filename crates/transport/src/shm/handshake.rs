@@ -77,8 +77,8 @@ impl Shm {
             Ok(mut pair) => match self.try_connect(peer, &mut pair) {
                 Ok(()) => {
                     self.pending.push(peer);
-                    self.hot.push(peer.index() as u32);
-                    pair.hot = true;
+                    self.polled.push(peer.index() as u32);
+                    pair.polled = true;
                     pair.last_active = self.polls;
                     Link::Live(pair)
                 }
@@ -87,7 +87,7 @@ impl Shm {
             Err(cause) => Link::Failed(cause),
         };
         if matches!(link, Link::Failed(_)) {
-            self.ail(peer);
+            self.mark_failed(peer);
         }
         if let Some(entry) = self.peers.get_mut(peer) {
             entry.link = link;
@@ -331,9 +331,9 @@ impl Shm {
         match outcome {
             Ok((peer, mut pair)) => {
                 pair.socket = Some(Arc::new(socket));
-                pair.hot = true;
+                pair.polled = true;
                 pair.last_active = self.polls;
-                self.hot.push(peer.index() as u32);
+                self.polled.push(peer.index() as u32);
                 if let Some(entry) = self.peers.get_mut(peer) {
                     entry.link = Link::Live(pair);
                 }

@@ -160,22 +160,22 @@ pub struct Shm {
     peers: Peers,
     by_address: HashMap<Address, Peer>,
     /// Rings that are polled, by peer index.
-    hot: Vec<u32>,
+    polled: Vec<u32>,
     /// Peers whose transfers have something to do.
     busy: VecDeque<Peer>,
     /// Peers that have yet to finish their part of a transfer.
     watched: Vec<Peer>,
-    /// Peers that something is exported to, and that may be helped.
-    lenders: Vec<Peer>,
+    /// Grantees: peers that something is exported to, and that this process may help.
+    grantees: Vec<Peer>,
     sharing: Sharing,
-    /// A part of a shared transfer was copied since somebody last wanted to sleep.
+    /// A part of a shared transfer was copied since this process last wanted to sleep.
     copied: bool,
-    /// Nobody sleeps before.
+    /// This process does not sleep before.
     linger: Option<Instant>,
     /// Peers whose connection is being made.
     pending: Vec<Peer>,
     /// Peers whose connection is to be given up.
-    ailing: Vec<Peer>,
+    failed: Vec<Peer>,
     polls: u64,
     relay: Relaying,
     /// The sleep that was announced on the doorbell, if it is not 0.
@@ -238,15 +238,15 @@ impl Shm {
             next_half_open: 0,
             peers: Peers::new(bell_format::MAX_PEERS),
             by_address: HashMap::new(),
-            hot: Vec::new(),
+            polled: Vec::new(),
             busy: VecDeque::new(),
             watched: Vec::new(),
-            lenders: Vec::new(),
+            grantees: Vec::new(),
             sharing: Sharing::default(),
             copied: false,
             linger: None,
             pending: Vec::new(),
-            ailing: Vec::new(),
+            failed: Vec::new(),
             polls: 0,
             relay: Relaying::default(),
             announced: 0,
@@ -487,7 +487,7 @@ impl Method for Shm {
     ) -> Result<RegionDescriptor, Error> {
         if access.allows(Direction::Put) && !memory.is_writable() {
             return Err(Error::Unsupported(
-                "memory that was lent for reading cannot be exported for writing",
+                "memory that is for reading only cannot be exported for writing",
             ));
         }
         self.pair_for_send(peer).map_err(|_| Error::NoPeer)?;
@@ -506,8 +506,8 @@ impl Method for Shm {
             len: memory.len() as u64,
             object: pair.offer_object(memory),
         };
-        if !std::mem::replace(&mut pair.lends, true) {
-            self.lenders.push(peer);
+        if !std::mem::replace(&mut pair.is_grantee, true) {
+            self.grantees.push(peer);
         }
         Ok(region)
     }

@@ -81,9 +81,9 @@ pub(super) struct Pair {
     pub(super) attach: Attach,
     asymmetric: bool,
     /// Whether the ring is in the list of polled ones, and in which poll it last had something.
-    pub(super) hot: bool,
-    /// Whether the peer has to ring, which it also may while the ring is polled.
-    pub(super) chilled: bool,
+    pub(super) polled: bool,
+    /// Whether notification is enabled: the peer has to ring, which it also may while the ring is polled.
+    pub(super) notification: bool,
     pub(super) last_active: u64,
     /// The ring was seen empty since the last packet: the next one is likely to come alone.
     pub(super) ran_empty: bool,
@@ -101,7 +101,7 @@ pub(super) struct Pair {
     /// Bytes of shared transfers that this side has copied, whichever side started them.
     pub(super) shared_bytes: u64,
     /// Whether the pair is in the list of those that may be helped.
-    pub(super) lends: bool,
+    pub(super) is_grantee: bool,
     pub(super) bulk: Bulk,
     pub(super) atomics: Atomics,
     pub(super) objects: Objects,
@@ -143,8 +143,8 @@ impl Pair {
             credentials: None,
             attach: Attach::Refused("the peer has not answered yet".to_owned()),
             asymmetric: false,
-            hot: false,
-            chilled: false,
+            polled: false,
+            notification: false,
             last_active: 0,
             ran_empty: true,
             blocked: false,
@@ -155,7 +155,7 @@ impl Pair {
             offers: Offers::new(&mapping, layout, side),
             helper: Helper::new(&mapping, layout, 1 - side),
             shared_bytes: 0,
-            lends: false,
+            is_grantee: false,
             bulk: Bulk::default(),
             atomics: Atomics::default(),
             objects: Objects::default(),

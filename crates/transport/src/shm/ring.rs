@@ -13,7 +13,7 @@
 //! other's lines away. Question and answer are fastest where the same few lines are used again and again. So
 //! the sender of answers turns back early, behind a pad, and stays in the ring's first slots ([`SHORT_LAP`]).
 //!
-//! A receiver that has stopped polling says so in [`RingMemory::cold`]; the sender then has to ring its
+//! A receiver that has stopped polling says so in [`RingMemory::notify`]; the sender then has to ring its
 //! doorbell. The receiver sets the word, fences, and looks once more; the sender publishes, fences,
 //! and reads the word: one of them sees the other (`model.rs` checks it).
 
@@ -75,11 +75,11 @@ pub(super) trait RingMemory {
     fn header(&self, slot: u64) -> &Self::Word;
     /// How many slots the receiver has consumed, as far as it has told.
     fn consumed(&self) -> &Self::Word;
-    /// Not 0 if the receiver has to be rung.
-    fn cold(&self) -> &Self::Word;
+    /// Not 0 while notification is enabled: the sender has to ring the receiver.
+    fn notify(&self) -> &Self::Word;
     /// Not 0 if the sender waits for room.
     fn wants_room(&self) -> &Self::Word;
-    /// Orders a publication before the reading of [`RingMemory::cold`].
+    /// Orders a publication before the reading of [`RingMemory::notify`].
     fn light_fence(&self);
     /// A full fence.
     fn full_fence(&self);
@@ -192,7 +192,7 @@ impl<M: RingMemory> Producer<M> {
         }
         self.tail = end;
         self.memory.light_fence();
-        let cold = self.memory.cold().load(Relaxed) != 0;
+        let notify = self.memory.notify().load(Relaxed) != 0;
         self.calm = self.calm.saturating_sub(1);
         let ahead;
         if std::mem::take(&mut self.answers) {
@@ -222,7 +222,7 @@ impl<M: RingMemory> Producer<M> {
             let start = end + skip;
             self.turn = start..self.clear(start..start + ahead);
         }
-        if cold {
+        if notify {
             Sent::MustRing
         } else {
             Sent::Published
@@ -434,12 +434,12 @@ impl<M: RingMemory> Consumer<M> {
 
     /// Has the sender ring from now on. The caller fences and calls [`Consumer::is_ready`] before it
     /// relies on that.
-    pub(super) fn chill(&self) {
-        self.memory.cold().store(1, Relaxed);
+    pub(super) fn enable_notification(&self) {
+        self.memory.notify().store(1, Relaxed);
     }
 
     /// The ring is polled (again).
-    pub(super) fn warm(&self) {
-        self.memory.cold().store(0, Relaxed);
+    pub(super) fn disable_notification(&self) {
+        self.memory.notify().store(0, Relaxed);
     }
 }

@@ -87,7 +87,7 @@ impl Transfers {
             && transfer.local.iter().any(|span| !span.is_writable())
         {
             Some(TransferError::Copy(
-                "the local memory is lent for reading only".to_owned(),
+                "the local memory is for reading only".to_owned(),
             ))
         } else {
             None

@@ -404,7 +404,7 @@ impl Tcp {
             return self.end(peer, cause, sink);
         }
         Self::make_due(&mut self.due, state);
-        self.heat(peer);
+        self.start_polling(peer);
     }
 }
 

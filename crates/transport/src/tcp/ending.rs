@@ -16,12 +16,12 @@ use crate::method::{Peer, Silence, Sink};
 impl Tcp {
     /// A connection, or the attempt to make one, is over.
     pub(super) fn end(&mut self, peer: Peer, cause: PeerError, sink: &mut dyn Sink) {
-        self.hot.retain(|&hot| hot != peer);
+        self.polled.retain(|&polled| polled != peer);
         let bounds = self.bounds();
         let Some(state) = self.slots.get_mut(peer) else {
             return;
         };
-        state.hot = false;
+        state.polled = false;
         state.session.flush_held(peer, sink);
         if let (Some(link), PeerError::Protocol(text)) = (&mut state.link, &cause)
             && link.is_up()
@@ -72,7 +72,7 @@ impl Tcp {
         if self.slots.shown(peer).is_none() {
             return;
         }
-        self.hot.retain(|&hot| hot != peer);
+        self.polled.retain(|&polled| polled != peer);
         let Some(mut state) = self.slots.remove(peer) else {
             return;
         };
@@ -100,7 +100,7 @@ impl Tcp {
             state.handle = handle;
             state.due = false;
             state.timed = false;
-            state.hot = false;
+            state.polled = false;
             // While it is connecting it keeps its targets' first choice only.
             state.origin = Origin::Lingering { until };
             state

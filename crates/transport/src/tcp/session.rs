@@ -282,7 +282,7 @@ impl Session {
         if transfer.direction == Direction::Get
             && transfer.local.iter().any(|span| !span.is_writable())
         {
-            let error = TransferError::Copy("the local memory is lent for reading only".to_owned());
+            let error = TransferError::Copy("the local memory is for reading only".to_owned());
             self.done.push_back((transfer.token, Err(error)));
             return Ok(());
         }

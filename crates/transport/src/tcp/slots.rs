@@ -59,8 +59,8 @@ pub(super) struct PeerState {
     /// In the list of those with a deadline.
     pub(super) timed: bool,
     /// In the list of those that are read without asking epoll.
-    pub(super) hot: bool,
-    /// Reads in a row that found nothing, while hot.
+    pub(super) polled: bool,
+    /// Reads in a row that found nothing, while polled.
     pub(super) misses: u32,
     /// The poll since which a packet was sent at once.
     pub(super) sent_in_round: u64,
@@ -82,7 +82,7 @@ impl PeerState {
             failed: None,
             due: false,
             timed: false,
-            hot: false,
+            polled: false,
             misses: 0,
             sent_in_round: 0,
         })

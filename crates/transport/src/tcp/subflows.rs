@@ -133,7 +133,7 @@ impl Tcp {
             state.link = Some(link);
         }
         match fed {
-            Ok(()) => self.heat(subflow),
+            Ok(()) => self.start_polling(subflow),
             Err(cause) => self.end(of, cause, sink),
         }
     }
@@ -170,7 +170,7 @@ impl Tcp {
 
     /// A subflow is gone. The first connection may still bring packets, and why: it is given time.
     fn lose(&mut self, subflow: Peer, of: Peer, cause: PeerError) {
-        self.hot.retain(|&hot| hot != subflow);
+        self.polled.retain(|&polled| polled != subflow);
         self.slots.remove(subflow);
         let until = self.clock.now() + self.config.linger_timeout;
         if let Some(state) = self.slots.get_mut(of) {
@@ -183,7 +183,7 @@ impl Tcp {
     /// Closes a peer's subflows, and invalidates its ticket.
     pub(super) fn close_subflows(&mut self, subflows: Vec<Peer>, ticket: Option<Ticket>) {
         for subflow in subflows {
-            self.hot.retain(|&hot| hot != subflow);
+            self.polled.retain(|&polled| polled != subflow);
             self.slots.remove(subflow);
         }
         if let Some(ticket) = ticket {

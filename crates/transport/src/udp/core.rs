@@ -204,7 +204,7 @@ impl Core {
     ) -> Result<RegionDescriptor, Error> {
         if access.allows(Direction::Put) && !memory.is_writable() {
             return Err(Error::Unsupported(
-                "memory that was lent for reading cannot be exported for writing",
+                "memory that is for reading only cannot be exported for writing",
             ));
         }
         let state = self.state(peer).map_err(|_| Error::NoPeer)?;

@@ -302,7 +302,7 @@ fn a_thousand_clients_come_and_vanish() {
             .disconnect(Instant::now(), peer, &mut server.seen);
     }
     assert_eq!(server.tcp.slots.len(), 0);
-    assert!(server.tcp.hot.is_empty());
+    assert!(server.tcp.polled.is_empty());
     still_works(&mut server, &address);
 }
 
