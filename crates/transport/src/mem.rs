@@ -295,7 +295,7 @@ fn fail_transfers(slot: &mut Slot, peer: Peer, cause: &PeerError, sink: &mut dyn
 }
 
 impl Running {
-    /// Copies one piece; answers the result when the list is done.
+    /// Copies one piece; returns the result when the list is done.
     fn step(&mut self, link: &Link, max_piece: usize) -> Option<Result<(), TransferError>> {
         let (local, remote) = (&self.transfer.local, &self.transfer.remote);
         let here = local.iter().map(|memory| memory.len() as u64).sum();

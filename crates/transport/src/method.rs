@@ -4,7 +4,7 @@
 //! [`Method::listen`] once if others shall reach this process; [`Method::connect`] for each peer;
 //! then [`Method::send`] and [`Method::transfer`] at will, [`Method::poll`] often (all progress is
 //! the caller's), and [`Method::tick`] when [`Method::deadline`] has come, and at least every 50 ms while anything
-//! is open and the caller is awake. To sleep: [`Method::arm`]; if it answers `true`, wait until
+//! is open and the caller is awake. To sleep: [`Method::arm`]; if it returns `true`, wait until
 //! [`Method::pollable`] is readable or [`Method::deadline`] has come; then [`Method::disarm`]. Where the method has a
 //! quicker way to sleep, [`Method::prepare_park`] takes the place of arming and [`Park::park`] that of waiting.
 //! Whichever way, everything that there is to poll for ends the sleep at once; no time limit stands in for it.
@@ -75,10 +75,10 @@
 //! - A packet that was placed in a receive buffer of the sink ([`Sink::receive_buffer`]) takes its turn in the order of
 //!   packets when it is complete ([`Sink::placement_done`]). Nothing of that peer comes in between but packets behind transfers.
 //! - [`Sink::peer_up`] is called once before the first packet of a peer that connected to us.
-//! - Where nobody is, [`Method::send`] and [`Method::transfer`] may accept, or answer
+//! - Where nobody is, [`Method::send`] and [`Method::transfer`] may accept, or return
 //!   [`SendError::WouldBlock`]; either way [`Sink::peer_down`] follows.
 //! - After [`Sink::peer_down`], a peer that *we* connected to is reconnected by the next send or transfer
-//!   on the same handle, as a new incarnation; one that connected to us answers
+//!   on the same handle, as a new incarnation; one that connected to us returns
 //!   [`SendError::Gone`].
 //! - A peer that sends nonsense is reported down with [`PeerError::Protocol`]. It never makes a method
 //!   panic, block or allocate without bound.
@@ -110,7 +110,7 @@ pub trait Method: Send {
     /// change while the method exists.
     fn capabilities(&self) -> Capabilities;
 
-    /// Lets others reach this process at `address`. Answers the address that others use (a port 0
+    /// Lets others reach this process at `address`. Returns the address that others use (a port 0
     /// is replaced by the real one).
     fn listen(&mut self, address: &Address) -> Result<Address, Error>;
 
@@ -279,7 +279,7 @@ pub trait Method: Send {
         })
     }
 
-    /// Makes progress and delivers what has arrived; answers whether anything happened. Does a
+    /// Makes progress and delivers what has arrived; returns whether anything happened. Does a
     /// bounded amount of work, fairly among peers.
     fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> bool;
 
@@ -347,7 +347,7 @@ pub trait Method: Send {
     fn report(&self, peer: Peer) -> Option<PeerReport>;
 }
 
-/// Puts `head` and the bytes of `body` behind each other into `scratch`; answers them.
+/// Puts `head` and the bytes of `body` behind each other into `scratch`; returns them.
 pub(crate) fn gather<'a>(head: &[u8], body: &[Memory], scratch: &'a mut Vec<u8>) -> &'a [u8] {
     let len = head.len() + body.iter().map(Memory::len).sum::<usize>();
     if scratch.len() < len {

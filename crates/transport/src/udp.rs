@@ -194,7 +194,7 @@ impl<G: DatagramIo> Udp<G> {
         Ok(targets)
     }
 
-    /// Sends what the core has, a bounded amount. Answers whether anything was sent.
+    /// Sends what the core has, a bounded amount. Returns whether anything was sent.
     fn transmit(&mut self, now: Time) -> bool {
         let mut any = false;
         let mut count = 0;

@@ -77,7 +77,7 @@ impl Loopback {
         }
     }
 
-    /// Copies the next piece of a transfer; answers the result at its end.
+    /// Copies the next piece of a transfer; returns the result at its end.
     fn step(&self, running: &mut Running) -> Option<Result<(), TransferError>> {
         let Running {
             transfer,

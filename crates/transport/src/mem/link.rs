@@ -259,7 +259,7 @@ impl Link {
         self.state().exports[self.side].remove(&key);
     }
 
-    /// Runs `copy` on the other end's memory if it is exported for that; answers whether it was.
+    /// Runs `copy` on the other end's memory if it is exported for that; returns whether it was.
     /// The lock is held, so that [`Link::unexport`] waits for the piece.
     pub(super) fn with_export(
         &self,

@@ -96,7 +96,7 @@ impl<W: Word> Share<'_, W> {
         Initiated { units, seen }
     }
 
-    /// The initiator takes at most `most` units. Answers which; an empty range if there are none.
+    /// The initiator takes at most `most` units. Returns which; an empty range if there are none.
     pub(super) fn claim_front(
         &self,
         initiated: &mut Initiated,

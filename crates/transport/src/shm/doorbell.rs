@@ -55,7 +55,7 @@ pub(super) fn sleep(number: u64, on: SleepOn) -> u64 {
     number * SLEEP_STEP + if on == SleepOn::Word { PARKED } else { 0 }
 }
 
-/// Rings `bit` of somebody's doorbell. Answers from which sleep its owner has to be woken, for
+/// Rings `bit` of somebody's doorbell. Returns from which sleep its owner has to be woken, for
 /// [`call`] and [`woken`].
 pub(super) fn ring(bell: &impl BellMemory, bit: u32) -> Option<u64> {
     let at = bit as usize / 64;

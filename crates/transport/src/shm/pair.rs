@@ -419,7 +419,7 @@ impl Pair {
         }
     }
 
-    /// Makes sure that the peer has the object behind `memory`, if there is one; answers where the
+    /// Makes sure that the peer has the object behind `memory`, if there is one; returns where the
     /// memory lies in it.
     pub(super) fn offer_object(&mut self, memory: &Memory) -> Option<ObjectSpan> {
         let (file, object, offset) = memory.object()?;

@@ -123,7 +123,7 @@ impl Exports {
         self.live > 0
     }
 
-    /// Ends an export. Answers the memory if the peer may be writing there at this moment.
+    /// Ends an export. Returns the memory if the peer may be writing there at this moment.
     pub(super) fn remove(&mut self, key: u64) -> Option<DeferredFree> {
         let slot = key as usize & (self.layout.region_slots - 1);
         let export = self

@@ -229,7 +229,7 @@ impl<M: RingMemory> Producer<M> {
         }
     }
 
-    /// Clears the first words of `slots`, as far as they are free; answers the first that was not cleared.
+    /// Clears the first words of `slots`, as far as they are free; returns the first that was not cleared.
     #[inline]
     fn clear(&self, slots: Range<u64>) -> u64 {
         let mask = self.memory.slots() - 1;
@@ -403,7 +403,7 @@ impl<M: RingMemory> Consumer<M> {
         }
     }
 
-    /// Moves past the packet of `len` bytes at the front. Answers whether the sender waits for the room
+    /// Moves past the packet of `len` bytes at the front. Returns whether the sender waits for the room
     /// and must be rung.
     #[inline]
     pub(super) fn consume(&mut self, len: usize) -> bool {
@@ -413,13 +413,13 @@ impl<M: RingMemory> Consumer<M> {
     }
 
     /// To be called when the ring was found empty: a sender that waits is told of the last of the room.
-    /// Answers as [`Consumer::consume`] does.
+    /// Returns as [`Consumer::consume`] does.
     #[inline]
     pub(super) fn ran_dry(&mut self) -> bool {
         self.head != self.told && self.memory.wants_room().load(Relaxed) != 0 && self.tell()
     }
 
-    /// Tells the sender how far we are. Answers as [`Consumer::consume`] does.
+    /// Tells the sender how far we are. Returns as [`Consumer::consume`] does.
     pub(super) fn tell(&mut self) -> bool {
         if self.head == self.told {
             return false;

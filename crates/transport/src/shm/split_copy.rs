@@ -337,7 +337,7 @@ fn near_memory(pair: &mut Pair, description: &Description, bytes: &Range<u64>) -
     pair.find_object(ObjectSpan { offset, ..span }, base, bytes.end - bytes.start)
 }
 
-/// Copies a bounded part of what the peer shares; answers whether there was something.
+/// Copies a bounded part of what the peer shares; returns whether there was something.
 pub(super) fn help(pair: &mut Pair) -> bool {
     if pair.stage != Stage::Up || pair.failing.is_some() || !pair.helper.is_any_open() {
         return false;
@@ -466,7 +466,7 @@ fn finish(pair: &Pair, part: &Taken, copied: bool) {
     share.finish_back(part.units, copied);
 }
 
-/// Ends what the peer may do with the memory of our shared transfers. Answers what it may be writing
+/// Ends what the peer may do with the memory of our shared transfers. Returns what it may be writing
 /// at this moment. What it may be reading is of no concern: it copies into memory whose owner hears
 /// that the connection has ended, not that the transfer is done.
 pub(super) fn revoke(pair: &mut Pair) -> Vec<DeferredFree> {

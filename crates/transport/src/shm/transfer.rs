@@ -142,7 +142,7 @@ pub(super) struct Cursor {
 impl Cursor {
     /// The next fragments from here on: at most `most` bytes and `count` fragments. `len_of` gives a
     /// fragment's length, `None` behind the last; `each` takes a fragment's number and a range in it.
-    /// Answers the place behind them and how many bytes they are.
+    /// Returns the place behind them and how many bytes they are.
     pub(super) fn walk(
         mut self,
         most: u64,

@@ -151,7 +151,7 @@ impl Tcp {
         }
     }
 
-    /// Accepts what waits at a listener. Answers whether anybody came.
+    /// Accepts what waits at a listener. Returns whether anybody came.
     pub(super) fn accept_some(&mut self, index: usize) -> bool {
         let mut turned_away = 0;
         for accepted in 0..ACCEPTS_PER_POLL {
@@ -174,7 +174,7 @@ impl Tcp {
         true
     }
 
-    /// There are no descriptors, or something else keeps us from accepting. Answers whether somebody was told so;
+    /// There are no descriptors, or something else keeps us from accepting. Returns whether somebody was told so;
     /// nothing if all that helps is to wait.
     fn turn_one_away(&mut self, index: usize, error: &io::Error) -> Option<bool> {
         let now = self.clock.now();
@@ -217,7 +217,7 @@ impl Tcp {
         }
     }
 
-    /// A connection was made to us. Answers whether its handshake may go on.
+    /// A connection was made to us. Returns whether its handshake may go on.
     fn welcome(&mut self, socket: OwnedFd) -> bool {
         let now = self.clock.now();
         let (Ok(remote), Ok(local)) = (net::peer_address(&socket), net::local_address(&socket))

@@ -217,7 +217,7 @@ impl Tcp {
         }
     }
 
-    /// Answers whether the peer still has a deadline.
+    /// Returns whether the peer still has a deadline.
     fn check_deadline(&mut self, peer: Peer, now: Instant, sink: &mut dyn Sink) -> bool {
         let liveness = self.config.liveness_timeout;
         let connect_ms = self.config.connect_timeout.as_millis() as u64;

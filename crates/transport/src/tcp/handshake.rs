@@ -178,7 +178,7 @@ impl Handshake {
         self.state = State::Over;
     }
 
-    /// Takes bytes from the other side. Answers an agreement when all is said.
+    /// Takes bytes from the other side. Returns an agreement when all is said.
     pub fn input(
         &mut self,
         bytes: &[u8],

@@ -149,7 +149,7 @@ impl Link {
         }
     }
 
-    /// Sends a packet at once, if nothing waits before it. Answers how many bytes of the frame were
+    /// Sends a packet at once, if nothing waits before it. Returns how many bytes of the frame were
     /// sent.
     pub(super) fn send_now(&mut self, parts: &[Piece<'_>], len: usize) -> usize {
         let header = Header::new(Kind::Packet, len).encode();
@@ -188,7 +188,7 @@ impl Link {
         }
     }
 
-    /// Sends what the session has for us, a bounded amount. Answers whether anything was sent.
+    /// Sends what the session has for us, a bounded amount. Returns whether anything was sent.
     pub(super) fn flush(&mut self, session: &mut Session, buffers: &mut Buffers) -> bool {
         let mut any = false;
         for _ in 0..WRITES_PER_POLL {
@@ -260,7 +260,7 @@ impl Link {
         true
     }
 
-    /// Reads what has come, a bounded amount, and gives it to the session. Answers whether anything
+    /// Reads what has come, a bounded amount, and gives it to the session. Returns whether anything
     /// came; the error says why the connection is over.
     pub(super) fn read(
         &mut self,

@@ -112,7 +112,7 @@ impl Tcp {
 
     /// After reading or writing: sends on subflows, asks epoll for room if the socket is full, has
     /// the next poll go on if there is more to do, closes our half of a lingering connection that has
-    /// nothing left. Answers whether anything was sent.
+    /// nothing left. Returns whether anything was sent.
     fn settle(&mut self, peer: Peer) -> bool {
         let any = self.flush_subflows(peer);
         self.accept_invitation(peer);
@@ -267,7 +267,7 @@ impl Tcp {
         any
     }
 
-    /// Reads a connection, whatever its phase, and answers what it asks. Answers whether anything
+    /// Reads a connection, whatever its phase, and answers what it asks. Returns whether anything
     /// happened.
     fn read(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
         let Some(state) = self.slots.get_mut(peer) else {

@@ -470,7 +470,7 @@ impl Session {
         !self.done.is_empty() || self.atomics.has_done()
     }
 
-    /// Reports transfers that have ended without the peer's part. Answers whether there were any.
+    /// Reports transfers that have ended without the peer's part. Returns whether there were any.
     pub fn deliver(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
         let any = self.deliver_atomics(peer, sink) | !self.done.is_empty();
         while let Some((token, result)) = self.done.pop_front() {

@@ -6,8 +6,8 @@
 //! [`Core::handle_datagram`] for each datagram that has arrived, [`Core::handle_unreachable`] for
 //! each datagram that the system says could not be delivered, [`Core::handle_timer`] when
 //! [`Core::next_deadline`] has come, and commands ([`Core::send`], [`Core::transfer`], …) at will.
-//! After any of them: [`Core::poll_events`] until it answers `false`, and [`Core::poll_transmit`]
-//! until it answers `None`; what it gives is to be sent in this order, and may be lost. `now` never
+//! After any of them: [`Core::poll_events`] until it returns `false`, and [`Core::poll_transmit`]
+//! until it returns `None`; what it gives is to be sent in this order, and may be lost. `now` never
 //! goes back.
 //!
 //! Who comes up is in `opening`, who goes down in `closing`.
@@ -365,7 +365,7 @@ impl Core {
         }
     }
 
-    /// Reports what has happened without a datagram. Answers whether there was anything.
+    /// Reports what has happened without a datagram. Returns whether there was anything.
     pub fn poll_events(
         &mut self,
         now: Time,

@@ -197,7 +197,7 @@ impl Link {
         }
     }
 
-    /// Takes a segment of a number that is new. Answers whether it was taken, or had to be treated as
+    /// Takes a segment of a number that is new. Returns whether it was taken, or had to be treated as
     /// lost.
     pub(super) fn input(
         &mut self,

@@ -104,7 +104,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// Takes what the kernel has to say of datagrams that were sent; answers whether there was anything.
+    /// Takes what the kernel has to say of datagrams that were sent; returns whether there was anything.
     fn take_reports(&mut self) -> bool {
         let mut any = false;
         for number in 0..self.sockets.len() {

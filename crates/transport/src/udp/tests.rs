@@ -174,7 +174,7 @@ impl Stranger {
         None
     }
 
-    /// Gets as far as an acceptance; answers the callee's number and the connection's seal.
+    /// Gets as far as an acceptance; returns the callee's number and the connection's seal.
     fn let_in(&self, number: u64, udp: &mut Udp, seen: &mut Seen) -> (u64, noise::Seal) {
         let before = udp.core.strangers.len();
         self.open(number, Greeting::default());

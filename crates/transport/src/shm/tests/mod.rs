@@ -113,7 +113,7 @@ impl Host {
     }
 }
 
-/// Sleeps until the method has something to do; answers whether it says so.
+/// Sleeps until the method has something to do; returns whether it says so.
 fn sleep_on(shm: &Shm, most: Duration) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let descriptor = shm.pollable();

@@ -79,7 +79,7 @@ impl Get {
         }
     }
 
-    /// Takes a part as a helper would that then does not go on. Answers which bytes.
+    /// Takes a part as a helper would that then does not go on. Returns which bytes.
     fn claim(&mut self) -> std::ops::Range<usize> {
         self.met.client.poll();
         let units = (LEN as u64 / format::UNIT_BYTES) as u32;

@@ -116,7 +116,7 @@ impl Session {
         Ok(())
     }
 
-    /// A frame begins at the front of `bytes`. Answers what follows.
+    /// A frame begins at the front of `bytes`. Returns what follows.
     fn read_frame<'a>(
         &mut self,
         at: usize,
@@ -147,7 +147,7 @@ impl Session {
         Ok(rest)
     }
 
-    /// `bytes` continue a frame whose beginning was kept. Answers what follows.
+    /// `bytes` continue a frame whose beginning was kept. Returns what follows.
     fn read_rest_of_frame<'a>(
         &mut self,
         at: usize,
@@ -238,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Moves bytes to the kept beginning until it has `len`; answers what is left of `bytes`.
+    /// Moves bytes to the kept beginning until it has `len`; returns what is left of `bytes`.
     fn top_up<'a>(&mut self, at: usize, bytes: &'a [u8], len: usize) -> &'a [u8] {
         let partial = &mut self.connection(at).inbox.partial;
         let missing = len.saturating_sub(partial.len()).min(bytes.len());

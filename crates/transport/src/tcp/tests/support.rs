@@ -105,7 +105,7 @@ impl Node {
         self.tcp.poll(Instant::now(), &mut self.seen)
     }
 
-    /// Sleeps a moment at most; answers whether the descriptor is readable.
+    /// Sleeps a moment at most; returns whether the descriptor is readable.
     pub(super) fn readable(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let descriptor = self.tcp.pollable();

@@ -184,7 +184,7 @@ fn agreed(server: &mut Node, at: &str) -> (TcpStream, Box<snow::TransportState>)
     (stream, agreement.unwrap().cipher.unwrap())
 }
 
-/// Lets two handshakes talk, changing the initiator's hello on the way; answers both agreements.
+/// Lets two handshakes talk, changing the initiator's hello on the way; returns both agreements.
 fn talk(fast_aes: [bool; 2], change: impl Fn(&mut Vec<u8>)) -> [Option<Agreement>; 2] {
     let side = |role, fast_aes| {
         let ours = terms(Some([0x42; 32]), true, Holder::default());

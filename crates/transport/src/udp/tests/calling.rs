@@ -50,7 +50,7 @@ impl Callee {
         }
     }
 
-    /// Gives the caller a cookie; answers the opening that it comes back in.
+    /// Gives the caller a cookie; returns the opening that it comes back in.
     fn hand_cookie(
         &self,
         byte: u8,
