@@ -267,7 +267,7 @@ impl Conversation {
         self.queue_control(shared, packet);
     }
 
-    /// The peer sent nonsense: its connection is dropped by whoever drives the conversation.
+    /// The peer sent nonsense: its connection is dropped by the driver of the conversation.
     pub(crate) fn protocol_error<M>(&mut self, shared: &mut Shared<M>, reason: impl Into<String>) {
         if matches!(self.phase, Phase::Greeting | Phase::Up | Phase::Leaving) {
             self.phase = Phase::Failed;

@@ -694,7 +694,7 @@ impl<M: Matcher> Conversations<M> {
             if matches!(self.shared.ops[op].state, State::Done) {
                 self.shared.take(op);
             } else {
-                // Nobody will ask for it any more: it vanishes when it is done.
+                // The caller will not ask for it any more: it vanishes when it is done.
                 self.shared.ops[op].queue = NO_QUEUE;
                 self.cancel_operation(op);
             }

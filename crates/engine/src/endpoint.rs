@@ -217,7 +217,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Who is at the other end, as far as is known for certain; `None` while not connected.
+    /// The identity of the peer, as far as it is known for certain; `None` while not connected.
     pub fn identity(&self, addr: Addr) -> Option<Identity> {
         let peer = self.find(addr)?;
         let (method, handle) = self.connections.link(peer)?;

@@ -1,5 +1,5 @@
 //! What the conversations of one instance share: operations, the matcher, memory for messages that came before
-//! their receives, and the work that is left for whoever drives them.
+//! their receives, and the work that is left for their driver.
 
 use std::collections::VecDeque;
 

@@ -75,7 +75,7 @@
 //! - A packet that was placed in a receive buffer of the sink ([`Sink::receive_buffer`]) takes its turn in the order of
 //!   packets when it is complete ([`Sink::placement_done`]). Nothing of that peer comes in between but packets behind transfers.
 //! - [`Sink::peer_up`] is called once before the first packet of a peer that connected to us.
-//! - Where nobody is, [`Method::send`] and [`Method::transfer`] may accept, or return
+//! - Where no process listens, [`Method::send`] and [`Method::transfer`] may accept, or return
 //!   [`SendError::WouldBlock`]; either way [`Sink::peer_down`] follows.
 //! - After [`Sink::peer_down`], a peer that *we* connected to is reconnected by the next send or transfer
 //!   on the same handle, as a new incarnation; one that connected to us returns
@@ -115,7 +115,7 @@ pub trait Method: Send {
     fn listen(&mut self, address: &Address) -> Result<Address, Error>;
 
     /// A handle for the process at `address`. The same address gives the same handle. The connection
-    /// itself is made lazily: an address where nobody listens shows as [`Sink::peer_down`] after the
+    /// itself is made lazily: an address where no process listens shows as [`Sink::peer_down`] after the
     /// first send.
     fn connect(&mut self, now: Instant, address: &Address) -> Result<Peer, Error>;
 
@@ -127,14 +127,14 @@ pub trait Method: Send {
     fn address(&self, peer: Peer) -> Option<Address>;
 
     /// A peer that has connected to us says that it listens at `claimed`: the address under which others would look it up,
-    /// if what the method knows for certain agrees. `None` if not, or if the method cannot tell. Whoever else could listen
+    /// if what the method knows for certain agrees. `None` if not, or if the method cannot tell. Any other process that could listen
     /// there must be one that is trusted as much as the peer.
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
         let _ = (peer, claimed);
         None
     }
 
-    /// Who the peer is, once the connection stands.
+    /// The identity of the peer, once the connection stands.
     fn identity(&self, peer: Peer) -> Option<Identity>;
 
     /// Sends one packet, gathered from `parts`, to `peer`. On `Ok` the bytes have been taken.
@@ -203,7 +203,7 @@ pub trait Method: Send {
     /// what they need of it until they end. One that is unknown, or has ended, is ignored.
     fn deregister(&mut self, _registration: Registration) {}
 
-    /// Lets `peer`, and nobody else, access `memory` until [`Method::revoke`]. The memory stays
+    /// Lets `peer`, and no other peer, access `memory` until [`Method::revoke`]. The memory stays
     /// alive as long as it is granted. `registration` is one that the whole of `memory` lies in, where the method needs it;
     /// see "Registration" on the module's page. A grant is also called an export: it is what the peer sees of it.
     fn grant(
@@ -224,7 +224,7 @@ pub trait Method: Send {
         true
     }
 
-    /// Ends an export as [`Method::revoke`] does, but waits for nobody: `false` if the peer may be
+    /// Ends an export as [`Method::revoke`] does, but does not wait for the peer: `false` if the peer may be
     /// writing the memory at this moment. The caller that wants to know when it has stopped calls again, at
     /// the earliest after [`Method::tick`].
     fn try_revoke(&mut self, peer: Peer, key: u64) -> bool {
@@ -253,7 +253,7 @@ pub trait Method: Send {
     }
 
     /// Says how transfers from now on are shared with the peers, where method and peer can
-    /// do that: on one host both processes may copy parts of one transfer, whoever of them polls and has
+    /// do that: on one host both processes may copy parts of one transfer, whichever of them polls and has
     /// nothing else to do. What holds for transfers holds for shared ones. Methods that cannot, ignore it.
     fn share_copies(&mut self, _sharing: Sharing) {}
 
@@ -323,7 +323,7 @@ pub trait Method: Send {
         None
     }
 
-    /// Whether nothing can come by this method: nobody may call, and there is no peer. Then it is ticked, but
+    /// Whether nothing can come by this method: no caller can connect, and there is no peer. Then it is ticked, but
     /// neither polled nor slept on, whatever [`Method::arm`] would say, until the caller uses it again.
     fn is_unused(&self) -> bool {
         false
@@ -585,7 +585,7 @@ pub fn part_of(region: &RegionDescriptor, offset: u64, len: u64) -> RegionDescri
     region.part(offset, len)
 }
 
-/// Who a peer is, as far as the method can tell for certain.
+/// The identity of a peer, as far as the method can tell for certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identity {
     /// A process on this host, vouched for by the kernel.
@@ -669,7 +669,7 @@ pub trait Sink {
     fn placement_done(&mut self, _peer: Peer, _head: &[u8; PLACEMENT_HEAD_BYTES]) {}
 }
 
-/// Takes nothing: for peers that nobody is to hear of any more.
+/// Takes nothing: for peers of which the caller is to hear no more.
 pub(crate) struct Silence;
 
 impl Sink for Silence {

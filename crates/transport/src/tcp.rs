@@ -18,7 +18,7 @@
 //! frame by frame; the packet behind a transfer is delivered after the transfer's last byte, and
 //! before any packet that was sent after the transfer's completion was reported.
 //!
-//! # Who is trusted
+//! # Trust
 //! See [`TcpConfig::key`] and [`TcpConfig::encrypt`]. [`Identity::Local`] is the kernel's word: each
 //! side says which process and descriptor it is, and the other asks the kernel about exactly that.
 //! The user is always known; `pid` is 0 and `gid` 65534 where the kernel does not show us the
@@ -331,7 +331,7 @@ impl Method for Tcp {
         self.slots.shown(peer).map(|state| state.address.clone())
     }
 
-    /// Of the same host: without a key it is one user's or root's, with a key it may belong to whoever holds the key.
+    /// Of the same host: without a key it is one user's or root's, with a key it may belong to any holder of the key.
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
         let state = self.slots.shown(peer)?;
         resolve::confirm(resolve::SCHEME, claimed, &state.address)

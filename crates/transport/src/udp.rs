@@ -13,10 +13,10 @@
 //! spans of the stream are sent again selectively; a peer that falls silent is probed, and found dead
 //! in bounded time, sooner if its host says that its process is gone.
 //!
-//! All progress is the caller's: nobody but the peer's process acknowledges what it was sent, so a process
+//! All progress is the caller's: only the peer's process acknowledges what it was sent, so a process
 //! must poll, or tick, more often than [`UdpConfig::liveness_timeout`].
 //!
-//! # Who is trusted
+//! # Trust
 //! As over TCP: holders of the cluster's key; without a key, processes of the same user over loopback
 //! addresses, for which each side asks the kernel whose socket the other end's is, once, while the
 //! connection opens. Everything is encrypted in both cases: without a key so that nobody who gets hold
@@ -153,7 +153,7 @@ impl<G: DatagramIo> Udp<G> {
     fn bind(&mut self, address: SocketAddr) -> std::io::Result<(u32, SocketAddr)> {
         let bound = self.io.bind(address)?;
         self.in_use = true;
-        // What nobody looks at must fit where the network keeps it.
+        // What is not polled for must fit where the network keeps it.
         let window_bytes = self.wanted_window.min(self.io.buffer_bytes());
         self.core.set_window_bytes(window_bytes);
         Ok(bound)

@@ -367,7 +367,7 @@ impl Method for Loopback {
     }
 
     fn is_unused(&self) -> bool {
-        // Nobody else sends here, and we do not while we sleep.
+        // No other peer sends here, and we do not while we sleep.
         self.is_idle()
     }
 

@@ -620,28 +620,28 @@ pub(super) fn hear<M: Method>(at: &mut Node<M>, other: &mut Node<M>) -> (Peer, V
     }
 }
 
-/// Runs a transfer that `starter` starts with `peer`, which is `other`, to its completion.
+/// Runs a transfer that `initiator` starts with `peer`, which is `other`, to its completion.
 pub(super) fn run<M: Method>(
-    starter: &mut Node<M>,
+    initiator: &mut Node<M>,
     peer: Peer,
     other: &mut Node<M>,
     list: &List,
 ) -> Result<(), TransferError> {
     let mut patience = Patience::new("a transfer is accepted and completes");
     let token = loop {
-        if let Some(token) = starter.try_transfer(peer, list) {
+        if let Some(token) = initiator.try_transfer(peer, list) {
             break token;
         }
-        starter.step();
+        initiator.step();
         other.step();
         patience.spend();
     };
     loop {
-        if let Some((done, result)) = starter.seen.done.pop_front() {
+        if let Some((done, result)) = initiator.seen.done.pop_front() {
             assert_eq!(done, token, "no other transfer was in progress");
             return result;
         }
-        starter.step();
+        initiator.step();
         other.step();
         patience.spend();
     }

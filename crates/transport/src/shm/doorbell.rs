@@ -8,7 +8,7 @@
 //! The owner's other threads, which set a flag instead of a bit, keep to the same order ([`unpark`]).
 //!
 //! `armed` holds the number of the sleep, never the same twice. A ringer takes it back only after its
-//! wake-up is on the way, so that nobody relies on one that cannot be sent, and only if the number is
+//! wake-up is on the way, so that no sender relies on one that cannot be sent, and only if the number is
 //! still the one it saw, so that a ringer that comes late does not hide the next sleep.
 //!
 //! A sleeper on descriptors is woken by a record on a socket. A parked owner sleeps on `armed` itself: a ringer
@@ -55,7 +55,7 @@ pub(super) fn sleep(number: u64, on: SleepOn) -> u64 {
     number * SLEEP_STEP + if on == SleepOn::Word { PARKED } else { 0 }
 }
 
-/// Rings `bit` of somebody's doorbell. Returns from which sleep its owner has to be woken, for
+/// Rings `bit` of a peer's doorbell. Returns from which sleep its owner has to be woken, for
 /// [`call`] and [`woken`].
 pub(super) fn ring(bell: &impl BellMemory, bit: u32) -> Option<u64> {
     let at = bit as usize / 64;
@@ -128,7 +128,7 @@ pub(super) fn unpark(bell: &impl BellMemory) {
     }
 }
 
-/// Whether a sleep that was announced may begin: nobody has rung, and none of the `flags` is set. The caller
+/// Whether a sleep that was announced may begin: no peer has rung, and none of the `flags` is set. The caller
 /// has fenced since [`arm`].
 pub(super) fn is_quiet<'a>(
     bell: &impl BellMemory,

@@ -27,7 +27,7 @@ struct Shared {
     sender: Bell,
 }
 
-/// A doorbell with the descriptor that its owner sleeps on, and the kernel's queue of those who sleep on its
+/// A doorbell with the descriptor that its owner sleeps on, and the kernel's queue of the threads that sleep on its
 /// word.
 pub(super) struct Bell {
     armed: AtomicU64,

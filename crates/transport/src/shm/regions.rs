@@ -1,4 +1,4 @@
-//! Who may touch which memory: the region table of each side of a pair, and the hazard words that a
+//! Which memory a peer may touch: the region table of each side of a pair, and the hazard words that a
 //! peer sets while it writes, so that an export can be ended under its eyes.
 //!
 //! To write, the initiator names the keys in its hazard words, fences, checks them in the owner's table,

@@ -11,7 +11,7 @@
 //!
 //! A stream is fastest through all of a large ring: sender and receiver are far apart then, and do not take each
 //! other's lines away. Question and answer are fastest where the same few lines are used again and again. So
-//! the sender of answers turns back early, behind a pad, and stays in the ring's first slots ([`SHORT_LAP`]).
+//! the sender of replies turns back early, behind a pad, and stays in the ring's first slots ([`SHORT_LAP`]).
 //!
 //! A receiver that has stopped polling says so in [`RingMemory::notify`]; the sender then has to ring its
 //! doorbell. The receiver sets the word, fences, and looks once more; the sender publishes, fences,
@@ -47,7 +47,7 @@ const ANSWER_LINES: u64 = 4;
 const QUEUE_AHEAD: u64 = 4;
 /// How many of a packet's slots it asks for before it looks at the packet.
 const PACKET_AHEAD: u64 = 32;
-/// Slots that answers go round in: they stay in both processors' own caches, with what else the two do.
+/// Slots that replies go round in: they stay in both processors' own caches, with what else the two do.
 const SHORT_LAP: u64 = 512;
 /// What one answer adds to a sender's calm, from which each other packet takes 1; and the most there is.
 const CALM: (u32, u32) = (4, 16);
@@ -114,8 +114,8 @@ pub(super) struct Producer<M> {
     /// First words of the slots from `tail` up to below this one are 0.
     cleared: u64,
     /// Whether the other side is likely to wait for the next packet.
-    answers: bool,
-    /// How many of the last packets have been answers; see [`CALM`].
+    replies: bool,
+    /// How many of the last packets have been replies; see [`CALM`].
     calm: u32,
     /// Slots at the ring's start that are cleared for the first packet after the next turn.
     turn: Range<u64>,
@@ -128,7 +128,7 @@ impl<M: RingMemory> Producer<M> {
             tail: memory.first(),
             limit: memory.first() + memory.slots(),
             cleared: memory.first() + memory.slots(),
-            answers: false,
+            replies: false,
             calm: 0,
             turn: 0..0,
             memory,
@@ -195,7 +195,7 @@ impl<M: RingMemory> Producer<M> {
         let notify = self.memory.notify().load(Relaxed) != 0;
         self.calm = self.calm.saturating_sub(1);
         let ahead;
-        if std::mem::take(&mut self.answers) {
+        if std::mem::take(&mut self.replies) {
             self.calm = (self.calm + CALM.0).min(CALM.1);
             // Handed to the shared cache, the lines are nearer for a receiver that waits for them. In
             // a stream of packets that would take them from the sender too early.
@@ -243,7 +243,7 @@ impl<M: RingMemory> Producer<M> {
     /// The other side has sent something: the next packet is likely to be what it waits for.
     #[inline]
     pub(super) fn answers_next(&mut self) {
-        self.answers = true;
+        self.replies = true;
     }
 
     /// A packet of `len` bytes has come alone. The answer is likely to be like it and to follow soon: by then the lines
@@ -376,7 +376,7 @@ impl<M: RingMemory> Consumer<M> {
     }
 
     /// What is at the front. Nothing that the other process can write makes this anything but one of
-    /// the answers.
+    /// the replies.
     #[inline]
     pub(super) fn front(&mut self) -> Front {
         let slots = self.memory.slots();

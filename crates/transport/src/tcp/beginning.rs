@@ -1,5 +1,5 @@
 //! What becomes of a connection until both sides trust each other: connecting, accepting, the
-//! handshake, and the question who is there.
+//! handshake, and the authentication of the peer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,11 +24,11 @@ use crate::table::RESERVED_GENERATION;
 /// The most connections that one poll accepts per listener.
 const ACCEPTS_PER_POLL: usize = 32;
 
-/// As many may be turned away in one poll, or take the places of others: whoever makes connections for nothing does not
-/// keep those who have one waiting.
+/// As many may be turned away in one poll, or take the places of others: a caller that makes connections for nothing does not
+/// keep peers that have one waiting.
 const REFUSALS_PER_POLL: u32 = 8;
 
-/// How long a listener rests when nobody can even be turned away: nothing tells when somebody can.
+/// How long a listener rests when no caller can even be turned away: nothing tells when one can.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The kernel's overflow group, for processes whose group is not known.
@@ -151,7 +151,7 @@ impl Tcp {
         }
     }
 
-    /// Accepts what waits at a listener. Returns whether anybody came.
+    /// Accepts what waits at a listener. Returns whether a caller came.
     pub(super) fn accept_some(&mut self, index: usize) -> bool {
         let mut turned_away = 0;
         for accepted in 0..ACCEPTS_PER_POLL {
@@ -174,7 +174,7 @@ impl Tcp {
         true
     }
 
-    /// There are no descriptors, or something else keeps us from accepting. Returns whether somebody was told so;
+    /// There are no descriptors, or something else keeps us from accepting. Returns whether a caller was told so;
     /// nothing if all that helps is to wait.
     fn turn_one_away(&mut self, index: usize, error: &io::Error) -> Option<bool> {
         let now = self.clock.now();
@@ -435,7 +435,7 @@ pub(crate) fn is_let_in(uid: u32, me: u32, we_reach_out: bool) -> bool {
 }
 
 /// The kernel does not say whose process the other end is. What this process lacks to ask is no reason to take the other
-/// one for somebody else's.
+/// one for another peer's.
 fn unknown(error: io::Error) -> Unverified {
     if Shortage::of(&error).is_some() {
         return Unverified {
@@ -472,7 +472,7 @@ pub(super) fn same_user(
     let me = rustix::process::geteuid().as_raw();
     let Some(owner) = owners.of_other_end(ours, theirs).map_err(unknown)? else {
         // It is on this host, so it was there a moment ago: whose it was, nothing tells any more, and it may be
-        // there again. That is no verdict on who may talk to us.
+        // there again. That is no verdict on whether the peer is trusted.
         return Err(Unverified {
             refusal: Refusal::OtherUser,
             cause: PeerError::Broken(format!("the process at {theirs} has ended")),

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The initiator's `Accept` proves that it holds the key in this very exchange: the first Noise
-//! message alone could be a recording. Both hellos are the Noise prologue, so that nobody on the way
+//! message alone could be a recording. Both hellos are the Noise prologue, so that no attacker on the way
 //! can talk the two sides out of encryption. A side that does not like the other answers `Refuse`
 //! with the reason, which the other reports.
 
@@ -61,7 +61,7 @@ pub struct Terms {
     pub ticket: Option<Ticket>,
 }
 
-/// Who began.
+/// Which side began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The side that connected.
@@ -85,7 +85,7 @@ pub struct Agreement {
     pub ticket: Option<Ticket>,
 }
 
-/// Asks the kernel whether the other end belongs to somebody whom we talk to without a key, given
+/// Asks the kernel whether the other end belongs to a user whom we talk to without a key, given
 /// the process that is said to hold it. The error says why not.
 pub type Verify<'a> = dyn FnMut(Holder) -> Result<(), Unverified> + 'a;
 
@@ -195,7 +195,7 @@ impl Handshake {
                     };
                     let hello = Hello::decode(hello).map_err(malformed)?;
                     let rest = rest.to_vec();
-                    // Who refuses may be gone already, and then the kernel says nothing about it.
+                    // A peer that refuses may be gone already, and then the kernel says nothing about it.
                     if self.role == Role::Initiator
                         && let Ok(Some((step, _))) = Step::decode(&rest)
                         && step.kind == StepKind::Refuse
@@ -438,7 +438,7 @@ fn broken_noise(error: snow::Error) -> PeerError {
     PeerError::Broken(format!("the Noise handshake cannot go on: {error}"))
 }
 
-/// What a refusal means to who is refused; `format` is that of the method.
+/// What a refusal means to the side that is refused; `format` is that of the method.
 pub(crate) fn refused(refusal: Refusal, format: &str) -> PeerError {
     let reason = match refusal {
         Refusal::Version => {

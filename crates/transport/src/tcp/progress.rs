@@ -1,6 +1,6 @@
-//! Poll: who is served when.
+//! Poll: which connection is served when.
 //!
-//! Who comes up and who goes down is in `beginning` and `ending`.
+//! How peers come up and go down is in `beginning` and `ending`.
 
 use std::mem::MaybeUninit;
 
@@ -293,7 +293,7 @@ impl Tcp {
         match came {
             Ok(false) => false,
             Ok(true) => {
-                // Answers and further requests leave at once.
+                // Replies and further requests leave at once.
                 if state.session.has_output() {
                     link.flush(&mut state.session, &mut self.buffers);
                 }

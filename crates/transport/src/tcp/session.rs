@@ -39,7 +39,7 @@ use crate::error::{PeerError, SendError, TransferError};
 use crate::method::{Access, Direction, Outlet, Packet, Peer, Readiness, Sink, Token, Transfer};
 use coverage::Coverage;
 
-/// The most answers that may wait for a peer that keeps the windows: all that it may have asked,
+/// The most replies that may wait for a peer that keeps the windows: all that it may have asked,
 /// and as much again in the one buffer that is partly sent.
 const MAX_REPLIES: usize = 2 * (PUT_WINDOW + GET_WINDOW + ATOMIC_WINDOW);
 
@@ -214,7 +214,7 @@ impl Session {
         }
     }
 
-    /// Whether a packet of `len` bytes is taken now. Remembers that somebody waits if not.
+    /// Whether a packet of `len` bytes is taken now. Remembers that a sender waits if not.
     pub(super) fn admit(&mut self, len: usize) -> Result<(), SendError> {
         if len > MAX_PACKET {
             return Err(SendError::TooLarge {

@@ -24,7 +24,7 @@ pub(super) enum Origin {
     },
     /// It connected to us and is trusted.
     Accepted,
-    /// It connected to us and is not trusted yet. Nobody is told of it.
+    /// It connected to us and is not trusted yet. The sink is not told of it.
     Stranger(Stranger<Instant>),
     /// Not a peer, but a subflow of one: an extra connection.
     Subflow {

@@ -10,7 +10,7 @@
 //! until it returns `None`; what it gives is to be sent in this order, and may be lost. `now` never
 //! goes back.
 //!
-//! Who comes up is in `opening`, who goes down in `closing`.
+//! How peers come up is in `opening`, how they go down in `closing`.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -39,7 +39,7 @@ pub(super) const MAX_REPLIES: usize = 256;
 /// As many of them may be for one host, so that it leaves the others some.
 pub(super) const MAX_REPLIES_PER_HOST: usize = MAX_REPLIES / 4;
 
-/// What the core asks of those who drive it while it handles a datagram.
+/// What the core asks of its driver while it handles a datagram.
 pub trait Environment {
     /// Without a key: who holds the socket at `remote`, which is said to be `holder`; the error says
     /// why it is not talked to. `we_call` tells whether we reach out to it, or it to us.
@@ -52,7 +52,7 @@ pub trait Environment {
     /// How large a datagram may be on the way to `remote`.
     fn datagram_bytes(&self, remote: Remote) -> usize;
 
-    /// Fills `into` with random numbers that nobody can guess.
+    /// Fills `into` with random numbers that no attacker can guess.
     fn random(&mut self, into: &mut [u8]);
 
     /// Whether segments travel in the clear when there is no key: in simulated networks, which look
@@ -536,7 +536,7 @@ impl Core {
         self.reply(to, reset);
     }
 
-    /// Whose connection a datagram belongs to. A stranger who wants an answer is told that it has none.
+    /// Whose connection a datagram belongs to. A stranger that wants an answer is told that it has none.
     fn addressee(
         &mut self,
         from: Remote,

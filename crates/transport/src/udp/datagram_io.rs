@@ -71,7 +71,7 @@ impl Batch {
 pub enum Arrival {
     /// A datagram, in this part of [`Arrivals::room`].
     Datagram(Remote, Range<usize>),
-    /// A datagram of ours, which begins as this part of [`Arrivals::room`], found nobody there.
+    /// A datagram of ours, which begins as this part of [`Arrivals::room`], found no receiver there.
     NobodyThere(Remote, Range<usize>),
     /// The same, but it was too large for the way.
     TooLarge(Remote, Range<usize>),

@@ -4,7 +4,7 @@
 //! caller                                   callee
 //!   Open ─────────────────────────────────────►          keeps nothing
 //!   ◄─────────────────────────────────── Cookie
-//!   Open: cookie, psk, e ─────────────────────►          opens the message; no key: asks who is there
+//!   Open: cookie, psk, e ─────────────────────►          opens the message; no key: asks the kernel
 //!   ◄────────────────────────────── Accept: e, ee        a place among the half-open
 //!   first segment ────────────────────────────►          up
 //! ```
@@ -14,7 +14,7 @@
 //! acceptance from where the kernel knows nobody whom we talk to. The cookie proves that it receives what is sent to its address;
 //! the first segment that it is the one whose ephemeral key was in its opening. The Noise message fits
 //! its cookie alone: a recorded opening is worth no more than one place among the half-open, as long as
-//! its cookie is good, and only until somebody else needs it.
+//! its cookie is good, and only until another caller needs it.
 //!
 //! Without a cluster's key the handshake is the same, under a key that everybody knows. It says nothing
 //! about who the other side is; that the kernel does, at the moment of opening. What it gives is
@@ -100,7 +100,7 @@ impl Core {
         }
     }
 
-    /// A greeting from somebody.
+    /// A greeting from a peer or a stranger.
     pub(super) fn greeting(
         &mut self,
         now: Time,
@@ -228,7 +228,7 @@ impl Core {
         self.touch(now, peer);
     }
 
-    /// Somebody says that the peer at hand does not take us, and nothing proves that it is the peer. With
+    /// A datagram says that the peer at hand does not take us, and nothing proves that it is the peer. With
     /// a key, and so from anywhere, that is no reason to stop asking.
     pub(super) fn turned_away(
         &mut self,
@@ -274,7 +274,7 @@ impl Core {
 
 /// The callee's side.
 impl Core {
-    /// Somebody wants to be let in.
+    /// A caller wants to connect.
     fn opened(
         &mut self,
         now: Time,

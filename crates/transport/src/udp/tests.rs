@@ -197,7 +197,7 @@ impl Stranger {
     }
 }
 
-/// The opening of somebody without a key who has a cookie.
+/// The opening of a caller without a key that has a cookie.
 fn opening(number: u64, cookie: [u8; COOKIE_BYTES]) -> (noise::Begun, Greeting) {
     let call = noise::Call {
         caller: number,
@@ -338,7 +338,7 @@ fn whoever_breaks_the_protocol_is_dropped() {
     }
 }
 
-/// Whoever comes to hold the port of a peer that is gone knows both numbers of the connection.
+/// A process that comes to hold the port of a peer that is gone knows both numbers of the connection.
 #[test]
 fn without_a_key_the_numbers_of_a_connection_are_not_enough_to_take_it_over() {
     let (mut udp, address) = listening(None);

@@ -115,7 +115,7 @@ fn both_send_large_messages_first() {
 #[test]
 fn expected_messages_flow_when_the_credit_is_used_up() {
     let (mut a, mut b, to, from) = pair("exhausted", small_memory(), Options::default());
-    // Nobody takes these.
+    // No receive takes these.
     for n in 0..200 {
         a.send_unexpected(to, &memory(n, 2000), 0, n as u64);
     }

@@ -109,7 +109,7 @@ fn falls_asleep(host: &mut Host) {
     }
 }
 
-/// Whoever looks sees that a shared transfer gets on, on both sides, and that it does not.
+/// The progress counters show that a shared transfer gets on, on both sides, and that it does not.
 #[test]
 fn a_shared_transfer_shows_as_activity() {
     let mut get = Get::start(ShmConfig::default());

@@ -1,4 +1,4 @@
-//! Who may talk to whom.
+//! Trust: which processes may connect to which.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

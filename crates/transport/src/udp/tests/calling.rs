@@ -1,4 +1,4 @@
-//! Callers, and what somebody who plays a callee can do to them.
+//! Callers, and what a false callee can do to them.
 
 use causeway_wire::tcp::Holder;
 
@@ -39,7 +39,7 @@ impl Callee {
         }
     }
 
-    /// The next opening: who calls, under which number, with which greeting.
+    /// The next opening: from which caller, under which number, with which greeting.
     fn opening(&self, caller: &mut Udp, seen: &mut Seen) -> (SocketAddr, u64, Greeting) {
         let (bytes, from) = self.next(caller, seen);
         match Datagram::decode(&bytes) {
@@ -160,7 +160,7 @@ fn an_acceptance_of_an_earlier_opening_is_one() {
     }
 }
 
-/// The kernel names somebody whom we do not talk to, as long as `doubts` says so.
+/// The kernel names a user whom we do not talk to, as long as `doubts` says so.
 struct Kernel<'a> {
     sockets: &'a mut Sockets,
     doubts: bool,
