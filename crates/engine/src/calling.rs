@@ -13,7 +13,7 @@ pub(crate) struct Greeting {
     pub(crate) format: u8,
     /// Who the peer says it is.
     pub(crate) id: Option<InstanceId>,
-    /// Where the peer says that it can be reached, until the endpoint has looked into that.
+    /// Where the peer says that it can be reached, until somebody has looked into that.
     pub(crate) claims: Vec<String>,
     /// A connection, by its conversation's key, that the peer has made meanwhile, and that waits for what becomes of ours.
     pub(crate) rival: Option<u64>,
@@ -34,7 +34,7 @@ pub(crate) enum Awaited {
     Ready,
 }
 
-/// The identity of an instance, and what it speaks.
+/// Who an instance is, and what it speaks.
 #[derive(Debug)]
 pub(crate) struct Own {
     pub(crate) introduction: Introduction,
