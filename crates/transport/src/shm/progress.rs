@@ -257,15 +257,15 @@ impl Shm {
 
     /// Does a part of a transfer that a peer started and shares; the peers take turns.
     fn help(&mut self) -> bool {
-        let turn = self.polls as usize % self.grantees.len();
-        let peer = self.grantees[turn];
+        let next = self.polls as usize % self.grantees.len();
+        let peer = self.grantees[next];
         let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) else {
-            self.grantees.swap_remove(turn);
+            self.grantees.swap_remove(next);
             return false;
         };
         if !pair.exports.is_any() {
             pair.is_grantee = false;
-            self.grantees.swap_remove(turn);
+            self.grantees.swap_remove(next);
             return false;
         }
         let helped = self.sharing.helps && split_copy::help(pair);

@@ -11,7 +11,7 @@
 //!
 //! A stream is fastest through all of a large ring: sender and receiver are far apart then, and do not take each
 //! other's lines away. Question and answer are fastest where the same few lines are used again and again. So
-//! the sender of replies turns back early, behind a pad, and stays in the ring's first slots ([`SHORT_LAP`]).
+//! the sender of replies wraps early, behind a pad, and stays in the ring's first slots ([`SHORT_LAP`]).
 //!
 //! A receiver that has stopped polling says so in [`RingMemory::notify`]; the sender then has to ring its
 //! doorbell. The receiver sets the word, fences, and looks once more; the sender publishes, fences,
@@ -35,7 +35,7 @@ const CLEAR_AHEAD: u64 = 4;
 /// writing do worse than nothing.)
 const CLEAR_AHEAD_OF_ANSWER: (u64, u64) = (20, 136);
 /// How far behind a packet in a stream the sender asks for lines to write to, as many as the packet took: the
-/// receiver has read these a turn of the ring ago, and getting them back one after the other, as the stores
+/// receiver has read these a wrap of the ring ago, and getting them back one after the other, as the stores
 /// come to them, takes twice as long as all else that a packet of 8 bytes needs.
 const WRITE_AHEAD: u64 = 12;
 /// How many lines of an answer the sender asks for as soon as the question is there. The other side polls the first of
@@ -53,7 +53,7 @@ const SHORT_LAP: u64 = 512;
 const CALM: (u32, u32) = (4, 16);
 
 /// After how many slots the receiver tells the sender how far it has come, at slot `at` of `slots`. In a short lap a
-/// turn of the sender's needs room for all that it leaves out, so it has to hear of its last packets.
+/// wrap of the sender needs room for all that it leaves out, so it has to hear of its last packets.
 #[inline]
 fn tell_every(at: u64, slots: u64) -> u64 {
     if at < SHORT_LAP {
@@ -117,8 +117,8 @@ pub(super) struct Producer<M> {
     replies: bool,
     /// How many of the last packets have been replies; see [`CALM`].
     calm: u32,
-    /// Slots at the ring's start that are cleared for the first packet after the next turn.
-    turn: Range<u64>,
+    /// Slots at the ring's start that are cleared for the first packet after the next wrap.
+    wrap: Range<u64>,
 }
 
 impl<M: RingMemory> Producer<M> {
@@ -130,7 +130,7 @@ impl<M: RingMemory> Producer<M> {
             cleared: memory.first() + memory.slots(),
             replies: false,
             calm: 0,
-            turn: 0..0,
+            wrap: 0..0,
             memory,
         }
     }
@@ -169,8 +169,8 @@ impl<M: RingMemory> Producer<M> {
                 other => return other,
             }
         }
-        if start == self.turn.start && self.cleared < self.turn.end {
-            self.cleared = self.turn.end;
+        if start == self.wrap.start && self.cleared < self.wrap.end {
+            self.cleared = self.wrap.end;
         }
         if end >= self.cleared {
             self.memory.header(end & mask).store(0, Relaxed);
@@ -220,7 +220,7 @@ impl<M: RingMemory> Producer<M> {
             self.cleared = self.clear(self.cleared..end + ahead + 1);
         } else {
             let start = end + skip;
-            self.turn = start..self.clear(start..start + ahead);
+            self.wrap = start..self.clear(start..start + ahead);
         }
         if notify {
             Sent::MustRing

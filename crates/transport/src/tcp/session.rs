@@ -88,7 +88,7 @@ struct Export {
     written: Option<Coverage>,
 }
 
-/// One turn of the bulk frames, which take turns with each other.
+/// A source of bulk frames, which are lined up one quantum of a source after the other.
 #[derive(Debug)]
 enum Bulk {
     Put(puts::Put),
@@ -96,7 +96,7 @@ enum Bulk {
 }
 
 /// Whether a source of bulk frames has more.
-enum Turn<T> {
+enum Quantum<T> {
     Again(T),
     Over,
 }
@@ -394,12 +394,12 @@ impl Session {
                 MAIN => &mut self.bulk,
                 _ => &mut self.spread,
             };
-            let turn = match queue.pop_front() {
-                Some(Bulk::Put(put)) => self.put_turn(put, at),
-                Some(Bulk::Serve(serve)) => self.serve_turn(serve, at),
+            let quantum = match queue.pop_front() {
+                Some(Bulk::Put(put)) => self.put_quantum(put, at),
+                Some(Bulk::Serve(serve)) => self.serve_quantum(serve, at),
                 None => break,
             };
-            if let Turn::Again(bulk) = turn {
+            if let Quantum::Again(bulk) = quantum {
                 match at {
                     MAIN => self.bulk.push_back(bulk),
                     _ => self.spread.push_back(bulk),

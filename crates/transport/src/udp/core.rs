@@ -31,7 +31,7 @@ use crate::table::Table;
 use crate::tcp::session::{Bounds, Session};
 
 /// Datagrams that one peer may send before it is the next one's turn.
-const DATAGRAMS_PER_TURN: u32 = 8;
+const DATAGRAMS_PER_BURST: u32 = 8;
 
 /// Replies to strangers that may wait; more are left out, as if the network had lost them.
 pub(super) const MAX_REPLIES: usize = 256;
@@ -441,9 +441,9 @@ impl Core {
                 && link.transmit(now, session, &mut self.scratch, out)
             {
                 let to = link.remote;
-                state.turn += 1;
-                if state.turn >= DATAGRAMS_PER_TURN {
-                    state.turn = 0;
+                state.burst += 1;
+                if state.burst >= DATAGRAMS_PER_BURST {
+                    state.burst = 0;
                     self.ready.rotate_left(1);
                 }
                 if state.session.owes_writable() {
@@ -452,7 +452,7 @@ impl Core {
                 self.set_timer(peer);
                 return Some(to);
             }
-            state.turn = 0;
+            state.burst = 0;
             state.ready = false;
             self.ready.pop_front();
             self.set_timer(peer);

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use super::coverage::{Coverage, Rejected};
 use super::cursor::Cursor;
 use super::inbox::Stream;
-use super::{Bulk, MAIN, Session, Turn, violation};
+use super::{Bulk, MAIN, Quantum, Session, violation};
 use crate::error::{PeerError, TransferError};
 use crate::method::{Direction, NotifyPacket, Peer, Sink, Token, Transfer};
 use crate::tcp::outbox::SpanOwner;
@@ -360,10 +360,10 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn serve_turn(&mut self, mut serve: Serve, at: usize) -> Turn<Bulk> {
+    pub(super) fn serve_quantum(&mut self, mut serve: Serve, at: usize) -> Quantum<Bulk> {
         let Some(spans) = self.gather(&mut serve) else {
             self.end_serve(&serve, false, at);
-            return Turn::Over;
+            return Quantum::Over;
         };
         let len = spans.iter().map(|(_, memory)| memory.len()).sum();
         let mut header = Header::new(Kind::GetData, len).with_id(serve.id);
@@ -375,10 +375,10 @@ impl Session {
         }
         serve.sent += len as u64;
         if serve.index < serve.fragments.len() {
-            return Turn::Again(Bulk::Serve(serve));
+            return Quantum::Again(Bulk::Serve(serve));
         }
         self.end_serve(&serve, true, at);
-        Turn::Over
+        Quantum::Over
     }
 
     fn end_serve(&mut self, serve: &Serve, served: bool, at: usize) {

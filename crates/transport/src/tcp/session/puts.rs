@@ -14,13 +14,13 @@ use causeway_wire::tcp::{Header, Kind, MAX_PIECE, PUT_WINDOW};
 use super::cursor::Cursor;
 use super::inbox::Stream;
 use super::{
-    Bulk, FIRST_BASE, MAIN, MAX_WRITTEN_APART, SPREAD_FROM_BYTES, Session, Turn, violation,
+    Bulk, FIRST_BASE, MAIN, MAX_WRITTEN_APART, Quantum, SPREAD_FROM_BYTES, Session, violation,
 };
 use crate::error::{PeerError, TransferError};
 use crate::method::{Direction, Packet, Peer, Sink, Token, Transfer};
 use crate::tcp::outbox::SpanOwner;
 
-/// The most frames that one turn lines up: a turn of many small ones shall end as well.
+/// The most frames that one quantum lines up: a quantum of many small ones shall end as well.
 const MAX_FRAMES_PER_TURN: usize = 1024;
 
 /// A put of ours that is not sent to its end.
@@ -166,7 +166,7 @@ impl Session {
         }
     }
 
-    pub(super) fn put_turn(&mut self, mut put: Put, at: usize) -> Turn<Bulk> {
+    pub(super) fn put_quantum(&mut self, mut put: Put, at: usize) -> Quantum<Bulk> {
         let mut lined_up = 0;
         for _ in 0..MAX_FRAMES_PER_TURN {
             let Some((region, base, len)) = put.next() else {
@@ -192,10 +192,10 @@ impl Session {
             }
         }
         if put.rest().is_some() {
-            return Turn::Again(Bulk::Put(put));
+            return Quantum::Again(Bulk::Put(put));
         }
         self.line_up_put_end(put, at);
-        Turn::Over
+        Quantum::Over
     }
 
     fn line_up_put_end(&mut self, put: Put, at: usize) {

@@ -32,7 +32,7 @@ impl Random {
 struct Seen {
     packets: VecDeque<Vec<u8>>,
     done: HashMap<Token, Result<(), TransferError>>,
-    /// Packets that wanted a place: every second one gets it.
+    /// Packets that a receive buffer was asked for: every second one gets it.
     asked: usize,
     placement: Option<([u8; PLACEMENT_HEAD_BYTES], Vec<Memory>)>,
     placed: usize,
@@ -248,11 +248,11 @@ fn a_packet_that_never_gets_complete_lets_go_of_its_place() {
             let packet = seen.packets.pop_front().expect("it is whole");
             assert_eq!(packet, [vec![5; 5000], rest].concat());
         }
-        // The place has what had come before, and nothing more.
-        let place: Vec<u8> = memory.iter().flat_map(Memory::to_vec).collect();
+        // The receive buffer has what had come before, and nothing more.
+        let buffer: Vec<u8> = memory.iter().flat_map(Memory::to_vec).collect();
         let came = 5000 - PLACEMENT_HEAD_BYTES;
-        assert!(place[..came].iter().all(|byte| *byte == 5));
-        assert!(place[came..].iter().all(|byte| *byte == 0));
+        assert!(buffer[..came].iter().all(|byte| *byte == 5));
+        assert!(buffer[came..].iter().all(|byte| *byte == 0));
         assert!(!session.direct(MAIN, 8, &mut spans));
         assert!(seen.packets.is_empty() && seen.placed == 0);
     }
