@@ -127,7 +127,7 @@ pub(crate) struct Conversation {
     /// Receives that wait and that only this peer can satisfy.
     receives: u32,
     /// The receive, by key, whose memory a message is being written into by the method.
-    placing: Option<u64>,
+    placement: Option<u64>,
     /// Messages that no receive has asked for yet.
     pub(crate) early: List,
     /// Unexpected messages in order.
@@ -184,7 +184,7 @@ impl Conversation {
             transfers: 0,
             ops: List::default(),
             receives: 0,
-            placing: None,
+            placement: None,
             early: List::default(),
             arrived: VecDeque::new(),
             in_ready_ring: false,
@@ -267,7 +267,7 @@ impl Conversation {
         self.queue_control(shared, packet);
     }
 
-    /// The peer sent nonsense: its connection is dropped by whoever drives the conversation.
+    /// The peer sent nonsense: its connection is dropped by the driver of the conversation.
     pub(crate) fn protocol_error<M>(&mut self, shared: &mut Shared<M>, reason: impl Into<String>) {
         if matches!(self.phase, Phase::Greeting | Phase::Up | Phase::Leaving) {
             self.phase = Phase::Failed;

@@ -101,7 +101,7 @@ pub enum Event {
         reason: String,
     },
     /// Have the method keep what it is writing into the memory of a receive of this peer, before anything else.
-    StopPlacing {
+    CancelPlacement {
         /// The peer.
         peer: u32,
     },
@@ -280,9 +280,9 @@ impl<M: Matcher> Conversations<M> {
                 let peer = self.peers.find(peer)?;
                 Event::ProtocolError { peer, reason }
             }
-            Work::StopPlacing(peer) => {
+            Work::CancelPlacement(peer) => {
                 let peer = self.peers.find(peer)?;
-                Event::StopPlacing { peer }
+                Event::CancelPlacement { peer }
             }
             Work::Release(peer) => {
                 let peer = self.peers.find(peer)?;
@@ -449,10 +449,10 @@ impl<M: Matcher> Conversations<M> {
         peers[peer].handle_placement(shared, header, size, into)
     }
 
-    /// See [`Conversation::handle_placed`].
-    pub(crate) fn handle_placed(&mut self, peer: u32, header: &Header) {
+    /// See [`Conversation::handle_placement_done`].
+    pub(crate) fn handle_placement_done(&mut self, peer: u32, header: &Header) {
         let Self { peers, shared } = self;
-        peers[peer].handle_placed(shared, header);
+        peers[peer].handle_placement_done(shared, header);
     }
 
     /// The method has room for packets to a peer again.
@@ -699,7 +699,7 @@ impl<M: Matcher> Conversations<M> {
             if matches!(self.shared.ops[op].state, State::Done) {
                 self.shared.take(op);
             } else {
-                // Nobody will ask for it any more: it vanishes when it is done.
+                // The caller will not ask for it any more: it vanishes when it is done.
                 self.shared.ops[op].queue = NO_QUEUE;
                 self.cancel_operation(op);
             }

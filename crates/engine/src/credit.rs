@@ -7,7 +7,7 @@
 //! a peer for which nothing is left gets a window of 0 and announces all its messages instead.
 //!
 //! Windows grow with need, but how much a peer gets through while all wait for the receiver is its
-//! window: none grows above an even share among those who have been in need, and whoever has more gives way to one that
+//! window: none grows above an even share among those who have been in need, and a peer that has more gives way to one that
 //! has less.
 
 use causeway_wire::bmi::EARLY_RECORD_BYTES;
@@ -26,7 +26,7 @@ pub(crate) fn cost(len: usize) -> u32 {
     (len as u32).saturating_add(EARLY_RECORD_BYTES)
 }
 
-/// The receiver's memory for messages that nobody has asked for yet.
+/// The receiver's memory for messages that no receive has asked for yet.
 #[derive(Debug)]
 pub(crate) struct Budget {
     /// Most bytes of all windows together.

@@ -67,7 +67,7 @@ pub struct Endpoint<M: Matcher> {
     /// The kernel's count of threads that want a processor, opened when it is first asked for.
     runnable: OnceCell<Option<Runnable>>,
     sleeper: Sleeper,
-    /// The thread that sleeps apart from this endpoint.
+    /// The thread that sleeps detached from this endpoint.
     parked: Option<Announced>,
     /// Time that was left to the last wait when another thread ended it.
     interrupted: Option<Duration>,
@@ -217,7 +217,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Who is at the other end, as far as is known for certain; `None` while not connected.
+    /// The identity of the peer, as far as it is known for certain; `None` while not connected.
     pub fn identity(&self, addr: Addr) -> Option<Identity> {
         let peer = self.find(addr)?;
         let (method, handle) = self.connections.link(peer)?;

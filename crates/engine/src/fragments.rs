@@ -55,7 +55,7 @@ pub(crate) fn total(list: &[Memory]) -> Result<u64, Error> {
     Ok(sum)
 }
 
-/// Refuses memory that was lent for reading only as a place to write to.
+/// Refuses memory that is for reading only as a place to write to.
 #[inline]
 pub(crate) fn check_writable(list: &[Memory]) -> Result<(), Error> {
     if list.iter().all(Memory::is_writable) {

@@ -1,5 +1,5 @@
 //! What the conversations of one instance share: operations, the matcher, memory for messages that came before
-//! their receives, and the work that is left for whoever drives them.
+//! their receives, and the work that is left for their driver.
 
 use std::collections::VecDeque;
 
@@ -93,7 +93,7 @@ pub(crate) enum Work {
     /// A peer sent nonsense.
     ProtocolError(u64, String),
     /// The method shall keep the message that it is writing into memory of a receive of this peer.
-    StopPlacing(u64),
+    CancelPlacement(u64),
     /// The last reference or operation of a peer is gone.
     Release(u64),
     /// Window is needed: take some from the largest, but not from this peer.

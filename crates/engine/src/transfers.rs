@@ -18,7 +18,7 @@ pub(crate) struct Transfers {
     deferred: VecDeque<u64>,
     /// How many of those, from the front, are still to be looked at since something changed.
     retries: usize,
-    /// Those that nobody has tried to start yet.
+    /// Those that were not tried to start yet.
     recent: VecDeque<u64>,
     /// The driver has been told that there is something to look at.
     told: bool,

@@ -130,7 +130,7 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
-    /// Memory that was lent for reading was to be written.
+    /// Memory that is for reading only was to be written.
     #[error("memory that is for reading only cannot be received into or opened for writing")]
     ReadOnly,
     /// An option of the whole instance was to be set for one address.

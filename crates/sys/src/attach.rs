@@ -132,7 +132,7 @@ pub fn read(pid: i32, local: &LocalSpans<'_>, remote: &RemoteSpans) -> io::Resul
     if local.read_only {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "the local memory is lent for reading only",
+            "the local memory is for reading only",
         ));
     }
     let (near, far) = (local.spans.as_slice(), remote.spans.as_slice());
@@ -171,7 +171,7 @@ pub fn write(pid: i32, local: &LocalSpans<'_>, remote: &RemoteSpans) -> io::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::lend_read;
+    use crate::memory::with_foreign_read_only;
 
     #[test]
     fn lists_of_different_shapes_are_copied_both_ways() {
@@ -220,9 +220,9 @@ mod tests {
         assert!(read(pid, &local, &remote).is_err());
         let mut good = RemoteSpans::new();
         good.push(near.as_ptr() as u64, 8);
-        lend_read(&[0; 8], |lent| {
+        with_foreign_read_only(&[0; 8], |memory| {
             let mut local = LocalSpans::new();
-            local.push(lent, 0..8);
+            local.push(memory, 0..8);
             let refused = read(pid, &local, &good).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
             assert_eq!(write(pid, &local, &good).unwrap(), 8);

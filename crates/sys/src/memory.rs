@@ -79,8 +79,8 @@ enum Kind {
     },
     /// A shared mapping of a file that another process owns. The mapping is undone on drop.
     Import { owner: Owner },
-    /// Lent by an owner that outlives every clone; see [`lend`] and [`Memory::from_raw`].
-    Lent,
+    /// A foreign buffer, whose owner outlives every clone; see [`with_foreign`] and [`Memory::from_raw`].
+    Foreign,
 }
 
 // SAFETY: the bytes behind `base` are only touched through raw copies and the kernel; threads or processes that share
@@ -138,7 +138,7 @@ impl Memory {
         Self::whole(Backing {
             base,
             len,
-            kind: Kind::Lent,
+            kind: Kind::Foreign,
         })
     }
 
@@ -203,7 +203,7 @@ impl Memory {
             Kind::Mapping { .. } => Advice::LinuxPopulateWrite,
             // May be written as well once mapped: no file system tracks dirty pages of memory files.
             Kind::Import { .. } => Advice::LinuxPopulateRead,
-            Kind::Heap { .. } | Kind::Lent => return Ok(()),
+            Kind::Heap { .. } | Kind::Foreign => return Ok(()),
         };
         let Backing { base, len, .. } = *self.backing;
         // SAFETY: a mapping of this process, whole, whose bytes stay as they are.
@@ -247,13 +247,13 @@ impl Memory {
         }
     }
 
-    /// The identity of the bytes, which all clones and slices share. `None` for memory that was lent, such as the buffers
+    /// The identity of the bytes, which all clones and slices share. `None` for foreign buffers, such as the buffers
     /// that a C program has allocated itself: nothing tells when those bytes are freed, and others put in their place.
     pub fn id(&self) -> Option<MemoryId> {
         let detached = match &self.backing.kind {
             Kind::Heap { .. } | Kind::Import { .. } => false,
             Kind::Mapping { detached, .. } => detached.load(Ordering::Relaxed),
-            Kind::Lent => return None,
+            Kind::Foreign => return None,
         };
         Some(MemoryId {
             backing: Arc::as_ptr(&self.backing).addr(),
@@ -261,10 +261,10 @@ impl Memory {
         })
     }
 
-    /// All the bytes of the allocation that the span is a part of; of memory that was lent, the span alone.
+    /// All the bytes of the allocation that the span is a part of; of a foreign buffer, the span alone.
     pub fn allocation(&self) -> Self {
         match self.backing.kind {
-            Kind::Lent => self.clone(),
+            Kind::Foreign => self.clone(),
             Kind::Heap { .. } | Kind::Mapping { .. } | Kind::Import { .. } => {
                 Self::all_of(Arc::clone(&self.backing), self.writable)
             }
@@ -337,7 +337,7 @@ impl Memory {
                 let offset = self.base.addr().get() - self.backing.base.addr().get();
                 Some((file.as_fd(), *object, offset as u64))
             }
-            Kind::Mapping { .. } | Kind::Heap { .. } | Kind::Import { .. } | Kind::Lent => None,
+            Kind::Mapping { .. } | Kind::Heap { .. } | Kind::Import { .. } | Kind::Foreign => None,
         }
     }
 
@@ -526,7 +526,9 @@ impl Backing {
                 // `ManuallyDrop` keeps them from being freed twice.
                 unsafe { Vec::from_raw_parts(this.base.as_ptr(), this.len, capacity) }
             }
-            Kind::Mapping { .. } | Kind::Import { .. } | Kind::Lent => Memory::whole(self).to_vec(),
+            Kind::Mapping { .. } | Kind::Import { .. } | Kind::Foreign => {
+                Memory::whole(self).to_vec()
+            }
         }
     }
 }
@@ -547,7 +549,7 @@ impl Drop for Backing {
                 // could only mean that the arguments are wrong, which they are not.
                 let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
             }
-            Kind::Lent => {}
+            Kind::Foreign => {}
         }
     }
 }
@@ -573,34 +575,34 @@ impl From<Vec<u8>> for Memory {
     }
 }
 
-/// Lends a slice as [`Memory`] while `use_it` runs.
+/// Gives `use_it` a slice, a foreign buffer, as [`Memory`] while it runs.
 ///
 /// Aborts the process if a clone outlives the call: an operation that could still write into
 /// memory that the caller takes back is a bug that nothing else can contain.
-pub fn lend<R>(bytes: &mut [u8], use_it: impl FnOnce(&Memory) -> R) -> R {
+pub fn with_foreign<R>(bytes: &mut [u8], use_it: impl FnOnce(&Memory) -> R) -> R {
     let base = NonNull::from(&mut *bytes).cast();
     // SAFETY: `bytes` is exclusively borrowed for this whole call, and no clone survives it.
-    lend_raw(unsafe { Memory::from_raw(base, bytes.len()) }, use_it)
+    with_memory(unsafe { Memory::from_raw(base, bytes.len()) }, use_it)
 }
 
-/// Lends a slice as [`Memory`] that is only read while `use_it` runs: writing to it panics, and
-/// methods refuse it as the target of a transfer. Aborts as [`lend`] does.
-pub fn lend_read<R>(bytes: &[u8], use_it: impl FnOnce(&Memory) -> R) -> R {
+/// Gives `use_it` a slice as [`Memory`] that is only read while it runs: writing to it panics, and
+/// methods refuse it as the target of a transfer. Aborts as [`with_foreign`] does.
+pub fn with_foreign_read_only<R>(bytes: &[u8], use_it: impl FnOnce(&Memory) -> R) -> R {
     let base = NonNull::from(bytes).cast();
     // SAFETY: the bytes outlive this call and no clone survives it; nothing writes through a
     // read-only reference (every writer in `sys` and `transport` asks).
     let memory = unsafe { Memory::from_raw(base, bytes.len()) };
-    let lent = memory.read_only();
+    let read_only = memory.read_only();
     drop(memory);
-    lend_raw(lent, use_it)
+    with_memory(read_only, use_it)
 }
 
-fn lend_raw<R>(memory: Memory, use_it: impl FnOnce(&Memory) -> R) -> R {
+fn with_memory<R>(memory: Memory, use_it: impl FnOnce(&Memory) -> R) -> R {
     struct Guard(Memory);
     impl Drop for Guard {
         fn drop(&mut self) {
             if self.0.sharers() != 1 {
-                eprintln!("causeway: an operation still holds a lent buffer; aborting");
+                eprintln!("causeway: an operation still holds a foreign buffer; aborting");
                 std::process::abort();
             }
         }
@@ -697,13 +699,13 @@ mod tests {
 
     #[test]
     fn lent_memory_is_read_but_not_written() {
-        let read = lend_read(b"bytes", |lent| {
-            assert!(!lent.is_writable() && !lent.slice(1..2).is_writable());
-            lent.to_vec()
+        let read = with_foreign_read_only(b"bytes", |memory| {
+            assert!(!memory.is_writable() && !memory.slice(1..2).is_writable());
+            memory.to_vec()
         });
         assert_eq!(read, b"bytes");
         let mut bytes = [0; 4];
-        lend(&mut bytes, |lent| lent.write_at(1, &[7, 8]));
+        with_foreign(&mut bytes, |memory| memory.write_at(1, &[7, 8]));
         assert_eq!(bytes, [0, 7, 8, 0]);
     }
 
@@ -734,8 +736,8 @@ mod tests {
         assert!(!whole.is_writable());
         assert_ne!(Memory::zeroed(100).id(), memory.id());
         let mut bytes = [0; 8];
-        lend(&mut bytes, |lent| {
-            let part = lent.slice(2..4);
+        with_foreign(&mut bytes, |memory| {
+            let part = memory.slice(2..4);
             assert_eq!((part.id(), part.allocation().len()), (None, 2));
         });
         // Not even at the same place is it taken for another's, as long as it is watched.

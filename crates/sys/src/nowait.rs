@@ -14,7 +14,7 @@ use crate::memory::Memory;
 pub fn read(into: &Memory, file: impl AsFd, position: u64) -> io::Result<usize> {
     assert!(
         into.is_writable(),
-        "reading a file into memory that was lent for reading"
+        "reading a file into memory that is for reading only"
     );
     // SAFETY: the span is valid for its whole length while `into` lives; a slice of it exists only
     // while the kernel fills it. Another process may write it meanwhile, which the kernel does not

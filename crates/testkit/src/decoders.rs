@@ -22,7 +22,7 @@ use causeway_fs::config::Configuration;
 use causeway_sys::memory::Memory;
 use causeway_transport::tcp::session::{Bounds, Session};
 use causeway_transport::{
-    Access, Address, Atomic, Direction, PLACE_HEAD_BYTES, Packet, Peer, PeerError, Sink, Spans,
+    Access, Address, Atomic, Direction, PLACEMENT_HEAD_BYTES, Packet, Peer, PeerError, Sink, Spans,
     Transfer, TransferError,
 };
 use causeway_wire::codec::Wire;
@@ -392,17 +392,17 @@ fn tcp_session(bytes: &[u8]) {
             assert!(!self.0.contains(&token), "completed twice");
             self.0.push(token);
         }
-        fn place(
+        fn receive_buffer(
             &mut self,
             peer: Peer,
-            head: &[u8; PLACE_HEAD_BYTES],
+            head: &[u8; PLACEMENT_HEAD_BYTES],
             len: usize,
             into: &mut Spans,
         ) -> bool {
-            self.1.place(peer, head, len, into)
+            self.1.receive_buffer(peer, head, len, into)
         }
-        fn placed(&mut self, peer: Peer, head: &[u8; PLACE_HEAD_BYTES]) {
-            self.1.placed(peer, head);
+        fn placement_done(&mut self, peer: Peer, head: &[u8; PLACEMENT_HEAD_BYTES]) {
+            self.1.placement_done(peer, head);
         }
         fn peer_up(&mut self, _: Peer) {}
         fn peer_down(&mut self, _: Peer, _: PeerError) {}
@@ -413,7 +413,7 @@ fn tcp_session(bytes: &[u8]) {
         queue_bytes: 1 << 16,
         max_transfers: 8,
     });
-    session.add_lane();
+    session.add_subflow();
     let (open, closed) = (Memory::zeroed(5000), Memory::zeroed(100));
     let region = session.export(9, &open, Access::ReadWrite);
     session.export(8, &closed, Access::Read);
@@ -437,7 +437,7 @@ fn tcp_session(bytes: &[u8]) {
     let mut streams = bytes.split(|byte| *byte == 0xfe).enumerate();
     let outcome = streams.try_for_each(|(at, part)| {
         if at % 2 == 1 && !part.is_empty() {
-            session.take_back();
+            session.cancel_placement();
             seen.1.forget(&peer);
         }
         session.refill(at % 2);

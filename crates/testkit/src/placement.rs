@@ -1,14 +1,14 @@
-//! What a sink needs for direct placement (`Sink::place`): receive buffers for every second packet that is offered.
+//! What a sink needs for direct placement (`Sink::receive_buffer`): receive buffers for every second packet that is offered.
 
 use std::collections::BTreeMap;
 
 use causeway_sys::memory::Memory;
-use causeway_transport::{PLACE_HEAD_BYTES, Spans};
+use causeway_transport::{PLACEMENT_HEAD_BYTES, Spans};
 
 /// A packet's head, and the receive buffers for what is behind it.
 #[derive(Debug)]
 struct Placement {
-    head: [u8; PLACE_HEAD_BYTES],
+    head: [u8; PLACEMENT_HEAD_BYTES],
     into: Spans,
 }
 
@@ -29,14 +29,14 @@ impl<K> Default for Placements<K> {
 }
 
 impl<K: Ord + std::fmt::Debug> Placements<K> {
-    /// `Sink::place`, for a packet from `from`.
+    /// `Sink::receive_buffer`, for a packet from `from`.
     ///
     /// # Panics
     /// If another packet of this sender is being placed.
-    pub fn place(
+    pub fn receive_buffer(
         &mut self,
         from: K,
-        head: &[u8; PLACE_HEAD_BYTES],
+        head: &[u8; PLACEMENT_HEAD_BYTES],
         len: usize,
         into: &mut Spans,
     ) -> bool {
@@ -57,11 +57,11 @@ impl<K: Ord + std::fmt::Debug> Placements<K> {
         true
     }
 
-    /// `Sink::placed`: returns the packet.
+    /// `Sink::placement_done`: returns the packet.
     ///
     /// # Panics
     /// If it is not the one that was to be placed, or its memory is still held.
-    pub fn placed(&mut self, from: K, head: &[u8; PLACE_HEAD_BYTES]) -> Vec<u8> {
+    pub fn placement_done(&mut self, from: K, head: &[u8; PLACEMENT_HEAD_BYTES]) -> Vec<u8> {
         let placement = self.in_progress.get(&from);
         let known = placement.is_some_and(|placement| placement.head == *head);
         assert!(known, "{from:?} has a packet placed, and not {placement:?}");

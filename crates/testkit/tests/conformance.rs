@@ -8,7 +8,7 @@ use std::time::Duration;
 use causeway_testkit::adapter::Adapter;
 use causeway_testkit::conformance::Factory;
 use causeway_testkit::directory::ShmAddresses;
-use causeway_testkit::simulator::lossy::LossyGround;
+use causeway_testkit::simulator::lossy::LossyDatagramIo;
 use causeway_testkit::{conformance, conformance_between_processes, conformance_tests};
 use causeway_transport::Address;
 use causeway_transport::mem::{self, Mem};
@@ -103,7 +103,7 @@ impl Factory for Loopback {
         let config = TcpConfig {
             key: self.key,
             encrypt: self.encrypt,
-            lanes: self.connections,
+            connections: self.connections,
             connect_timeout: CONNECT_TIMEOUT,
             ..TcpConfig::default()
         };
@@ -160,7 +160,7 @@ impl Factory for Datagrams {
 struct Lossy;
 
 impl Factory for Lossy {
-    type Method = Udp<LossyGround<Sockets>>;
+    type Method = Udp<LossyDatagramIo<Sockets>>;
 
     fn method(&self) -> Self::Method {
         let sockets = Sockets::new().expect("epoll works here");
@@ -169,7 +169,7 @@ impl Factory for Lossy {
             probe_interval: Duration::from_millis(200),
             ..UdpConfig::default()
         };
-        Udp::over(LossyGround::new(sockets, 1), config)
+        Udp::over(LossyDatagramIo::new(sockets, 1), config)
     }
 
     fn address(&self) -> Address {

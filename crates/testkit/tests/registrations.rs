@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bmi::{Bmi, Config, Memory, Posted};
 use causeway_engine::MAX_REGISTRATIONS;
-use causeway_sys::memory::lend;
+use causeway_sys::memory::with_foreign;
 use causeway_testkit::adapter::{Adapter, Tables};
 use causeway_testkit::pair;
 use causeway_transport::Access;
@@ -156,7 +156,7 @@ fn foreign_memory_is_registered_for_each_use() {
     let mut bytes = vec![7; LARGE];
     let theirs = filled(0);
     for round in 1..=3 {
-        lend(&mut bytes, |ours| {
+        with_foreign(&mut bytes, |ours| {
             pair.send(std::slice::from_ref(ours), std::slice::from_ref(&theirs));
         });
         assert_eq!(theirs.to_vec(), [7; LARGE]);

@@ -34,7 +34,7 @@ pub use address::Address;
 pub use error::{Error, PeerError, SendError, TransferError};
 pub use method::{
     Access, Atomic, Capabilities, Direction, Identity, Limits, Method, NotifyPacket, Operation,
-    Outlet, PLACE_HEAD_BYTES, Packet, Peer, PeerReport, Readiness, Registration, Sharing, Sink,
+    Outlet, PLACEMENT_HEAD_BYTES, Packet, Peer, PeerReport, Readiness, Registration, Sharing, Sink,
     Spans, Token, Transfer,
 };
 pub use wake::{Park, Parking, WakeFlag};

@@ -121,7 +121,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// The process dies: its peers see their connections break, nobody reaches it any more.
+    /// The process dies: its peers see their connections break, and no caller reaches it any more.
     pub fn kill(&self) {
         self.endpoint.unlist();
         self.break_links();
@@ -295,7 +295,7 @@ fn fail_transfers(slot: &mut Slot, peer: Peer, cause: &PeerError, sink: &mut dyn
 }
 
 impl Running {
-    /// Copies one piece; answers the result when the list is done.
+    /// Copies one piece; returns the result when the list is done.
     fn step(&mut self, link: &Link, max_piece: usize) -> Option<Result<(), TransferError>> {
         let (local, remote) = (&self.transfer.local, &self.transfer.remote);
         let here = local.iter().map(|memory| memory.len() as u64).sum();
@@ -643,7 +643,7 @@ impl Method for Mem {
 impl Drop for Mem {
     fn drop(&mut self) {
         self.endpoint.unlist();
-        // Callers that were never looked at learn that nobody will.
+        // Callers that were never looked at learn that they never will be.
         while self.endpoint.next_incoming().is_some() {}
     }
 }

@@ -4,7 +4,7 @@
 //! [`Method::listen`] once if others shall reach this process; [`Method::connect`] for each peer;
 //! then [`Method::send`] and [`Method::transfer`] at will, [`Method::poll`] often (all progress is
 //! the caller's), and [`Method::tick`] when [`Method::deadline`] has come, and at least every 50 ms while anything
-//! is open and the caller is awake. To sleep: [`Method::arm`]; if it answers `true`, wait until
+//! is open and the caller is awake. To sleep: [`Method::arm`]; if it returns `true`, wait until
 //! [`Method::pollable`] is readable or [`Method::deadline`] has come; then [`Method::disarm`]. Where the method has a
 //! quicker way to sleep, [`Method::prepare_park`] takes the place of arming and [`Park::park`] that of waiting.
 //! Whichever way, everything that there is to poll for ends the sleep at once; no time limit stands in for it.
@@ -37,7 +37,7 @@
 //! that it shall move or grant, the [`Registration`] that the span lies in ([`Method::register`]). Registrations belong to
 //! no peer, and outlive connections; so a caller may keep them, as long as the memory has the same
 //! [identity](Memory::id). Other methods need none: callers name [`Registration::NONE`], and pay nothing.
-//! Packets, words of atomics and memory of [`Sink::place`] need no registration with any method.
+//! Packets, words of atomics and receive buffers of the sink ([`Sink::receive_buffer`]) need no registration with any method.
 //!
 //! # Pausing
 //! A receiver that has no room for the packets of a peer pauses it ([`Method::pause`]): the packets stay where they are, and
@@ -48,7 +48,7 @@
 //! - Transfers and atomics, in either direction, go on or wait as well: they share a stream with packets over `tcp` and `udp`, and
 //!   over `shm` where the owner has to copy or to do the operation. There, they wait for the packet before them. Those that
 //!   were complete before it are reported.
-//! - A packet whose bytes are on their way to their place ([`Sink::place`]), or that waits for the data of a transfer which
+//! - A packet that is being placed in a receive buffer of the sink ([`Sink::receive_buffer`]), or that waits for the data of a transfer which
 //!   overtook it, still comes. No other is placed.
 //! - When the peer is lost, or closes the connection, the pause ends: what has come of its packets is delivered, then follows
 //!   [`Sink::peer_down`]. That is bounded by what the peer may send ahead. Over `tcp`, if more
@@ -72,13 +72,13 @@
 //!   what it reads there for what was exported: at once, or after the piece that it is copying at this
 //!   moment (bounded by the copy of [`Limits::max_piece`] bytes, or by the peer's death). A peer that is
 //!   stopped in the middle of it is not waited for: the method holds the memory until that has ended.
-//! - A packet whose bytes went to memory of the sink's ([`Sink::place`]) has its place in the order of packets
-//!   when it is complete ([`Sink::placed`]). Nothing of that peer comes in between but packets behind transfers.
+//! - A packet that was placed in a receive buffer of the sink ([`Sink::receive_buffer`]) takes its turn in the order of
+//!   packets when it is complete ([`Sink::placement_done`]). Nothing of that peer comes in between but packets behind transfers.
 //! - [`Sink::peer_up`] is called once before the first packet of a peer that connected to us.
-//! - Where nobody is, [`Method::send`] and [`Method::transfer`] may accept, or answer
+//! - Where no process listens, [`Method::send`] and [`Method::transfer`] may accept, or return
 //!   [`SendError::WouldBlock`]; either way [`Sink::peer_down`] follows.
 //! - After [`Sink::peer_down`], a peer that *we* connected to is reconnected by the next send or transfer
-//!   on the same handle, as a new incarnation; one that connected to us answers
+//!   on the same handle, as a new incarnation; one that connected to us returns
 //!   [`SendError::Gone`].
 //! - A peer that sends nonsense is reported down with [`PeerError::Protocol`]. It never makes a method
 //!   panic, block or allocate without bound.
@@ -110,12 +110,12 @@ pub trait Method: Send {
     /// change while the method exists.
     fn capabilities(&self) -> Capabilities;
 
-    /// Lets others reach this process at `address`. Answers the address that others use (a port 0
+    /// Lets others reach this process at `address`. Returns the address that others use (a port 0
     /// is replaced by the real one).
     fn listen(&mut self, address: &Address) -> Result<Address, Error>;
 
     /// A handle for the process at `address`. The same address gives the same handle. The connection
-    /// itself is made lazily: an address where nobody listens shows as [`Sink::peer_down`] after the
+    /// itself is made lazily: an address where no process listens shows as [`Sink::peer_down`] after the
     /// first send.
     fn connect(&mut self, now: Instant, address: &Address) -> Result<Peer, Error>;
 
@@ -127,14 +127,14 @@ pub trait Method: Send {
     fn address(&self, peer: Peer) -> Option<Address>;
 
     /// A peer that has connected to us says that it listens at `claimed`: the address under which others would look it up,
-    /// if what the method knows for certain agrees. `None` if not, or if the method cannot tell. Whoever else could listen
+    /// if what the method knows for certain agrees. `None` if not, or if the method cannot tell. Any other process that could listen
     /// there must be one that is trusted as much as the peer.
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
         let _ = (peer, claimed);
         None
     }
 
-    /// Who the peer is, once the connection stands.
+    /// The identity of the peer, once the connection stands.
     fn identity(&self, peer: Peer) -> Option<Identity>;
 
     /// Sends one packet, gathered from `parts`, to `peer`. On `Ok` the bytes have been taken.
@@ -186,9 +186,9 @@ pub trait Method: Send {
     /// What could be done with `peer` now, as far as the last poll has found out; nothing with one that is unknown or gone.
     fn readiness(&mut self, peer: Peer) -> Readiness;
 
-    /// Has the packet that is being placed ([`Sink::place`]), if any, kept by the method instead: its memory is
+    /// Cancels the placement of the packet that is being placed ([`Sink::receive_buffer`]), if any: the receive buffer is
     /// not touched any more, and the packet comes by [`Sink::packet`] when it is complete.
-    fn take_back(&mut self, _peer: Peer) {}
+    fn cancel_placement(&mut self, _peer: Peer) {}
 
     /// Registers `memory` for transfers and grants, of all peers: for reading only if it is
     /// [for reading only](Memory::is_writable). It is an error where the system or the adapter takes no more. The caller ends
@@ -203,7 +203,7 @@ pub trait Method: Send {
     /// what they need of it until they end. One that is unknown, or has ended, is ignored.
     fn deregister(&mut self, _registration: Registration) {}
 
-    /// Lets `peer`, and nobody else, access `memory` until [`Method::revoke`]. The memory stays
+    /// Lets `peer`, and no other peer, access `memory` until [`Method::revoke`]. The memory stays
     /// alive as long as it is granted. `registration` is one that the whole of `memory` lies in, where the method needs it;
     /// see "Registration" on the module's page. A grant is also called an export: it is what the peer sees of it.
     fn grant(
@@ -224,7 +224,7 @@ pub trait Method: Send {
         true
     }
 
-    /// Ends an export as [`Method::revoke`] does, but waits for nobody: `false` if the peer may be
+    /// Ends an export as [`Method::revoke`] does, but does not wait for the peer: `false` if the peer may be
     /// writing the memory at this moment. The caller that wants to know when it has stopped calls again, at
     /// the earliest after [`Method::tick`].
     fn try_revoke(&mut self, peer: Peer, key: u64) -> bool {
@@ -253,7 +253,7 @@ pub trait Method: Send {
     }
 
     /// Says how transfers from now on are shared with the peers, where method and peer can
-    /// do that: on one host both processes may copy parts of one transfer, whoever of them polls and has
+    /// do that: on one host both processes may copy parts of one transfer, whichever of them polls and has
     /// nothing else to do. What holds for transfers holds for shared ones. Methods that cannot, ignore it.
     fn share_copies(&mut self, _sharing: Sharing) {}
 
@@ -279,7 +279,7 @@ pub trait Method: Send {
         })
     }
 
-    /// Makes progress and delivers what has arrived; answers whether anything happened. Does a
+    /// Makes progress and delivers what has arrived; returns whether anything happened. Does a
     /// bounded amount of work, fairly among peers.
     fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> bool;
 
@@ -323,7 +323,7 @@ pub trait Method: Send {
         None
     }
 
-    /// Whether nothing can come by this method: nobody may call, and there is no peer. Then it is ticked, but
+    /// Whether nothing can come by this method: no caller can connect, and there is no peer. Then it is ticked, but
     /// neither polled nor slept on, whatever [`Method::arm`] would say, until the caller uses it again.
     fn is_unused(&self) -> bool {
         false
@@ -347,7 +347,7 @@ pub trait Method: Send {
     fn report(&self, peer: Peer) -> Option<PeerReport>;
 }
 
-/// Puts `head` and the bytes of `body` behind each other into `scratch`; answers them.
+/// Puts `head` and the bytes of `body` behind each other into `scratch`; returns them.
 pub(crate) fn gather<'a>(head: &[u8], body: &[Memory], scratch: &'a mut Vec<u8>) -> &'a [u8] {
     let len = head.len() + body.iter().map(Memory::len).sum::<usize>();
     if scratch.len() < len {
@@ -585,7 +585,7 @@ pub fn part_of(region: &RegionDescriptor, offset: u64, len: u64) -> RegionDescri
     region.part(offset, len)
 }
 
-/// Who a peer is, as far as the method can tell for certain.
+/// The identity of a peer, as far as the method can tell for certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identity {
     /// A process on this host, vouched for by the kernel.
@@ -609,8 +609,8 @@ pub struct PeerReport {
     pub facts: Vec<(&'static str, String)>,
 }
 
-/// So many bytes of a packet are shown before the others are given a place: see [`Sink::place`].
-pub const PLACE_HEAD_BYTES: usize = 16;
+/// So many bytes of a packet are shown before the sink names a receive buffer for the others: see [`Sink::receive_buffer`].
+pub const PLACEMENT_HEAD_BYTES: usize = 16;
 
 /// What a handler sends by while it is called; see [`Sink::handle`].
 pub trait Outlet {
@@ -628,7 +628,7 @@ pub trait Sink {
     /// implemented, [`Sink::packet`] gets the packet. As with active messages, a handler replies to the peer that it
     /// serves, and to no other: what it has for others is sent after the poll. A reply that `outlet` refuses with
     /// [`SendError::WouldBlock`] is the sink's to keep, and [`Sink::writable`] follows. Packets that were placed
-    /// ([`Sink::placed`]) have no outlet.
+    /// ([`Sink::placement_done`]) have no outlet.
     #[inline]
     fn handle(&mut self, peer: Peer, packet: Packet<'_>, _outlet: &mut dyn Outlet) {
         self.packet(peer, packet);
@@ -650,26 +650,26 @@ pub trait Sink {
     /// Room for packets to `peer` after a [`SendError::WouldBlock`].
     fn writable(&mut self, peer: Peer);
 
-    /// A large packet of `len` bytes has begun to arrive, and begins with `head`. A sink that knows where the
-    /// others of its bytes belong puts that memory, writable and exactly so much, into `into`, which is
-    /// empty, and answers `true`: the method then writes them there and calls [`Sink::placed`] in place of
-    /// [`Sink::packet`]. The memory is the method's until then, or until [`Method::take_back`],
+    /// A large packet of `len` bytes has begun to arrive, and begins with `head`. A sink that has a
+    /// receive buffer for the others of its bytes puts that memory, writable and exactly so much, into `into`, which is
+    /// empty, and returns `true`: the method then writes them there and calls [`Sink::placement_done`] in place of
+    /// [`Sink::packet`]. The memory is the method's until then, or until [`Method::cancel_placement`],
     /// [`Method::disconnect`] or [`Sink::peer_down`]. Which packets this is asked for is up to the method.
-    fn place(
+    fn receive_buffer(
         &mut self,
         _peer: Peer,
-        _head: &[u8; PLACE_HEAD_BYTES],
+        _head: &[u8; PLACEMENT_HEAD_BYTES],
         _len: usize,
         _into: &mut Spans,
     ) -> bool {
         false
     }
 
-    /// The packet that [`Sink::place`] gave memory for is complete.
-    fn placed(&mut self, _peer: Peer, _head: &[u8; PLACE_HEAD_BYTES]) {}
+    /// The packet that [`Sink::receive_buffer`] gave a buffer for is complete.
+    fn placement_done(&mut self, _peer: Peer, _head: &[u8; PLACEMENT_HEAD_BYTES]) {}
 }
 
-/// Takes nothing: for peers that nobody is to hear of any more.
+/// Takes nothing: for peers of which the caller is to hear no more.
 pub(crate) struct Silence;
 
 impl Sink for Silence {

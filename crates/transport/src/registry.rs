@@ -26,7 +26,7 @@ pub struct Settings {
     pub encrypt: bool,
     /// How long connecting may take, and how long a silent connection is kept before it is probed.
     pub connect_timeout: Duration,
-    /// Most connections of `tcp` with one peer, see [`TcpConfig::lanes`]; 0 leaves that to the method.
+    /// Most connections of `tcp` with one peer, see [`TcpConfig::connections`]; 0 leaves that to the method.
     pub tcp_connections: u8,
 }
 
@@ -110,8 +110,8 @@ fn tcp(settings: &Settings) -> Result<Box<dyn Method>, Error> {
         key: settings.key,
         encrypt: settings.encrypt,
         connect_timeout: settings.connect_timeout,
-        lanes: match settings.tcp_connections {
-            0 => TcpConfig::default().lanes,
+        connections: match settings.tcp_connections {
+            0 => TcpConfig::default().connections,
             most => most,
         },
         ..TcpConfig::default()

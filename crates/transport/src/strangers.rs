@@ -97,12 +97,15 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> Strangers<T> {
     /// Which connection has to end before one of this source is added, if one has to.
     pub(crate) fn makes_room(&self, source: Source) -> Option<(Stranger<T>, Peer)> {
         let own = self.by_source.get_key_value(&source);
-        let (&source, crowd) = match own.filter(|(_, own)| own.len() >= self.most / 2) {
+        let (&source, waiting) = match own.filter(|(_, own)| own.len() >= self.most / 2) {
             Some(own) => own,
             None if self.count < self.most => return None,
-            None => self.by_source.iter().max_by_key(|(_, crowd)| crowd.len())?,
+            None => self
+                .by_source
+                .iter()
+                .max_by_key(|(_, waiting)| waiting.len())?,
         };
-        let &(since, peer) = crowd.first()?;
+        let &(since, peer) = waiting.first()?;
         Some((Stranger { source, since }, peer))
     }
 
@@ -119,24 +122,24 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> Strangers<T> {
     }
 
     pub(crate) fn remove(&mut self, stranger: Stranger<T>, peer: Peer) {
-        let Some(crowd) = self.by_source.get_mut(&stranger.source) else {
+        let Some(waiting) = self.by_source.get_mut(&stranger.source) else {
             return;
         };
-        if crowd.remove(&(stranger.since, peer)) {
+        if waiting.remove(&(stranger.since, peer)) {
             self.count -= 1;
         }
-        if crowd.is_empty() {
+        if waiting.is_empty() {
             self.by_source.remove(&stranger.source);
         }
     }
 
     fn deadlines(&self) -> impl Iterator<Item = (T, Peer)> {
-        self.by_source.values().filter_map(|crowd| {
-            let patience = match crowd.len() {
+        self.by_source.values().filter_map(|waiting| {
+            let patience = match waiting.len() {
                 0..=FEW => self.patience,
                 _ => self.patience.min(SHORT_PATIENCE),
             };
-            let &(since, peer) = crowd.first()?;
+            let &(since, peer) = waiting.first()?;
             Some((since + patience, peer))
         })
     }
@@ -162,7 +165,7 @@ mod tests {
     type Strangers = super::Strangers<Instant>;
     type Stranger = super::Stranger<Instant>;
 
-    fn crowd(source: Source, count: u32, strangers: &mut Strangers, now: Instant) -> Vec<Stranger> {
+    fn fill(source: Source, count: u32, strangers: &mut Strangers, now: Instant) -> Vec<Stranger> {
         let base = strangers.count as u32;
         (0..count)
             .map(|n| {
@@ -178,15 +181,15 @@ mod tests {
         let strangers = &mut Strangers::new(8, Duration::from_secs(5));
         let (loud, calm) = (Source::User(1), Source::User(2));
         let other = Source::host("192.0.2.1".parse().unwrap());
-        let entries = crowd(loud, 4, strangers, now);
+        let entries = fill(loud, 4, strangers, now);
         assert_eq!(
             strangers.makes_room(loud),
             Some((entries[0], Peer::new(0, 0))),
             "half of all"
         );
         assert_eq!(strangers.makes_room(calm), None, "there is room");
-        crowd(calm, 3, strangers, now);
-        crowd(other, 1, strangers, now);
+        fill(calm, 3, strangers, now);
+        fill(other, 1, strangers, now);
         assert_eq!(strangers.len(), 8);
         for source in [calm, other] {
             let oldest = (entries[0], Peer::new(0, 0));
@@ -212,9 +215,9 @@ mod tests {
         let strangers = &mut Strangers::new(1000, patience);
         assert_eq!(strangers.deadline(), None);
         let (loud, calm) = (Source::User(1), Source::User(2));
-        crowd(calm, 1, strangers, now);
+        fill(calm, 1, strangers, now);
         assert_eq!(strangers.deadline(), Some(now + patience));
-        let entries = crowd(loud, FEW as u32 + 1, strangers, now);
+        let entries = fill(loud, FEW as u32 + 1, strangers, now);
         assert_eq!(strangers.deadline(), Some(now + SHORT_PATIENCE));
         assert_eq!(strangers.overdue(now), None);
         let overdue = strangers.overdue(now + SHORT_PATIENCE).unwrap();

@@ -3,12 +3,12 @@
 //! Reading order: [`config`] (the settings); `causeway_wire::tcp` (the bytes); [`handshake`] (how two
 //! sides come to trust each other) and [`session`] (packets and transfers), two pure state machines
 //! that know no socket; `outbox` (what waits to be sent); `link` (one socket); `slots` (the table of
-//! peers); `crate::strangers` (connections that are not trusted yet); `beginning`, `progress` and `ending` (what becomes of a connection, in this order); `lanes`
+//! peers); `crate::strangers` (connections that are not trusted yet); `beginning`, `progress` and `ending` (what becomes of a connection, in this order); `subflows`
 //! (further connections with one peer); and in this file the method itself.
 //!
 //! # How it waits
 //! All sockets are in one epoll instance, which is what [`Method::pollable`] gives. A few connections
-//! that lately had something (`MAX_HOT`) are read directly in every poll, which saves
+//! that lately had something (`MAX_POLLED`) are read directly in every poll, which saves
 //! the epoll call on the way of a ping-pong; all others cost nothing until epoll names them. A
 //! packet is sent at once if it is the first to its peer since the last poll; those behind it leave
 //! together with the next poll.
@@ -18,7 +18,7 @@
 //! frame by frame; the packet behind a transfer is delivered after the transfer's last byte, and
 //! before any packet that was sent after the transfer's completion was reported.
 //!
-//! # Who is trusted
+//! # Trust
 //! See [`TcpConfig::key`] and [`TcpConfig::encrypt`]. [`Identity::Local`] is the kernel's word: each
 //! side says which process and descriptor it is, and the other asks the kernel about exactly that.
 //! The user is always known; `pid` is 0 and `gid` 65534 where the kernel does not show us the
@@ -29,13 +29,13 @@ mod cipher;
 pub mod config;
 mod ending;
 pub mod handshake;
-mod lanes;
 mod link;
 mod outbox;
 mod progress;
 pub(crate) mod resolve;
 pub mod session;
 mod slots;
+mod subflows;
 #[cfg(test)]
 mod tests;
 
@@ -96,7 +96,7 @@ pub struct Tcp {
     listeners: Vec<Listener>,
     slots: Slots,
     by_address: HashMap<Address, Peer>,
-    /// What others show to become a lane of a peer of ours.
+    /// What others show to become a subflow of a peer of ours.
     tickets: HashMap<Ticket, Peer>,
     /// Connections that others have made and that are not trusted yet.
     strangers: Strangers<Instant>,
@@ -112,11 +112,11 @@ pub struct Tcp {
     /// Peers with a deadline.
     timed: Vec<Peer>,
     /// Peers that every poll reads.
-    hot: Vec<Peer>,
+    polled: Vec<Peer>,
     /// Counts polls, from 1.
     round: u64,
     polls_without_epoll: u32,
-    /// The last epoll call found connections with news that are not hot.
+    /// The last epoll call found connections with news that are not polled.
     others_are_busy: bool,
     keys: Vec<u64>,
     clock: Clock,
@@ -149,7 +149,7 @@ impl Tcp {
             buffers: Buffers::new(),
             due: Vec::new(),
             timed: Vec::new(),
-            hot: Vec::new(),
+            polled: Vec::new(),
             round: 1,
             polls_without_epoll: 0,
             others_are_busy: false,
@@ -331,7 +331,7 @@ impl Method for Tcp {
         self.slots.shown(peer).map(|state| state.address.clone())
     }
 
-    /// Of the same host: without a key it is one user's or root's, with a key it may belong to whoever holds the key.
+    /// Of the same host: without a key it is one user's or root's, with a key it may belong to any holder of the key.
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
         let state = self.slots.shown(peer)?;
         resolve::confirm(resolve::SCHEME, claimed, &state.address)
@@ -370,9 +370,9 @@ impl Method for Tcp {
         self.send_packet(peer, pieces)
     }
 
-    fn take_back(&mut self, peer: Peer) {
+    fn cancel_placement(&mut self, peer: Peer) {
         if let Some(state) = self.slots.get_mut(peer) {
-            state.session.take_back();
+            state.session.cancel_placement();
         }
     }
 
@@ -405,7 +405,7 @@ impl Method for Tcp {
     ) -> Result<RegionDescriptor, Error> {
         if access.allows(Direction::Put) && !memory.is_writable() {
             return Err(Error::Unsupported(
-                "memory that was lent for reading cannot be exported for writing",
+                "memory that is for reading only cannot be exported for writing",
             ));
         }
         let key = self.draw_key(peer)?;
@@ -430,7 +430,7 @@ impl Method for Tcp {
         state.session.transfer(transfer)?;
         Self::make_due(&mut self.due, state);
         self.watch_liveness(peer);
-        self.heat(peer);
+        self.start_polling(peer);
         Ok(())
     }
 
@@ -440,7 +440,7 @@ impl Method for Tcp {
         state.session.atomic(atomic)?;
         Self::make_due(&mut self.due, state);
         self.watch_liveness(peer);
-        self.heat(peer);
+        self.start_polling(peer);
         Ok(())
     }
 
@@ -491,8 +491,13 @@ impl Method for Tcp {
         let Some(state) = self.slots.shown(peer) else {
             return 0;
         };
-        let lanes = state.lanes.iter().filter_map(|&lane| self.slots.get(lane));
-        let links = lanes.chain([state]).filter_map(|state| state.link.as_ref());
+        let subflows = state
+            .subflows
+            .iter()
+            .filter_map(|&subflow| self.slots.get(subflow));
+        let links = subflows
+            .chain([state])
+            .filter_map(|state| state.link.as_ref());
         links.map(|link| link.bulk.get()).sum()
     }
 
@@ -531,9 +536,9 @@ impl Tcp {
             };
             facts.push(("encryption", encryption.to_owned()));
         }
-        let through = match state.lanes.len() {
+        let through = match state.subflows.len() {
             0 => "the one connection".to_owned(),
-            lanes => format!("{lanes} connections of their own"),
+            subflows => format!("{subflows} connections of their own"),
         };
         facts.push((
             "large transfers",
@@ -576,7 +581,7 @@ impl Tcp {
         if !finished {
             Self::make_due(&mut self.due, state);
         }
-        self.heat(peer);
+        self.start_polling(peer);
         Ok(())
     }
 

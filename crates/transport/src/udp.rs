@@ -4,7 +4,7 @@
 //! Reading order: [`config`] (the settings); `causeway_wire::datagram` (the bytes); [`core`] (the
 //! protocol of one process, a pure state machine, with `opening`, `closing`, `cookie` and `noise`);
 //! `link` (one connection: `outgoing` and `incoming` are the two halves of its stream, `rtt` and
-//! `congestion` say how fast); `table` (the peers); [`ground`] (what the method stands on) and
+//! `congestion` say how fast); `table` (the peers); [`datagram_io`] (sockets and random numbers, or what simulates them) and
 //! [`sockets`]; and in this file the method itself.
 //!
 //! # How it works
@@ -13,16 +13,16 @@
 //! spans of the stream are sent again selectively; a peer that falls silent is probed, and found dead
 //! in bounded time, sooner if its host says that its process is gone.
 //!
-//! All progress is the caller's: nobody but the peer's process acknowledges what it was sent, so a process
+//! All progress is the caller's: only the peer's process acknowledges what it was sent, so a process
 //! must poll, or tick, more often than [`UdpConfig::liveness_timeout`].
 //!
-//! # Who is trusted
+//! # Trust
 //! As over TCP: holders of the cluster's key; without a key, processes of the same user over loopback
 //! addresses, for which each side asks the kernel whose socket the other end's is, once, while the
 //! connection opens. Everything is encrypted in both cases: without a key so that nobody who gets hold
 //! of a port later gets hold of the connection too.
 //!
-//! [`Udp`] is generic in its [`Ground`], so that the whole of it runs in simulated networks and
+//! [`Udp`] is generic in its [`DatagramIo`], so that the whole of it runs in simulated networks and
 //! simulated time.
 
 mod closing;
@@ -30,7 +30,7 @@ pub mod config;
 mod congestion;
 mod cookie;
 pub mod core;
-pub mod ground;
+pub mod datagram_io;
 mod incoming;
 mod link;
 mod noise;
@@ -62,7 +62,7 @@ use crate::method::{
     Registration, Silence, Sink, Transfer,
 };
 use crate::tcp::resolve::is_loopback;
-use ground::{Arrival, Arrivals, Batch, Ground};
+use datagram_io::{Arrival, Arrivals, Batch, DatagramIo};
 use sockets::Sockets;
 
 /// The scheme of this method's addresses.
@@ -94,8 +94,8 @@ pub struct Remote {
 }
 
 /// The method for `udp://` addresses. See the module's page.
-pub struct Udp<G: Ground = Sockets> {
-    ground: G,
+pub struct Udp<G: DatagramIo = Sockets> {
+    io: G,
     core: Core,
     /// Our sockets for calling others, by address family.
     outlets: [Option<u32>; 2],
@@ -122,17 +122,17 @@ impl Udp<Sockets> {
     }
 }
 
-impl<G: Ground> Udp<G> {
-    /// A method with these settings over `ground`.
-    pub fn over(mut ground: G, config: UdpConfig) -> Self {
+impl<G: DatagramIo> Udp<G> {
+    /// A method with these settings over `io`.
+    pub fn over(mut io: G, config: UdpConfig) -> Self {
         let mut secret = [0; 32];
-        ground.random(&mut secret);
+        io.random(&mut secret);
         Self {
             keyed: config.key.is_some(),
             linger_timeout: config.linger_timeout,
             wanted_window: config.window_bytes,
             core: Core::new(config, secret),
-            ground,
+            io,
             outlets: [None; 2],
             in_use: false,
             arrivals: Arrivals::default(),
@@ -145,16 +145,16 @@ impl<G: Ground> Udp<G> {
         }
     }
 
-    /// Memory that is held for peers now, apart from what callers lent.
+    /// Memory that is held for peers now, apart from the buffers of callers.
     pub fn owned_bytes(&self) -> usize {
         self.core.owned_bytes()
     }
 
     fn bind(&mut self, address: SocketAddr) -> std::io::Result<(u32, SocketAddr)> {
-        let bound = self.ground.bind(address)?;
+        let bound = self.io.bind(address)?;
         self.in_use = true;
-        // What nobody looks at must fit where the network keeps it.
-        let window_bytes = self.wanted_window.min(self.ground.buffer_bytes());
+        // What is not polled for must fit where the network keeps it.
+        let window_bytes = self.wanted_window.min(self.io.buffer_bytes());
         self.core.set_window_bytes(window_bytes);
         Ok(bound)
     }
@@ -180,7 +180,7 @@ impl<G: Ground> Udp<G> {
 
     /// The socket addresses of `address`; on this host only, if there is no key.
     fn targets(&self, address: &Address) -> Result<Vec<SocketAddr>, Error> {
-        let mut targets = self.ground.resolve(address)?;
+        let mut targets = self.io.resolve(address)?;
         if !self.keyed {
             targets.retain(|&target| is_loopback(target));
         }
@@ -194,7 +194,7 @@ impl<G: Ground> Udp<G> {
         Ok(targets)
     }
 
-    /// Sends what the core has, a bounded amount. Answers whether anything was sent.
+    /// Sends what the core has, a bounded amount. Returns whether anything was sent.
     fn transmit(&mut self, now: Time) -> bool {
         let mut any = false;
         let mut count = 0;
@@ -210,7 +210,7 @@ impl<G: Ground> Udp<G> {
             if waiting == 0 {
                 return any;
             }
-            self.ground.send(&mut self.batch);
+            self.io.send(&mut self.batch);
             any |= self.batch.len() < waiting;
             if !self.batch.is_empty() || count >= DATAGRAMS_PER_POLL {
                 return any;
@@ -230,14 +230,14 @@ impl<G: Ground> Udp<G> {
 
     fn receive(&mut self, now: Time, sink: &mut dyn Sink) -> bool {
         let mut arrivals = std::mem::take(&mut self.arrivals);
-        self.ground.receive(&mut arrivals);
+        self.io.receive(&mut arrivals);
         let any = !arrivals.list.is_empty();
         for arrival in arrivals.list.drain(..) {
             match arrival {
                 Arrival::Datagram(from, range) => {
                     let bytes = arrivals.room.get(range).unwrap_or_default();
                     let core = &mut self.core;
-                    core.handle_datagram(now, from, bytes, &mut self.ground, sink);
+                    core.handle_datagram(now, from, bytes, &mut self.io, sink);
                 }
                 Arrival::NobodyThere(to, range) => {
                     let front = arrivals.room.get(range).unwrap_or_default();
@@ -280,7 +280,7 @@ impl<G: Ground> Udp<G> {
         if self.core.next_deadline().is_some_and(|at| at <= now) {
             self.core.handle_timer(now, sink);
         }
-        while self.core.poll_events(now, &mut self.ground, sink) {
+        while self.core.poll_events(now, &mut self.io, sink) {
             any = true;
         }
         any |= self.transmit(now);
@@ -307,7 +307,7 @@ impl<G: Ground> Udp<G> {
                 return;
             }
             let deadline = self.core.next_deadline().unwrap_or(until).min(until);
-            let Some(waited) = self.ground.wait(deadline.saturating_sub(now)) else {
+            let Some(waited) = self.io.wait(deadline.saturating_sub(now)) else {
                 return;
             };
             now += waited;
@@ -315,7 +315,7 @@ impl<G: Ground> Udp<G> {
     }
 }
 
-impl<G: Ground> Method for Udp<G> {
+impl<G: DatagramIo> Method for Udp<G> {
     fn scheme(&self) -> &'static str {
         SCHEME
     }
@@ -409,7 +409,7 @@ impl<G: Ground> Method for Udp<G> {
 
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
         let now = self.now();
-        self.core.send(now, peer, parts, &mut self.ground)?;
+        self.core.send(now, peer, parts, &mut self.io)?;
         self.hurry(now);
         Ok(())
     }
@@ -433,11 +433,11 @@ impl<G: Ground> Method for Udp<G> {
         _: Registration,
         access: Access,
     ) -> Result<RegionDescriptor, Error> {
-        self.core.grant(peer, memory, access, &mut self.ground)
+        self.core.grant(peer, memory, access, &mut self.io)
     }
 
-    fn take_back(&mut self, peer: Peer) {
-        self.core.take_back(peer);
+    fn cancel_placement(&mut self, peer: Peer) {
+        self.core.cancel_placement(peer);
     }
 
     fn is_all_written(&self, peer: Peer, key: u64) -> bool {
@@ -450,14 +450,14 @@ impl<G: Ground> Method for Udp<G> {
 
     fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError> {
         let now = self.now();
-        self.core.transfer(now, peer, transfer, &mut self.ground)?;
+        self.core.transfer(now, peer, transfer, &mut self.io)?;
         self.hurry(now);
         Ok(())
     }
 
     fn atomic(&mut self, peer: Peer, atomic: Atomic) -> Result<(), SendError> {
         let now = self.now();
-        self.core.atomic(now, peer, atomic, &mut self.ground)?;
+        self.core.atomic(now, peer, atomic, &mut self.io)?;
         self.hurry(now);
         Ok(())
     }
@@ -470,7 +470,7 @@ impl<G: Ground> Method for Udp<G> {
     fn tick(&mut self, now: Instant, sink: &mut dyn Sink) {
         self.empty_looks = 0;
         // It stays until the sockets are looked at below.
-        self.ground.has_reports();
+        self.io.has_reports();
         let now = self.advance(now);
         self.make_progress(now, sink);
     }
@@ -478,7 +478,7 @@ impl<G: Ground> Method for Udp<G> {
     fn arm(&mut self, now: Instant) -> bool {
         self.advance(now);
         self.empty_looks = 0;
-        !self.core.has_work() && self.batch.is_empty() && !self.ground.has_reports()
+        !self.core.has_work() && self.batch.is_empty() && !self.io.has_reports()
     }
 
     fn stays_armed(&self) -> bool {
@@ -491,7 +491,7 @@ impl<G: Ground> Method for Udp<G> {
     }
 
     fn pollable(&self) -> BorrowedFd<'_> {
-        self.ground.pollable()
+        self.io.pollable()
     }
 
     fn is_unused(&self) -> bool {
@@ -515,17 +515,17 @@ impl<G: Ground> Method for Udp<G> {
     }
 }
 
-impl<G: Ground> Drop for Udp<G> {
+impl<G: DatagramIo> Drop for Udp<G> {
     /// Lets packets that were accepted arrive, within a bounded time, and says goodbye.
     fn drop(&mut self) {
-        if !self.ground.is_of_this_process() {
+        if !self.io.is_of_this_process() {
             return;
         }
         self.close_all(self.linger_timeout.min(Duration::from_secs(5)));
     }
 }
 
-impl<G: Ground> std::fmt::Debug for Udp<G> {
+impl<G: DatagramIo> std::fmt::Debug for Udp<G> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Udp").finish_non_exhaustive()
     }

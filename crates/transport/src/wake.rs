@@ -61,7 +61,7 @@ impl WakeFlag {
     }
 }
 
-/// Where a method's sleeper parks: apart from the method, which other threads may use meanwhile.
+/// Where a method's sleeper parks: detached from the method, which other threads may use meanwhile.
 pub trait Park: std::fmt::Debug + Send + Sync {
     /// After [`Parking::Prepared`] with this number, sleeps until there is something to poll for, until
     /// [`Park::unpark`], or for `limit`: then it returns `false`, and may be called again as long as the sleep was not ended.

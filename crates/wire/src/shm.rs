@@ -9,7 +9,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-pub mod assist;
+pub mod split_copy;
 
 use crate::atomic::{Operation, Outcome};
 use crate::codec::{Malformed, Reader, Wire, Writer, within};
@@ -345,7 +345,7 @@ pub const fn slots_of(len: usize) -> u64 {
 }
 
 /// The memory of one pair of processes: ring 0, control words, ring 1, a region table for each side, a
-/// page of split copies ([`assist`]) for each side. Side 0 connected, side 1 accepted; ring `n` is
+/// page of split copies ([`split_copy`]) for each side. Side 0 connected, side 1 accepted; ring `n` is
 /// written by side `n`.
 ///
 /// The control words share a page with the end of ring 0 and the beginning of ring 1, and ring 0 starts to be
@@ -372,7 +372,7 @@ impl PairLayout {
     pub const CONSUMED: usize = 0;
     /// In a side's control words: whether notifications are enabled, that is, the receiver of ring `side`
     /// does not poll the ring and must be rung. Written by the ring's receiver.
-    pub const COLD: usize = 8;
+    pub const NOTIFY: usize = 8;
     /// In a side's control words: whether the sender of ring `side` waits for room.
     pub const WANTS_ROOM: usize = 128;
     /// In a side's control words: [`PairLayout::HAZARDS`] keys of the other side's regions that this
@@ -407,7 +407,7 @@ impl PairLayout {
 
     /// Bytes of the whole.
     pub const fn len(self) -> usize {
-        self.assist(2)
+        self.split_copies(2)
     }
 
     /// Whether it has no bytes: never.
@@ -442,13 +442,13 @@ impl PairLayout {
     }
 
     /// Where the page of the split copies that `side` initiated begins.
-    pub const fn assist(self, side: usize) -> usize {
-        self.region(2, 0) + side * assist::BYTES
+    pub const fn split_copies(self, side: usize) -> usize {
+        self.region(2, 0) + side * split_copy::BYTES
     }
 
     /// Where block `block` of that page begins.
-    pub const fn assist_block(self, side: usize, block: usize) -> usize {
-        self.assist(side) + assist::HEAD_BYTES + block * assist::BLOCK_BYTES
+    pub const fn split_copy_block(self, side: usize, block: usize) -> usize {
+        self.split_copies(side) + split_copy::HEAD_BYTES + block * split_copy::BLOCK_BYTES
     }
 
     /// The largest packet that fits such rings: an eager message of a quarter of a ring with its
@@ -471,9 +471,9 @@ const _: () = {
     assert!(near.is_multiple_of(4096));
     assert!(layout.ring(1) + PairLayout::NEAR_SLOTS as usize * SLOT_BYTES == near + 4096);
     assert!(PairLayout::HAZARD_MANY + 8 <= PairLayout::SIDE_BYTES);
-    assert!(layout.region(1, layout.region_slots) == layout.assist(0));
-    assert!(layout.assist_block(1, assist::BLOCKS) == layout.len());
-    assert!(assist::BLOCKS <= 64 && assist::OFFSET + 8 <= assist::BLOCK_BYTES);
+    assert!(layout.region(1, layout.region_slots) == layout.split_copies(0));
+    assert!(layout.split_copy_block(1, split_copy::BLOCKS) == layout.len());
+    assert!(split_copy::BLOCKS <= 64 && split_copy::OFFSET + 8 <= split_copy::BLOCK_BYTES);
     // A packet fits an empty ring wherever the last one ended: the slots skipped at the end are
     // fewer than the packet's, and the slot behind it must be free too.
     assert!(2 * slots_of(layout.max_packet()) < (layout.ring_bytes / SLOT_BYTES) as u64);

@@ -106,7 +106,7 @@ pub enum Purpose {
     Peer = 0,
     /// A further connection (subflow) of a peer that is connected already: the initiator's
     /// [`StepKind::Accept`] has the peer's [`Ticket`].
-    Lane = 1,
+    Subflow = 1,
 }
 
 /// What makes further connections belong to one that stands: a random number that its two ends know.
@@ -143,7 +143,7 @@ impl core::fmt::Debug for Ticket {
 }
 
 /// The most connections with one peer.
-pub const MAX_LANES: u8 = 16;
+pub const MAX_CONNECTIONS: u8 = 16;
 
 /// The first 24 bytes that each side sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -160,7 +160,7 @@ pub struct Hello {
     /// both sides' do.
     pub fast_aes: bool,
     /// How many connections with one peer the sender takes, at least 1. The smaller number counts.
-    pub lanes: u8,
+    pub connections: u8,
     /// What the connection is for; from the side that was connected to, what it takes it for.
     pub purpose: Purpose,
 }
@@ -176,7 +176,7 @@ impl Hello {
         bytes[12..16].copy_from_slice(&self.holder.pid.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.holder.descriptor.to_le_bytes());
         bytes[20] = self.fast_aes.into();
-        bytes[21] = self.lanes;
+        bytes[21] = self.connections;
         bytes[22] = self.purpose as u8;
         bytes
     }
@@ -215,22 +215,22 @@ impl Hello {
                 encrypt,
                 holder,
                 fast_aes: false,
-                lanes: 1,
+                connections: 1,
                 purpose: Purpose::Peer,
             });
         }
         let fast_aes = input.bool("hello AES")?;
-        let lanes = input.u8("hello lanes")?;
-        within(lanes, MAX_LANES.into(), "hello lanes")?;
-        if lanes == 0 {
+        let connections = input.u8("hello connections")?;
+        within(connections, MAX_CONNECTIONS.into(), "hello connections")?;
+        if connections == 0 {
             return Err(Malformed::Unknown {
-                field: "hello lanes",
+                field: "hello connections",
                 value: 0,
             });
         }
         let purpose = match input.u8("hello purpose")? {
             0 => Purpose::Peer,
-            1 => Purpose::Lane,
+            1 => Purpose::Subflow,
             value => {
                 return Err(Malformed::Unknown {
                     field: "hello purpose",
@@ -246,7 +246,7 @@ impl Hello {
             encrypt,
             holder,
             fast_aes,
-            lanes,
+            connections,
             purpose,
         })
     }

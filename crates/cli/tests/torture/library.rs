@@ -37,7 +37,7 @@ pub(crate) struct Actor {
     pub(crate) losses: Vec<u64>,
 }
 
-/// Reads into memory that is kept as long as a stopped server may write it: with a buffer that is lent
+/// Reads into memory that is kept as long as a stopped server may write it: with a borrowed buffer
 /// ([`Client::read_at`]) a read that gives up would wait for that server.
 fn read_some(
     client: &mut Client,

@@ -35,7 +35,7 @@ impl Conversation {
                 }
             }
             State::Placed { .. } => {
-                self.stop_placing(shared);
+                self.cancel_placement(shared);
                 self.complete(shared, op, cancelled);
             }
             State::Cleared { incoming, .. } | State::ToClear(incoming) => {

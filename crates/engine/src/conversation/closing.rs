@@ -32,7 +32,7 @@ impl Conversation {
         self.announced = 0;
         self.announced_unexpected = 0;
         self.grant.close(&mut shared.budget);
-        self.placing = None;
+        self.placement = None;
         for receive in shared.matcher.receives_of(self.id, usize::MAX) {
             self.withdraw_receive(shared, receive);
         }
@@ -67,7 +67,7 @@ impl Conversation {
         self.announced = 0;
         self.announced_unexpected = 0;
         self.grant.close(&mut shared.budget);
-        self.placing = None;
+        self.placement = None;
         self.forget_announcements(shared);
         self.drop_early(shared, false);
         self.release_rival(shared);

@@ -43,14 +43,18 @@ impl Conversation {
         let entry = &mut shared.ops[op];
         into.extend(Cursor::default().take(entry.fragments.as_slice(), size, usize::MAX));
         entry.state = State::Placed { size };
-        self.placing = Some(shared.ops.key(op));
+        self.placement = Some(shared.ops.key(op));
         true
     }
 
     /// The message that [`Conversation::handle_placement`] gave memory for is complete.
-    pub(crate) fn handle_placed<M: Matcher>(&mut self, shared: &mut Shared<M>, header: &Header) {
-        let placing = self.placing.take();
-        let Some(op) = placing.and_then(|key| shared.ops.find(key)) else {
+    pub(crate) fn handle_placement_done<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        header: &Header,
+    ) {
+        let placement = self.placement.take();
+        let Some(op) = placement.and_then(|key| shared.ops.find(key)) else {
             return;
         };
         if !self.is_up() || !self.take_credit_and_flags(shared, header) {
@@ -73,8 +77,8 @@ impl Conversation {
     }
 
     /// The message that is being written into memory is to be kept by the method instead.
-    pub(super) fn stop_placing<M>(&mut self, shared: &mut Shared<M>) {
-        self.placing = None;
-        shared.work.push_back(Work::StopPlacing(self.key));
+    pub(super) fn cancel_placement<M>(&mut self, shared: &mut Shared<M>) {
+        self.placement = None;
+        shared.work.push_back(Work::CancelPlacement(self.key));
     }
 }

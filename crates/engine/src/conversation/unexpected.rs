@@ -1,4 +1,4 @@
-//! Messages that nobody posts receives for: kept in order until they are taken. Large ones are fetched from their
+//! Unexpected messages, which no receive was posted for: kept in order until they are taken. Large ones are fetched from their
 //! senders into bounded memory, from each peer in turn.
 
 use causeway_sys::memory::Memory;

@@ -164,7 +164,7 @@ impl<M: Matcher> Endpoint<M> {
         self.connections.forget_introduction(peer);
         self.conversations.close(peer, cause, outbound);
         if called || !outbound {
-            // The method keeps its entry of a caller until it is told that nobody needs it.
+            // The method keeps its entry of a caller until it is told that it is not needed any more.
             self.unlink(peer);
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use causeway_transport::{
-    PLACE_HEAD_BYTES, Packet, Peer as Handle, PeerError, Sink, Spans, Token, TransferError,
+    PLACEMENT_HEAD_BYTES, Packet, Peer as Handle, PeerError, Sink, Spans, Token, TransferError,
     address, registry,
 };
 use causeway_wire::bmi::{self as wire, Header};
@@ -314,10 +314,10 @@ impl<M: Matcher> Sink for Delivery<'_, M> {
         }
     }
 
-    fn place(
+    fn receive_buffer(
         &mut self,
         handle: Handle,
-        head: &[u8; PLACE_HEAD_BYTES],
+        head: &[u8; PLACEMENT_HEAD_BYTES],
         len: usize,
         into: &mut Spans,
     ) -> bool {
@@ -332,11 +332,11 @@ impl<M: Matcher> Sink for Delivery<'_, M> {
         }
     }
 
-    fn placed(&mut self, handle: Handle, head: &[u8; PLACE_HEAD_BYTES]) {
+    fn placement_done(&mut self, handle: Handle, head: &[u8; PLACEMENT_HEAD_BYTES]) {
         if let (Some(peer), Ok(header)) = (self.peer(handle), Header::decode(*head)) {
-            self.conversations.handle_placed(peer, &header);
+            self.conversations.handle_placement_done(peer, &header);
         }
     }
 }
 
-const _: () = assert!(PLACE_HEAD_BYTES == wire::HEADER_BYTES);
+const _: () = assert!(PLACEMENT_HEAD_BYTES == wire::HEADER_BYTES);

@@ -47,9 +47,9 @@ impl<M: Matcher> Endpoint<M> {
             Event::Stays { peer } => self.stays(peer),
             Event::Lost { peer, cause } => self.lost(peer, cause),
             Event::ProtocolError { peer, reason } => self.drop_offender(peer, reason),
-            Event::StopPlacing { peer } => {
+            Event::CancelPlacement { peer } => {
                 if let Some((method, handle)) = self.connections.link(peer) {
-                    self.methods.get(method).take_back(handle);
+                    self.methods.get(method).cancel_placement(handle);
                 }
             }
             Event::Release { peer } => self.release_if_unused(peer),

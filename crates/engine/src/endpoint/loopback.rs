@@ -77,7 +77,7 @@ impl Loopback {
         }
     }
 
-    /// Copies the next piece of a transfer; answers the result at its end.
+    /// Copies the next piece of a transfer; returns the result at its end.
     fn step(&self, running: &mut Running) -> Option<Result<(), TransferError>> {
         let Running {
             transfer,
@@ -367,7 +367,7 @@ impl Method for Loopback {
     }
 
     fn is_unused(&self) -> bool {
-        // Nobody else sends here, and we do not while we sleep.
+        // No other peer sends here, and we do not while we sleep.
         self.is_idle()
     }
 

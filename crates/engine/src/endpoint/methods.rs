@@ -204,7 +204,7 @@ impl Methods {
     }
 
     /// Has the next progress call poll those whose descriptors were `readable`, in the order of
-    /// [`Methods::pollables`]: what nobody looked at would end every sleep at once.
+    /// [`Methods::pollables`]: what is not looked at would end every sleep at once.
     pub(crate) fn woken(&mut self, readable: impl Iterator<Item = bool>) {
         let polled = self.slots.iter_mut().filter(|slot| slot.is_polled());
         for (slot, _) in polled.zip(readable).filter(|(_, readable)| *readable) {

@@ -1,4 +1,4 @@
-//! Waiting apart from the endpoint: one thread sleeps, and borrows nothing, while others use the endpoint.
+//! Waiting detached from the endpoint: one thread sleeps, and borrows nothing, while others use the endpoint.
 //!
 //! The thread prepares its sleep inside the endpoint, lets others in, sleeps on what it was given, and goes in again.
 //! What the others do meanwhile may make it wrong: they may complete what it waits for, leave something to be polled,
@@ -43,10 +43,10 @@ impl<M: Matcher> Endpoint<M> {
                 Awake::Ready | Awake::TimeUp => return None,
                 Awake::Park => {}
             }
-            if let Some(parked) = self.park_apart(until) {
+            if let Some(parked) = self.park_detached(until) {
                 return Some(parked);
             }
-            // There is something to poll for, or the system lacks what a sleep apart takes.
+            // There is something to poll for, or the system lacks what a detached sleep takes.
             if self.park_once(until, &ready).is_some() {
                 return None;
             }
@@ -55,13 +55,13 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// Prepares a sleep; `None` if it cannot begin.
-    fn park_apart(&mut self, until: Option<Instant>) -> Option<Parked> {
+    fn park_detached(&mut self, until: Option<Instant>) -> Option<Parked> {
         let before = self.methods.read_clock();
         self.look(before);
         self.methods.drop_freed();
         let on = self.sleeper.prepare(&mut self.methods)?;
         let deadline = self.first_deadline().into_iter().chain(until).min();
-        let Some(sleep) = self.sleeper.apart(&self.methods, on, deadline) else {
+        let Some(sleep) = self.sleeper.detach(&self.methods, on, deadline) else {
             self.sleeper.end(&mut self.methods, on);
             return None;
         };

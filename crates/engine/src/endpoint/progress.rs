@@ -32,7 +32,7 @@ pub(super) enum Awake {
 }
 
 impl<M: Matcher> Endpoint<M> {
-    /// Polls the methods once; answers whether anything happened.
+    /// Polls the methods once; returns whether anything happened.
     #[inline]
     pub(super) fn progress(&mut self) -> bool {
         self.advance(1)

@@ -4,7 +4,7 @@
 //! descriptors of all methods that are in use. Either is ended by news and deadlines alone.
 //!
 //! A thread that is alone with its endpoint sleeps inside it. Where several threads share one, the sleep is a value
-//! apart from it ([`Parked`](super::Parked)), and others use the endpoint meanwhile.
+//! detached from it ([`Parked`](super::Parked)), and others use the endpoint meanwhile.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -122,7 +122,7 @@ pub(crate) enum SleepOn {
 /// [`Sleeper::prepare`], [`Sleeper::wait`] as often as its time is up too early, [`Sleeper::end`].
 pub(crate) struct Sleeper {
     state: Arc<WakeState>,
-    /// Descriptors of the methods, by index, for sleeps apart from the endpoint: they stay open when it is dropped.
+    /// Descriptors of the methods, by index, for sleeps detached from the endpoint: they stay open when it is dropped.
     copies: Vec<Option<Arc<OwnedFd>>>,
 }
 
@@ -194,7 +194,7 @@ impl Sleeper {
     }
 
     /// The prepared sleep as a value of its own, until `until`. `None` if the system has no descriptors left for it.
-    pub(crate) fn apart(
+    pub(crate) fn detach(
         &mut self,
         methods: &Methods,
         on: SleepOn,
@@ -226,7 +226,7 @@ impl Sleeper {
         })
     }
 
-    /// Wakes the thread that sleeps apart, which is to look for itself.
+    /// Wakes the thread that sleeps detached, which is to look for itself.
     pub(crate) fn wake(&self) {
         self.state.wake();
     }
@@ -252,13 +252,13 @@ impl Sleeper {
 }
 
 impl Drop for Sleeper {
-    /// A thread that sleeps apart finds the endpoint gone.
+    /// A thread that sleeps detached finds the endpoint gone.
     fn drop(&mut self) {
         self.state.wake();
     }
 }
 
-/// A prepared sleep, apart from the endpoint.
+/// A prepared sleep, detached from the endpoint.
 #[derive(Debug)]
 pub(crate) struct Sleep {
     state: Arc<WakeState>,

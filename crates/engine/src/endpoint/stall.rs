@@ -53,7 +53,7 @@ impl Stall {
         true
     }
 
-    /// One line: who waits for whom, in which state, since when, and what is queued.
+    /// One line: which peer is waited for, in which state, since when, and what is queued.
     pub(crate) fn tell(
         &self,
         row: &PeerRow,

@@ -5,11 +5,11 @@ mod cancelling;
 mod deaths;
 mod floods;
 mod hostile;
-mod landing;
 mod lies;
 mod model;
 mod pairs;
 mod parked;
+mod placement;
 mod sleeps;
 mod waits;
 
@@ -216,7 +216,7 @@ pub(super) fn pair(name: &str, config: Config, options: Options) -> (Node, Node,
     (client, server_node, to, from)
 }
 
-/// Lets a server get to know a client; answers the client's address there.
+/// Lets a server get to know a client; returns the client's address there.
 pub(super) fn meet(client: &mut Node, server: &mut Node, to: Addr) -> Addr {
     const HELLO: Tag = 0xfeed;
     client.send_unexpected(to, &memory(0, 1), HELLO, u64::MAX);

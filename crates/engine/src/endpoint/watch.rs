@@ -90,7 +90,7 @@ impl Watch {
             stall_after,
             page: publish.then(|| page::own().ok()).flatten(),
             row: None,
-            // The first look is due at once: nobody may come for long, and it shall be seen all the same.
+            // The first look is due at once: no observer may come for long, and it shall be seen all the same.
             last: now.checked_sub(INTERVAL).unwrap_or(now),
             due: None,
             round: 0,
@@ -107,7 +107,7 @@ impl Watch {
     /// Changes the time after which a stall is told; zero never tells.
     pub(crate) fn set_stall_after(&mut self, stall_after: Duration) {
         self.stall_after = stall_after;
-        // Whoever sleeps next looks first.
+        // The next thread that sleeps looks first.
         self.round = 1;
     }
 

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use causeway_bmi::Memory;
-use causeway_sys::memory::{lend, lend_read};
+use causeway_sys::memory::{with_foreign, with_foreign_read_only};
 use causeway_wire::fs::{
     Answer, Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Reach, Region,
 };
@@ -66,7 +66,7 @@ impl Client {
             offset,
             len: into.len() as u64,
         }];
-        let count = lend(into, |memory| {
+        let count = with_foreign(into, |memory| {
             let result = self.read_list(file, &regions, std::slice::from_ref(memory));
             wait_until_free(memory, || self.rpc.make_progress(HELD_INTERVAL));
             result
@@ -80,7 +80,7 @@ impl Client {
             offset,
             len: from.len() as u64,
         }];
-        lend_read(from, |memory| {
+        with_foreign_read_only(from, |memory| {
             self.write_list(file, &regions, std::slice::from_ref(memory))
         })
     }

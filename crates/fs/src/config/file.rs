@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use causeway_wire::fs::{DistributionHint, MAX_STRIPE_SERVERS, MAX_STUFFED_BYTES};
-use causeway_wire::tcp::MAX_LANES as MAX_CONNECTIONS;
+use causeway_wire::tcp::MAX_CONNECTIONS;
 use serde::Deserialize;
 use toml::Spanned;
 

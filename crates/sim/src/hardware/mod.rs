@@ -22,7 +22,7 @@
 mod bus;
 mod dma;
 mod host;
-mod lane;
+mod link_schedule;
 mod memory;
 mod network;
 mod shared;

@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::lane::Lane;
+use super::link_schedule::LinkSchedule;
 use super::topology::{LinkChange, Topology};
 use crate::engine::{Time, duration_at};
 
@@ -132,7 +132,7 @@ struct Leg {
     /// How long the output's buffer takes to run dry.
     slack: Time,
     when_full: WhenFull,
-    lane: Lane,
+    schedule: LinkSchedule,
     /// How long it has been in use, reservations included.
     busy: Time,
     buffer_bytes: u64,
@@ -213,7 +213,7 @@ impl Network {
                 },
                 slack: duration_at(buffer, rate),
                 when_full: changed.when_full.unwrap_or(switch.when_full),
-                lane: Lane::default(),
+                schedule: LinkSchedule::default(),
                 busy: 0,
                 buffer_bytes: buffer,
                 credit_time: switch.credit_time,
@@ -322,7 +322,7 @@ impl Network {
                 // From another one on for each sender, or those that find all alike would take the same.
                 let turned = (0..tops).map(|ahead| (from + ahead) % tops);
                 turned
-                    .min_by_key(|top| self.legs[up + top].lane.free_at().max(now))
+                    .min_by_key(|top| self.legs[up + top].schedule.free_at().max(now))
                     .unwrap_or_default()
             }
         }
@@ -391,7 +391,7 @@ impl Network {
             let ready = head.max(tail.saturating_sub(length));
             let ready = ready.saturating_add(leg.switch_latency);
             let ready = ready.max(room_at.saturating_sub(length));
-            let gap = leg.lane.gap(now, ready, length);
+            let gap = leg.schedule.gap(now, ready, length);
             let queued = (gap.start - ready).saturating_add(length);
             if place > 0 && leg.when_full == WhenFull::Drop && queued > leg.slack.max(length) {
                 self.lost += 1;
@@ -400,7 +400,7 @@ impl Network {
                     arrives: None,
                 };
             }
-            leg.lane.take(gap);
+            leg.schedule.take(gap);
             if leg.is_out(gap.start, gap.end) {
                 self.lost += 1;
                 return Sent {
@@ -473,7 +473,7 @@ impl Network {
                 .saturating_add(leg.latency);
             end = hop.end.max(end.saturating_sub(before));
             leg.busy += end - hop.end;
-            leg.lane.hold(hop.start, end);
+            leg.schedule.hold(hop.start, end);
             next = hop.leg;
         }
         Some(end)

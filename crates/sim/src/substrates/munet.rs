@@ -266,10 +266,10 @@ impl Endpoints {
         }
     }
 
-    fn rouse(&mut self, world: &mut World<MuEvent>, host: u32, source: usize) {
+    fn wake(&mut self, world: &mut World<MuEvent>, host: u32, source: usize) {
         let now = world.now();
         if let Some(card) = self.cards.get_mut(host as usize) {
-            plan(world, host, card.processor.rouse(now, source));
+            plan(world, host, card.processor.wake(now, source));
         }
     }
 
@@ -398,7 +398,7 @@ impl Substrate for Endpoints {
                     if let Some(card) = self.cards.get_mut(host as usize) {
                         card.queue.push_back(id);
                     }
-                    self.rouse(world, host, USED);
+                    self.wake(world, host, USED);
                     Taken::Then(0, Answer::Done)
                 })
             }
@@ -438,7 +438,7 @@ impl Substrate for Endpoints {
                 if let Some(card) = self.cards.get_mut(host as usize) {
                     card.arrived.push_back(packet);
                 }
-                self.rouse(world, host, 0);
+                self.wake(world, host, 0);
             }
             MuEvent::Delivered { packet } => world.deliver(packet),
             MuEvent::Free { host, served } => self.free(world, host, served as usize),

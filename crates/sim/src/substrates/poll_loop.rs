@@ -129,7 +129,7 @@ impl NetworkProcessor {
     }
 
     /// `source` has something. Returns a notice if that changes the processor's plans.
-    pub(super) fn rouse(&mut self, now: Time, source: usize) -> Option<Notice> {
+    pub(super) fn wake(&mut self, now: Time, source: usize) -> Option<Notice> {
         if self.is_busy || self.parked.get(source) != Some(&false) {
             return None;
         }

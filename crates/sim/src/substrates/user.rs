@@ -221,10 +221,10 @@ impl UserPath {
     }
 
     /// The card has something to do at `source`.
-    fn rouse(&mut self, world: &mut World<UserEvent>, host: u32, source: usize) {
+    fn wake(&mut self, world: &mut World<UserEvent>, host: u32, source: usize) {
         let now = world.now();
         if let Some(card) = self.cards.get_mut(host as usize) {
-            plan(world, host, card.processor.rouse(now, source));
+            plan(world, host, card.processor.wake(now, source));
         }
     }
 
@@ -444,7 +444,7 @@ impl UserPath {
                 endpoint.send_queue.push_back(id);
             }
             let (host, source) = (world.host_of(process), self.source_of(process));
-            self.rouse(world, host, source);
+            self.wake(world, host, source);
             Taken::Then(0, Answer::Done)
         })
     }
@@ -556,7 +556,7 @@ impl Substrate for UserPath {
                 if let Some(card) = self.cards.get_mut(host as usize) {
                     card.arrived.push_back(packet);
                 }
-                self.rouse(world, host, 0);
+                self.wake(world, host, 0);
             }
             UserEvent::Delivered { packet } => world.deliver(packet),
             UserEvent::Free { host, served } => self.free(world, host, served as usize),
@@ -576,7 +576,7 @@ impl Substrate for UserPath {
                     }
                     card.processor.park(source as usize, false);
                 }
-                self.rouse(world, host, source as usize);
+                self.wake(world, host, source as usize);
             }
         }
     }

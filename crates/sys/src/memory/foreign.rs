@@ -57,7 +57,7 @@ impl Default for ForeignMemory {
             count: Arc::new(Backing {
                 base: NonNull::dangling(),
                 len: 0,
-                kind: Kind::Lent,
+                kind: Kind::Foreign,
             }),
         }
     }

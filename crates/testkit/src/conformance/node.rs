@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{
-    Access, Address, Atomic, Direction, Method, Operation, PLACE_HEAD_BYTES, Packet, Peer,
+    Access, Address, Atomic, Direction, Method, Operation, PLACEMENT_HEAD_BYTES, Packet, Peer,
     PeerError, Registration, SendError, Sink, Spans, Token, Transfer, TransferError,
 };
 use causeway_wire::region::RegionDescriptor;
@@ -111,19 +111,19 @@ impl Sink for Seen {
         self.events.push_back(Event::Writable(peer));
     }
 
-    fn place(
+    fn receive_buffer(
         &mut self,
         peer: Peer,
-        head: &[u8; PLACE_HEAD_BYTES],
+        head: &[u8; PLACEMENT_HEAD_BYTES],
         len: usize,
         into: &mut Spans,
     ) -> bool {
-        self.places.place(peer, head, len, into)
+        self.places.receive_buffer(peer, head, len, into)
     }
 
-    fn placed(&mut self, peer: Peer, head: &[u8; PLACE_HEAD_BYTES]) {
+    fn placement_done(&mut self, peer: Peer, head: &[u8; PLACEMENT_HEAD_BYTES]) {
         self.packets
-            .push_back((peer, self.places.placed(peer, head)));
+            .push_back((peer, self.places.placement_done(peer, head)));
     }
 }
 
@@ -620,28 +620,28 @@ pub(super) fn hear<M: Method>(at: &mut Node<M>, other: &mut Node<M>) -> (Peer, V
     }
 }
 
-/// Runs a transfer that `starter` starts with `peer`, which is `other`, to its completion.
+/// Runs a transfer that `initiator` starts with `peer`, which is `other`, to its completion.
 pub(super) fn run<M: Method>(
-    starter: &mut Node<M>,
+    initiator: &mut Node<M>,
     peer: Peer,
     other: &mut Node<M>,
     list: &List,
 ) -> Result<(), TransferError> {
     let mut patience = Patience::new("a transfer is accepted and completes");
     let token = loop {
-        if let Some(token) = starter.try_transfer(peer, list) {
+        if let Some(token) = initiator.try_transfer(peer, list) {
             break token;
         }
-        starter.step();
+        initiator.step();
         other.step();
         patience.spend();
     };
     loop {
-        if let Some((done, result)) = starter.seen.done.pop_front() {
+        if let Some((done, result)) = initiator.seen.done.pop_front() {
             assert_eq!(done, token, "no other transfer was in progress");
             return result;
         }
-        starter.step();
+        initiator.step();
         other.step();
         patience.spend();
     }

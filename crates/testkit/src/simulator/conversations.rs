@@ -492,7 +492,7 @@ impl<M: Patterns> World<M> {
             Event::ProtocolError { reason, .. } => panic!("node {node} found nonsense: {reason}"),
             Event::Transfers => self.start_transfers(node),
             // No message is placed directly here, callers say who they are, and peers are known from the beginning.
-            Event::StopPlacing { .. }
+            Event::CancelPlacement { .. }
             | Event::Called { .. }
             | Event::Release { .. }
             | Event::Stays { .. } => {}

@@ -6,8 +6,8 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use causeway_transport::udp::Remote;
-use causeway_transport::udp::core::Surroundings;
-use causeway_transport::udp::ground::{Arrival, Arrivals, Batch, Ground};
+use causeway_transport::udp::core::Environment;
+use causeway_transport::udp::datagram_io::{Arrival, Arrivals, Batch, DatagramIo};
 use causeway_transport::{Address, Error, Identity};
 use causeway_wire::tcp::Holder;
 
@@ -17,12 +17,12 @@ use crate::random::Random;
 const ONE_IN: usize = 25;
 
 /// See the module's page.
-pub struct LossyGround<G> {
+pub struct LossyDatagramIo<G> {
     under: G,
     random: Random,
 }
 
-impl<G: Ground> LossyGround<G> {
+impl<G: DatagramIo> LossyDatagramIo<G> {
     /// Accidents that follow from `seed`, above `under`.
     pub fn new(under: G, seed: u64) -> Self {
         Self {
@@ -32,7 +32,7 @@ impl<G: Ground> LossyGround<G> {
     }
 }
 
-impl<G: Ground> Surroundings for LossyGround<G> {
+impl<G: DatagramIo> Environment for LossyDatagramIo<G> {
     fn verify(
         &mut self,
         remote: Remote,
@@ -55,7 +55,7 @@ impl<G: Ground> Surroundings for LossyGround<G> {
     }
 }
 
-impl<G: Ground> Ground for LossyGround<G> {
+impl<G: DatagramIo> DatagramIo for LossyDatagramIo<G> {
     fn resolve(&self, address: &Address) -> Result<Vec<SocketAddr>, Error> {
         self.under.resolve(address)
     }

@@ -18,7 +18,7 @@ use causeway_transport::udp::{Time, Udp, UdpConfig};
 use causeway_wire::codec::{Reader, Writer};
 
 use super::Outcome;
-use super::ground::SimulatedGround;
+use super::datagram_io::SimulatedDatagramIo;
 use super::model::pattern;
 use super::network::{Faults, Shared, host};
 use crate::random::Random;
@@ -142,9 +142,9 @@ pub fn run(seed: u64) -> Outcome {
 impl Run {
     fn start(&mut self, host: SocketAddr, serves: bool, life: u32) -> Node {
         let seed = self.random.next_u64();
-        let ground = SimulatedGround::new(&self.network, host, seed, self.datagram_bytes);
+        let io = SimulatedDatagramIo::new(&self.network, host, seed, self.datagram_bytes);
         let mut registry = Registry::new();
-        registry.register(Box::new(Udp::over(ground, self.config.clone())));
+        registry.register(Box::new(Udp::over(io, self.config.clone())));
         let listen = match serves {
             true => vec![format!("udp://{}:{PORT}", host.ip())],
             false => Vec::new(),

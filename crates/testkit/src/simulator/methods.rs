@@ -12,7 +12,7 @@ use causeway_transport::{
 use causeway_wire::region::RegionDescriptor;
 
 use super::Outcome;
-use super::ground::SimulatedGround;
+use super::datagram_io::SimulatedDatagramIo;
 use super::model::{Model, NodeSink, pattern};
 use super::network::{Faults, Shared, host};
 use super::sabotage::Sabotage;
@@ -28,7 +28,7 @@ const MOST_OWNED_BYTES: usize = 8 << 20;
 const PORT: u16 = 7;
 
 struct Node {
-    udp: Udp<SimulatedGround>,
+    udp: Udp<SimulatedDatagramIo>,
     life: u32,
     host: SocketAddr,
     acts_at: Time,
@@ -111,8 +111,8 @@ fn address_of(host: SocketAddr) -> Address {
 impl Run {
     fn start(&mut self, host: SocketAddr, life: u32) -> Node {
         let seed = self.random.next_u64();
-        let ground = SimulatedGround::new(&self.network, host, seed, self.datagram_bytes);
-        let mut udp = Udp::over(ground, self.config.clone());
+        let io = SimulatedDatagramIo::new(&self.network, host, seed, self.datagram_bytes);
+        let mut udp = Udp::over(io, self.config.clone());
         udp.listen(&address_of(host)).expect("the address is free");
         let now = self.network.lock().now;
         Node {

@@ -1,7 +1,7 @@
 //! A seeded simulator of packets: nodes of the real code in a network that loses, doubles, reorders,
 //! delays, alters and cuts off, in virtual time. The same seed gives the same run, byte for byte.
 //!
-//! Parts, in reading order: [`network`] (the links and what happens on them), [`ground`] (the UDP
+//! Parts, in reading order: [`network`] (the links and what happens on them), [`datagram_io`] (the UDP
 //! method's datagram I/O there), [`model`] (what must be true), [`conversations`] (the engine's alone, without methods), [`methods`] (nodes that send and move memory
 //! against the model), [`messages`] (whole message layers, against a model of their own), [`streams`] (the TCP method's
 //! sessions over streams of bytes), [`sabotage`] (mistakes on purpose, which must be noticed).
@@ -10,7 +10,7 @@
 //! `tests/simulator.rs` runs seeds; `make simulate SEEDS=…` runs as many as you like.
 
 pub mod conversations;
-pub mod ground;
+pub mod datagram_io;
 pub mod lossy;
 pub mod messages;
 pub mod methods;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{
-    Direction, PLACE_HEAD_BYTES, Packet, Peer, PeerError, Sink, Spans, Token, TransferError,
+    Direction, PLACEMENT_HEAD_BYTES, Packet, Peer, PeerError, Sink, Spans, Token, TransferError,
 };
 use causeway_wire::codec::{Reader, Wire, Writer};
 use causeway_wire::region::RegionDescriptor;
@@ -487,20 +487,20 @@ impl Sink for NodeSink<'_> {
 
     fn writable(&mut self, _peer: Peer) {}
 
-    fn place(
+    fn receive_buffer(
         &mut self,
         peer: Peer,
-        head: &[u8; PLACE_HEAD_BYTES],
+        head: &[u8; PLACEMENT_HEAD_BYTES],
         len: usize,
         into: &mut Spans,
     ) -> bool {
         let key = (self.node, self.life, peer);
-        self.model.places.place(key, head, len, into)
+        self.model.places.receive_buffer(key, head, len, into)
     }
 
-    fn placed(&mut self, peer: Peer, head: &[u8; PLACE_HEAD_BYTES]) {
+    fn placement_done(&mut self, peer: Peer, head: &[u8; PLACEMENT_HEAD_BYTES]) {
         let key = (self.node, self.life, peer);
-        let packet = self.model.places.placed(key, head);
+        let packet = self.model.places.placement_done(key, head);
         let me = self.model.end(self.node, self.life, peer);
         self.model.arrived(me, &packet);
     }

@@ -1,4 +1,4 @@
-//! What the two ends of an in-process connection share, and the table of who listens.
+//! What the two ends of an in-process connection share, and the table of listeners.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -87,11 +87,11 @@ impl AsFd for Endpoint {
 
 static HUB: Mutex<BTreeMap<String, Weak<Endpoint>>> = Mutex::new(BTreeMap::new());
 
-/// Who listens, in this process.
+/// The listeners of this process.
 pub(super) mod hub {
     use super::*;
 
-    /// `false` if somebody listens there already.
+    /// `false` if there is a listener already.
     pub(in super::super) fn list(name: &str, endpoint: &Arc<Endpoint>) -> bool {
         let mut hub = lock(&HUB);
         if hub
@@ -104,7 +104,7 @@ pub(super) mod hub {
         true
     }
 
-    /// A connection to whoever listens at `name`.
+    /// A connection to the listener at `name`.
     pub(in super::super) fn connect(name: &str, from: &Arc<Endpoint>) -> Option<Link> {
         let to = lock(&HUB).get(name)?.upgrade()?;
         let shared = Arc::new(Shared {
@@ -127,7 +127,7 @@ pub(super) mod hub {
 }
 
 struct Shared {
-    /// Who called, who was called.
+    /// The caller, and the callee.
     ends: [Arc<Endpoint>; 2],
     state: Mutex<State>,
 }
@@ -259,7 +259,7 @@ impl Link {
         self.state().exports[self.side].remove(&key);
     }
 
-    /// Runs `copy` on the other end's memory if it is exported for that; answers whether it was.
+    /// Runs `copy` on the other end's memory if it is exported for that; returns whether it was.
     /// The lock is held, so that [`Link::unexport`] waits for the piece.
     pub(super) fn with_export(
         &self,

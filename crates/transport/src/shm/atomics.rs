@@ -22,7 +22,7 @@ const MAX_ATOMICS: usize = 4096;
 pub(super) struct Atomics {
     /// Ours. Apart, as most pairs never need it.
     ours: Option<Box<Ours>>,
-    /// Answers that found no room in the ring: at most [`ATOMIC_WINDOW`].
+    /// Replies that found no room in the ring: at most [`ATOMIC_WINDOW`].
     unsent: VecDeque<(u64, Outcome)>,
 }
 
@@ -174,7 +174,7 @@ pub(super) fn serve(pair: &mut Pair, request: &AtomicRequest) -> Result<(), Peer
     Ok(())
 }
 
-/// Sends the answers that wait, as far as there is room.
+/// Sends the replies that wait, as far as there is room.
 pub(super) fn answer(pair: &mut Pair) {
     while let Some(&(id, outcome)) = pair.atomics.unsent.front() {
         let answer = Internal::AtomicDone { id, outcome }.to_bytes();

@@ -2,7 +2,7 @@
 //!
 //! The side that started the transfer shares an area of a few pieces with the owner. For each piece of
 //! the transfer it sends a request; the owner checks it against its own exports, copies between its
-//! memory and the piece, and answers. Several pieces are in flight, so that both sides copy at once.
+//! memory and the piece, and replies. Several pieces are in flight, so that both sides copy at once.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,9 +26,9 @@ pub(super) struct Bulk {
     asking: Option<Box<Asking>>,
     /// The peer's.
     serving: Option<Memory>,
-    /// Answers that found no room in the ring, at most one for each piece.
+    /// Replies that found no room in the ring, at most one for each piece.
     unanswered: [Option<CopyOutcome>; PIECES],
-    /// Something was copied for the peer since somebody last wanted to sleep.
+    /// Something was copied for the peer since this process last wanted to sleep.
     pub(super) served: bool,
 }
 
@@ -256,7 +256,7 @@ fn copy_for_peer(pair: &Pair, piece: usize, request: &CopyRequest) -> CopyOutcom
     CopyOutcome::Done
 }
 
-/// Sends the answers that wait, as far as there is room.
+/// Sends the replies that wait, as far as there is room.
 pub(super) fn answer(pair: &mut Pair) {
     for piece in 0..PIECES {
         let Some(outcome) = pair.bulk.unanswered[piece] else {

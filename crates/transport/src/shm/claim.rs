@@ -1,8 +1,8 @@
-//! Who copies which part of a transfer that both sides work on.
+//! Claims: which part of a split copy the initiator copies, and which the helper.
 //!
-//! The unclaimed units of a transfer are an interval. The side that started the transfer takes units from
-//! its front, the helping side from its back, each by one compare-and-exchange of the word that holds
-//! both ends; what one side takes the other never touches. The starter knows what it has finished
+//! The unclaimed units of a transfer are an interval. The initiator of the transfer takes units from
+//! its front, the helper from its back, each by one compare-and-exchange of the word that holds
+//! both ends; what one side takes the other never touches. The initiator knows what it has finished
 //! itself; the helper adds what it has finished to a second word. The transfer is complete when nothing is
 //! unclaimed and that word has reached what the helper claimed.
 //!
@@ -10,13 +10,13 @@
 //! one processor, and from the other's only when its own is used up. What a side takes there is at most
 //! half of what is left, so that both end at about the same time.
 //!
-//! A peer that writes nonsense here harms its own transfer: the starter compares what it reads with what it
+//! A peer that writes nonsense here harms its own transfer: the initiator compares what it reads with what it
 //! knows, the helper checks what it claims against what it exports.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use causeway_wire::shm::assist::{Claims, FAILED};
+use causeway_wire::shm::split_copy::{Claims, FAILED};
 
 use super::words::Word;
 
@@ -35,12 +35,12 @@ pub(super) struct Share<'a, W> {
     pub(super) done: &'a W,
 }
 
-/// What the starter knows of its transfer.
+/// What the initiator knows of its transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Started {
+pub(super) struct Initiated {
     /// Units of the transfer.
     units: u32,
-    /// What was claimed when the starter last looked.
+    /// What was claimed when the initiator last looked.
     seen: Claims,
 }
 
@@ -85,71 +85,71 @@ fn middle(units: u32) -> u32 {
 }
 
 impl<W: Word> Share<'_, W> {
-    /// The starter shares a transfer of `units`, whose description is written.
-    pub(super) fn open(&self, units: u32) -> Started {
+    /// The initiator shares a transfer of `units`, whose description is written.
+    pub(super) fn open(&self, units: u32) -> Initiated {
         let seen = Claims {
             front: 0,
             back: units,
         };
         self.done.store(0, Relaxed);
         self.claims.store(seen.pack(), Release);
-        Started { units, seen }
+        Initiated { units, seen }
     }
 
-    /// The starter takes at most `most` units. Answers which; an empty range if there are none.
+    /// The initiator takes at most `most` units. Returns which; an empty range if there are none.
     pub(super) fn claim_front(
         &self,
-        started: &mut Started,
+        initiated: &mut Initiated,
         most: u32,
         from: From,
     ) -> Result<Range<u32>, Nonsense> {
         loop {
-            let word = self.look(started)?;
-            let Claims { front, back } = started.seen;
-            let own = middle(started.units).min(back).saturating_sub(front);
+            let word = self.look(initiated)?;
+            let Claims { front, back } = initiated.seen;
+            let own = middle(initiated.units).min(back).saturating_sub(front);
             let take = portion(own, back - front, most, from);
             let end = front + take;
             if take == 0 {
                 return Ok(front..front);
             }
             if self.claims.replace(word, claims(end, back), AcqRel) {
-                started.seen.front = end;
+                initiated.seen.front = end;
                 return Ok(front..end);
             }
             // Only a claim of the helper's can have come between, and each takes something.
-            self.look(started)?;
-            if started.seen.back == back {
+            self.look(initiated)?;
+            if initiated.seen.back == back {
                 return Err(Nonsense);
             }
         }
     }
 
-    /// The starter takes all that is left.
-    pub(super) fn close(&self, started: &mut Started) -> Result<(), Nonsense> {
-        while started.seen.left() > 0 {
-            let left = started.seen.left();
-            self.claim_front(started, left, From::Anywhere)?;
+    /// The initiator takes all that is left.
+    pub(super) fn close(&self, initiated: &mut Initiated) -> Result<(), Nonsense> {
+        while initiated.seen.left() > 0 {
+            let left = initiated.seen.left();
+            self.claim_front(initiated, left, From::Anywhere)?;
         }
         Ok(())
     }
 
     /// Reads the claims and checks them against what is known.
-    fn look(&self, started: &mut Started) -> Result<u64, Nonsense> {
+    fn look(&self, initiated: &mut Initiated) -> Result<u64, Nonsense> {
         let word = self.claims.load(Acquire);
         let seen = Claims::unpack(word).map_err(|_| Nonsense)?;
-        if seen.front != started.seen.front || seen.back > started.seen.back {
+        if seen.front != initiated.seen.front || seen.back > initiated.seen.back {
             return Err(Nonsense);
         }
-        started.seen = seen;
+        initiated.seen = seen;
         Ok(word)
     }
 
     /// How far the helper is.
-    pub(super) fn helped(&self, started: &Started) -> Result<Helped, Nonsense> {
+    pub(super) fn helped(&self, initiated: &Initiated) -> Result<Helped, Nonsense> {
         let done = self.done.load(Acquire);
-        let claimed = u64::from(started.units - started.seen.back);
+        let claimed = u64::from(initiated.units - initiated.seen.back);
         let units = done & !FAILED;
-        if started.is_all_claimed() && units > claimed {
+        if initiated.is_all_claimed() && units > claimed {
             return Err(Nonsense);
         }
         Ok(Helped {
@@ -165,7 +165,7 @@ impl<W: Word> Share<'_, W> {
         !self.has_failed() && claims.is_ok_and(|claims| claims.left() > 0)
     }
 
-    /// Whether a part could not be copied: the starter does all of it again.
+    /// Whether a part could not be copied: the initiator does all of it again.
     fn has_failed(&self) -> bool {
         self.done.load(Relaxed) & FAILED != 0
     }
@@ -201,7 +201,7 @@ impl<W: Word> Share<'_, W> {
     }
 }
 
-/// Whether the helper has to ring: asked when it has finished a part, behind a full fence. The starter sets the
+/// Whether the helper has to ring: asked when it has finished a part, behind a full fence. The initiator sets the
 /// word, passes a full fence, and looks at what is finished before it sleeps.
 pub(super) fn must_ring<W: Word>(wants_ring: &W) -> bool {
     if wants_ring.load(Relaxed) == 0 {
@@ -211,7 +211,7 @@ pub(super) fn must_ring<W: Word>(wants_ring: &W) -> bool {
     true
 }
 
-impl Started {
+impl Initiated {
     /// Whether neither side can take anything any more.
     pub(super) fn is_all_claimed(&self) -> bool {
         self.seen.left() == 0

@@ -42,7 +42,7 @@ pub(super) fn copy_mapped(to: &Memory, from: &Memory, whole: u64) {
     }
 }
 
-/// Copies all pieces, at most [`MAX_SPANS`], with as few system calls as can be. Answers those that
+/// Copies all pieces, at most [`MAX_SPANS`], with as few system calls as can be. Returns those that
 /// failed, by number.
 pub(super) fn attach_all(
     pid: i32,

@@ -1,4 +1,4 @@
-//! The page through which a process learns which of its cold rings have something, whatever their
+//! The page through which a process learns which of its rings that are not polled have something, whatever their
 //! number, and through which it is woken.
 //!
 //! Ringing sets the peer's bit, then a bit in the summary, then looks whether the process is armed
@@ -8,7 +8,7 @@
 //! The owner's other threads, which set a flag instead of a bit, keep to the same order ([`unpark`]).
 //!
 //! `armed` holds the number of the sleep, never the same twice. A ringer takes it back only after its
-//! wake-up is on the way, so that nobody relies on one that cannot be sent, and only if the number is
+//! wake-up is on the way, so that no sender relies on one that cannot be sent, and only if the number is
 //! still the one it saw, so that a ringer that comes late does not hide the next sleep.
 //!
 //! A sleeper on descriptors is woken by a record on a socket. A parked owner sleeps on `armed` itself: a ringer
@@ -55,7 +55,7 @@ pub(super) fn sleep(number: u64, on: SleepOn) -> u64 {
     number * SLEEP_STEP + if on == SleepOn::Word { PARKED } else { 0 }
 }
 
-/// Rings `bit` of somebody's doorbell. Answers from which sleep its owner has to be woken, for
+/// Rings `bit` of a peer's doorbell. Returns from which sleep its owner has to be woken, for
 /// [`call`] and [`woken`].
 pub(super) fn ring(bell: &impl BellMemory, bit: u32) -> Option<u64> {
     let at = bit as usize / 64;
@@ -128,7 +128,7 @@ pub(super) fn unpark(bell: &impl BellMemory) {
     }
 }
 
-/// Whether a sleep that was announced may begin: nobody has rung, and none of the `flags` is set. The caller
+/// Whether a sleep that was announced may begin: no peer has rung, and none of the `flags` is set. The caller
 /// has fenced since [`arm`].
 pub(super) fn is_quiet<'a>(
     bell: &impl BellMemory,
@@ -137,7 +137,7 @@ pub(super) fn is_quiet<'a>(
     !is_rung(bell) && !flags.into_iter().any(WakeFlag::is_set)
 }
 
-/// Announces a [`sleep`]. The caller fences (for rings that were hot: the heavy fence) before it looks
+/// Announces a [`sleep`]. The caller fences (for rings that were polled: the heavy fence) before it looks
 /// whether all [`is_quiet`].
 pub(super) fn arm(bell: &impl BellMemory, sleep: u64) {
     // Swapped, not stored, here and in `disarm`, so that what a ringer takes back finds a definite

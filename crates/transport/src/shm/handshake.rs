@@ -1,4 +1,4 @@
-//! How two processes meet: over a Unix socket, with the kernel's word for who they are.
+//! How two processes meet: over a Unix socket, and the kernel vouches for each to the other.
 //!
 //! The connecting side makes the pair's memory and sends it with its own doorbell page; it may
 //! fill its ring at once. The accepting side checks and maps both, and answers with its doorbell page.
@@ -34,7 +34,7 @@ pub(super) fn farewell() -> Vec<u8> {
     refusal(&without_descriptors()).to_bytes()
 }
 
-/// How long the listener rests when nobody can even be turned away.
+/// How long the listener rests when no caller can even be turned away.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Connections accepted in one go.
@@ -77,8 +77,8 @@ impl Shm {
             Ok(mut pair) => match self.try_connect(peer, &mut pair) {
                 Ok(()) => {
                     self.pending.push(peer);
-                    self.hot.push(peer.index() as u32);
-                    pair.hot = true;
+                    self.polled.push(peer.index() as u32);
+                    pair.polled = true;
                     pair.last_active = self.polls;
                     Link::Live(pair)
                 }
@@ -87,7 +87,7 @@ impl Shm {
             Err(cause) => Link::Failed(cause),
         };
         if matches!(link, Link::Failed(_)) {
-            self.ail(peer);
+            self.mark_failed(peer);
         }
         if let Some(entry) = self.peers.get_mut(peer) {
             entry.link = link;
@@ -187,7 +187,7 @@ impl Shm {
             let mut failing = pair.failing.clone();
             let mut busy = false;
             if pair.stage == Stage::Up {
-                // Whoever read the answer may not have been able to list what waited for it.
+                // A peer that read the answer may not have been able to list what waited for it.
                 busy = pair.has_work();
             } else {
                 if now >= pair.deadline {
@@ -269,7 +269,7 @@ impl Shm {
         }
     }
 
-    /// The listener is not looked at for a moment: nobody can even be turned away.
+    /// The listener is not looked at for a moment: no caller can even be turned away.
     fn pause_listener(&mut self) {
         if let Some(listener) = &self.listener {
             self.epoll.remove(listener);
@@ -289,7 +289,7 @@ impl Shm {
         }
     }
 
-    /// Who has connected, if that user may.
+    /// The credentials of the peer that has connected, if its user may.
     fn check_user(&self, socket: &RecordSocket) -> Result<Credentials, PeerError> {
         let credentials = socket.peer().map_err(broken)?;
         if may_connect(self.own, credentials.uid, false) {
@@ -331,9 +331,9 @@ impl Shm {
         match outcome {
             Ok((peer, mut pair)) => {
                 pair.socket = Some(Arc::new(socket));
-                pair.hot = true;
+                pair.polled = true;
                 pair.last_active = self.polls;
-                self.hot.push(peer.index() as u32);
+                self.polled.push(peer.index() as u32);
                 if let Some(entry) = self.peers.get_mut(peer) {
                     entry.link = Link::Live(pair);
                 }

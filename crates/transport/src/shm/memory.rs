@@ -176,8 +176,8 @@ impl RingMemory for MappedRing {
     }
 
     #[inline]
-    fn cold(&self) -> &AtomicU64 {
-        self.control(PairLayout::COLD)
+    fn notify(&self) -> &AtomicU64 {
+        self.control(PairLayout::NOTIFY)
     }
 
     #[inline]

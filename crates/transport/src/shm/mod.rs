@@ -8,10 +8,10 @@
 //! that listens to the sockets meanwhile (`relay`). Large transfers copy once, straight between
 //! the two address spaces (`transfer`), or through a shared area where that is refused (`bulk`).
 //!
-//! Both sides work on them if both wait (`assist`).
+//! Both sides work on them if both wait (`split_copy`).
 //!
-//! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `limbo`, `pair`, `handshake`,
-//! `progress`, `pausing`, `transfer`, `copying`, `claim`, `assist`, `cooperate`, `bulk`, `atomics`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
+//! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `quarantine`, `pair`, `handshake`,
+//! `progress`, `pausing`, `transfer`, `copying`, `claim`, `split_copy`, `split_initiator`, `bulk`, `atomics`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
 //! the bytes. `model.rs` explores the queue's and the doorbell's interleavings, `model_claim.rs` those of
 //! shared transfers, `model_regions.rs` those of an export's end under a reader's eyes, `model_wake.rs` those of a
 //! wait's end, `model_parked.rs` those of a sleep while another thread uses the instance.
@@ -20,24 +20,24 @@
 //! unlike a transfer, it is not ended by [`Method::revoke`]. The owner reuses such a buffer after the
 //! peer's reply or death, not before.
 
-mod assist;
 mod atomics;
 mod bulk;
 mod claim;
-mod cooperate;
 mod copying;
 mod doorbell;
 mod handshake;
-mod limbo;
 mod memory;
 mod objects;
 mod pair;
 mod pausing;
 mod peers;
 mod progress;
+mod quarantine;
 mod regions;
 mod relay;
 mod ring;
+mod split_copy;
+mod split_initiator;
 mod transfer;
 mod words;
 
@@ -83,10 +83,10 @@ use crate::strangers::Told;
 use crate::wake::{Park, Parking, WakeFlag};
 use doorbell::SleepOn;
 use handshake::{HalfOpen, LISTENER_KEY};
-use limbo::Limbo;
 use memory::{Bell, HeadAndBody, Parts};
 use pair::{Attach, Own, Pair, Stage};
 use peers::{Entry, Link, Peers};
+use quarantine::Quarantine;
 use regions::KeyMaker;
 use relay::Relaying;
 
@@ -131,9 +131,9 @@ const EAGER_BYTES: usize = 14 << 10;
 /// Regions that one process may export to one peer at once. Untouched entries cost nothing.
 const REGION_SLOTS: usize = 8192;
 
-/// How often a process that sleeps looks whether memory in limbo is free: the peer that holds it is stopped, and
+/// How often a process that sleeps looks whether quarantined memory is free: the peer that holds it is stopped, and
 /// tells nothing.
-const LIMBO_INTERVAL: Duration = Duration::from_millis(20);
+const QUARANTINE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How often a process tries again to connect to a listener whose queue is full: nothing tells when it has room.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
@@ -160,22 +160,22 @@ pub struct Shm {
     peers: Peers,
     by_address: HashMap<Address, Peer>,
     /// Rings that are polled, by peer index.
-    hot: Vec<u32>,
+    polled: Vec<u32>,
     /// Peers whose transfers have something to do.
     busy: VecDeque<Peer>,
     /// Peers that have yet to finish their part of a transfer.
     watched: Vec<Peer>,
-    /// Peers that something is exported to, and that may be helped.
-    lenders: Vec<Peer>,
+    /// Grantees: peers that something is exported to, and that this process may help.
+    grantees: Vec<Peer>,
     sharing: Sharing,
-    /// A part of a shared transfer was copied since somebody last wanted to sleep.
+    /// A part of a shared transfer was copied since this process last wanted to sleep.
     copied: bool,
-    /// Nobody sleeps before.
+    /// This process does not sleep before.
     linger: Option<Instant>,
     /// Peers whose connection is being made.
     pending: Vec<Peer>,
     /// Peers whose connection is to be given up.
-    ailing: Vec<Peer>,
+    failed: Vec<Peer>,
     polls: u64,
     relay: Relaying,
     /// The sleep that was announced on the doorbell, if it is not 0.
@@ -188,7 +188,7 @@ pub struct Shm {
     keys: KeyMaker,
     /// Objects that were allocated here, to tell peers when they are freed.
     objects: Vec<(u64, MemoryWatch)>,
-    limbo: Limbo,
+    quarantine: Quarantine,
     clock: Clock,
     ready: Vec<Ready>,
     rung: Vec<u32>,
@@ -238,15 +238,15 @@ impl Shm {
             next_half_open: 0,
             peers: Peers::new(bell_format::MAX_PEERS),
             by_address: HashMap::new(),
-            hot: Vec::new(),
+            polled: Vec::new(),
             busy: VecDeque::new(),
             watched: Vec::new(),
-            lenders: Vec::new(),
+            grantees: Vec::new(),
             sharing: Sharing::default(),
             copied: false,
             linger: None,
             pending: Vec::new(),
-            ailing: Vec::new(),
+            failed: Vec::new(),
             polls: 0,
             relay: Relaying::default(),
             announced: 0,
@@ -255,7 +255,7 @@ impl Shm {
             attention: false,
             keys,
             objects: Vec::new(),
-            limbo: Limbo::default(),
+            quarantine: Quarantine::default(),
             clock: Clock::default(),
             ready: Vec::new(),
             rung: Vec::new(),
@@ -487,7 +487,7 @@ impl Method for Shm {
     ) -> Result<RegionDescriptor, Error> {
         if access.allows(Direction::Put) && !memory.is_writable() {
             return Err(Error::Unsupported(
-                "memory that was lent for reading cannot be exported for writing",
+                "memory that is for reading only cannot be exported for writing",
             ));
         }
         self.pair_for_send(peer).map_err(|_| Error::NoPeer)?;
@@ -506,8 +506,8 @@ impl Method for Shm {
             len: memory.len() as u64,
             object: pair.offer_object(memory),
         };
-        if !std::mem::replace(&mut pair.lends, true) {
-            self.lenders.push(peer);
+        if !std::mem::replace(&mut pair.is_grantee, true) {
+            self.grantees.push(peer);
         }
         Ok(region)
     }
@@ -515,20 +515,20 @@ impl Method for Shm {
     fn revoke(&mut self, peer: Peer, key: u64) {
         if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
             pair.unexport(key);
-            self.limbo.keep(&mut pair.held);
+            self.quarantine.add(&mut pair.deferred);
         }
     }
 
     fn try_revoke(&mut self, peer: Peer, key: u64) -> bool {
         if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
             pair.try_unexport(key);
-            self.limbo.keep(&mut pair.held);
+            self.quarantine.add(&mut pair.deferred);
         }
-        if self.limbo.is_empty() {
+        if self.quarantine.is_empty() {
             return true;
         }
-        self.limbo.look();
-        !self.limbo.holds(key)
+        self.quarantine.reclaim();
+        !self.quarantine.holds(key)
     }
 
     fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError> {
@@ -607,7 +607,7 @@ impl Method for Shm {
         let now = self.clock.advance(now);
         self.resume_listener(now);
         self.retire_objects();
-        self.limbo.look();
+        self.quarantine.reclaim();
         self.look_around(now, sink);
     }
 
@@ -665,11 +665,11 @@ impl Method for Shm {
         });
         let half_open = self.half_open.iter().map(|half| half.deadline);
         // What a stopped peer holds does not tell when it is free.
-        let limbo = now.filter(|_| !self.limbo.is_empty());
-        let limbo = limbo.map(|now| now + LIMBO_INTERVAL);
+        let quarantine = now.filter(|_| !self.quarantine.is_empty());
+        let quarantine = quarantine.map(|now| now + QUARANTINE_INTERVAL);
         waiting
             .chain(half_open)
-            .chain(limbo)
+            .chain(quarantine)
             .chain(self.paused_until)
             .min()
     }
@@ -685,7 +685,7 @@ impl Method for Shm {
         self.unlist(peer);
         if let Link::Live(mut pair) = entry.link {
             pair.revoke();
-            self.limbo.keep(&mut pair.held);
+            self.quarantine.add(&mut pair.deferred);
             let cause = PeerError::Disconnected;
             pair.transfers.fail_all(peer, &cause, sink);
             pair.atomics.fail_all(peer, &cause, sink);
@@ -750,7 +750,7 @@ impl Method for Shm {
 impl Drop for Shm {
     fn drop(&mut self) {
         if !self.own.process.is_this_process() {
-            return self.limbo.forget();
+            return self.quarantine.forget();
         }
         let mut stuck = false;
         for pair in self.peers.iter_mut().filter_map(|entry| entry.pair()) {

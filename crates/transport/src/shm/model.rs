@@ -21,13 +21,13 @@ struct Shared {
     /// The payload behind each header: relaxed, so that only the header orders it.
     payloads: [AtomicU64; SLOTS],
     consumed: AtomicU64,
-    cold: AtomicU64,
+    notify: AtomicU64,
     wants_room: AtomicU64,
     receiver: Bell,
     sender: Bell,
 }
 
-/// A doorbell with the descriptor that its owner sleeps on, and the kernel's queue of those who sleep on its
+/// A doorbell with the descriptor that its owner sleeps on, and the kernel's queue of the threads that sleep on its
 /// word.
 pub(super) struct Bell {
     armed: AtomicU64,
@@ -113,7 +113,7 @@ impl Shared {
             headers: std::array::from_fn(|_| AtomicU64::new(0)),
             payloads: std::array::from_fn(|_| AtomicU64::new(0)),
             consumed: AtomicU64::new(0),
-            cold: AtomicU64::new(0),
+            notify: AtomicU64::new(0),
             wants_room: AtomicU64::new(0),
             receiver: Bell::new(),
             sender: Bell::new(),
@@ -137,8 +137,8 @@ impl RingMemory for ModelRing {
     fn consumed(&self) -> &AtomicU64 {
         &self.0.consumed
     }
-    fn cold(&self) -> &AtomicU64 {
-        &self.0.cold
+    fn notify(&self) -> &AtomicU64 {
+        &self.0.notify
     }
     fn wants_room(&self) -> &AtomicU64 {
         &self.0.wants_room
@@ -180,10 +180,10 @@ fn take(ring: &mut Consumer<ModelRing>, shared: &Shared, next: &mut u64) -> bool
 /// Polls twice at most, then sleeps, as a caller of the method does.
 fn receive(shared: &Arc<Shared>, packets: u64, on: SleepOn, warms: bool) {
     let mut ring = Consumer::new(ModelRing(Arc::clone(shared)), 56);
-    let (mut next, mut hot, mut rung, mut number) = (0, true, Vec::new(), 0);
-    let mut chilled = false;
+    let (mut next, mut polled, mut rung, mut number) = (0, true, Vec::new(), 0);
+    let mut notification = false;
     while next < packets {
-        if hot && take(&mut ring, shared, &mut next) {
+        if polled && take(&mut ring, shared, &mut next) {
             continue;
         }
         if doorbell::is_rung(&shared.receiver) {
@@ -191,28 +191,28 @@ fn receive(shared: &Arc<Shared>, packets: u64, on: SleepOn, warms: bool) {
             if rung.pop().is_some() {
                 rung.clear();
                 if warms {
-                    ring.warm();
-                    chilled = false;
+                    ring.disable_notification();
+                    notification = false;
                 }
-                hot = true;
+                polled = true;
                 continue;
             }
         }
         number += 1;
         let sleep = doorbell::sleep(number, on);
         doorbell::arm(&shared.receiver, sleep);
-        if hot {
-            if !chilled {
-                ring.chill();
-                chilled = true;
+        if polled {
+            if !notification {
+                ring.enable_notification();
+                notification = true;
             }
             if ring.tell() {
                 shared.sender.ring();
             }
         }
         fence(SeqCst);
-        hot = hot && ring.is_ready();
-        if !hot && !doorbell::is_rung(&shared.receiver) {
+        polled = polled && ring.is_ready();
+        if !polled && !doorbell::is_rung(&shared.receiver) {
             shared.receiver.sleep(sleep, on);
         }
         doorbell::disarm(&shared.receiver);
@@ -272,20 +272,20 @@ fn loom_no_wake_up_is_lost_over_a_full_ring() {
     explore(5, 2, SleepOn::Descriptors, true);
 }
 
-/// The same for parked ones, and for a receiver whose ring stays cold while it polls it.
+/// The same for parked ones, and for a receiver whose ring keeps notification enabled while it polls it.
 #[test]
 fn loom_nobody_stays_parked_over_a_full_ring() {
     explore(5, 2, SleepOn::Word, false);
 }
 
 #[test]
-fn loom_no_packet_is_lost_between_cold_and_parked() {
+fn loom_no_packet_is_lost_between_notification_and_parked() {
     explore(2, 3, SleepOn::Word, false);
     explore(2, 3, SleepOn::Word, true);
 }
 
 #[test]
-fn loom_no_packet_is_lost_between_cold_and_asleep() {
+fn loom_no_packet_is_lost_between_notification_and_asleep() {
     explore(2, 3, SleepOn::Descriptors, true);
 }
 

@@ -5,7 +5,7 @@ use loom::sync::atomic::{AtomicU64, fence};
 use loom::thread;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use super::claim::{self, From, Helped, Share, Started};
+use super::claim::{self, From, Helped, Initiated, Share};
 
 /// Units of a transfer, and transfers that use the block one after the other.
 const UNITS: u32 = 3;
@@ -48,27 +48,30 @@ impl Shared {
         byte.store(1, Relaxed);
     }
 
-    fn open(&self, transfer: usize) -> Started {
+    fn open(&self, transfer: usize) -> Initiated {
         self.description.store(transfer as u64, Relaxed);
         self.share().open(UNITS)
     }
 
-    /// The starter's part until all is taken.
-    fn start(&self, transfer: usize) -> Started {
-        let mut started = self.open(transfer);
-        while !started.is_all_claimed() {
-            let units = self.share().claim_front(&mut started, 1, From::Anywhere);
+    /// The initiator's part until all is taken.
+    fn start(&self, transfer: usize) -> Initiated {
+        let mut initiated = self.open(transfer);
+        while !initiated.is_all_claimed() {
+            let units = self.share().claim_front(&mut initiated, 1, From::Anywhere);
             units
                 .expect("the helper is honest")
                 .for_each(|unit| self.copy(transfer, unit));
         }
-        started
+        initiated
     }
 
-    fn is_settled(&self, started: &Started) -> bool {
+    fn is_settled(&self, initiated: &Initiated) -> bool {
         let Helped {
             finished, failed, ..
-        } = self.share().helped(started).expect("the helper is honest");
+        } = self
+            .share()
+            .helped(initiated)
+            .expect("the helper is honest");
         assert!(!failed);
         finished
     }
@@ -95,7 +98,7 @@ impl Shared {
     }
 }
 
-/// Both sides together copy every byte of two transfers in the same block exactly once, and the starter
+/// Both sides together copy every byte of two transfers in the same block exactly once, and the initiator
 /// sees all of them when it finds a transfer complete.
 #[test]
 fn loom_two_sides_copy_every_byte_once() {
@@ -108,8 +111,8 @@ fn loom_two_sides_copy_every_byte_once() {
             thread::spawn(move || (0..3).for_each(|_| shared.help()))
         };
         for transfer in 0..TRANSFERS {
-            let started = shared.start(transfer);
-            while !shared.is_settled(&started) {
+            let initiated = shared.start(transfer);
+            while !shared.is_settled(&initiated) {
                 thread::yield_now();
             }
             shared.assert_all_copied(transfer);
@@ -118,7 +121,7 @@ fn loom_two_sides_copy_every_byte_once() {
     });
 }
 
-/// A starter that would sleep although the helper is not done is rung for.
+/// An initiator that would sleep although the helper is not done is rung for.
 #[test]
 fn loom_a_starter_that_waits_for_the_helper_is_rung() {
     let mut model = loom::model::Builder::new();
@@ -129,20 +132,20 @@ fn loom_a_starter_that_waits_for_the_helper_is_rung() {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.help())
         };
-        let started = shared.start(0);
+        let initiated = shared.start(0);
         shared.wants_ring.store(1, SeqCst);
         fence(SeqCst);
-        let sleeps = !shared.is_settled(&started);
+        let sleeps = !shared.is_settled(&initiated);
         helper.join().expect("the helper does not panic");
         if sleeps {
             assert_eq!(shared.rung.load(Relaxed), 1);
-            assert!(shared.is_settled(&started));
+            assert!(shared.is_settled(&initiated));
         }
         shared.assert_all_copied(0);
     });
 }
 
-/// A starter that does not wait for what the helper has claimed would be found.
+/// An initiator that does not wait for what the helper has claimed would be found.
 #[test]
 #[should_panic]
 fn loom_a_starter_that_does_not_wait_is_found() {

@@ -1,4 +1,4 @@
-//! Every interleaving of a sleep apart from the instance: a peer rings while one thread sleeps and another uses the
+//! Every interleaving of a detached sleep from the instance: a peer rings while one thread sleeps and another uses the
 //! instance, polls it and takes what would have ended the sleep. Run as `model.rs`.
 
 use loom::sync::atomic::{AtomicU64, fence};
@@ -15,7 +15,7 @@ struct Shared {
     armed: AtomicU64,
     summary: AtomicU64,
     bitmap: AtomicU64,
-    /// The kernel's queue of those who sleep on `armed`.
+    /// The kernel's queue of the threads that sleep on `armed`.
     parked: (Mutex<()>, Condvar),
     descriptors: (Mutex<Descriptors>, Condvar),
     flag: WakeFlag,
@@ -213,7 +213,7 @@ fn explore(on: SleepOn, leaves: Leaves, preemptions: usize) {
 }
 
 #[test]
-fn loom_what_another_thread_takes_ends_a_sleep_apart() {
+fn loom_what_another_thread_takes_ends_a_detached_sleep() {
     explore(SleepOn::Word, Leaves::Looks, 3);
     explore(SleepOn::Descriptors, Leaves::Looks, 3);
 }

@@ -11,7 +11,7 @@ use super::doorbell::{self, SleepOn};
 use super::model::Bell;
 use crate::wake::WakeFlag;
 
-/// What the waiter's thread shares with all who may end its wait.
+/// What the waiter's thread shares with the threads that may end its wait.
 struct Waiter {
     bell: Bell,
     /// Another thread's call.

@@ -64,12 +64,12 @@ impl Objects {
         self.sent.insert(object);
     }
 
-    /// The peer has our object no more; answers whether it had.
+    /// The peer has our object no more; returns whether it had.
     pub(super) fn forgotten(&mut self, object: u64) -> bool {
         self.sent.remove(&object)
     }
 
-    /// The peer gives us one of its objects. Answers which other was dropped for it.
+    /// The peer gives us one of its objects. Returns which other was dropped for it.
     pub(super) fn offered(
         &mut self,
         object: u64,

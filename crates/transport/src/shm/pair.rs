@@ -18,16 +18,16 @@ use causeway_wire::shm::{
     WAKE_RECORD, Welcome, Why, doorbell as bell_format,
 };
 
-use super::assist::{self, Assists, Offers};
 use super::atomics::Atomics;
 use super::bulk::Bulk;
 use super::doorbell;
 use super::handshake::is_closed;
-use super::limbo::{self, Held, Witness};
 use super::memory::{Bell, MappedRing, Parts};
 use super::objects::Objects;
+use super::quarantine::{self, DeferredFree, PeerLiveness};
 use super::regions::{Exports, Imports};
 use super::ring::{Consumer, Producer, Sent};
+use super::split_copy::{self, Helper, Offers};
 use super::transfer::Transfers;
 use crate::error::{PeerError, SendError, TOO_MANY_OPEN};
 use crate::method::{Direction, Outlet};
@@ -81,9 +81,9 @@ pub(super) struct Pair {
     pub(super) attach: Attach,
     asymmetric: bool,
     /// Whether the ring is in the list of polled ones, and in which poll it last had something.
-    pub(super) hot: bool,
-    /// Whether the peer has to ring, which it also may while the ring is polled.
-    pub(super) chilled: bool,
+    pub(super) polled: bool,
+    /// Whether notification is enabled: the peer has to ring, which it also may while the ring is polled.
+    pub(super) notification: bool,
     pub(super) last_active: u64,
     /// The ring was seen empty since the last packet: the next one is likely to come alone.
     pub(super) ran_empty: bool,
@@ -97,11 +97,11 @@ pub(super) struct Pair {
     /// Transfers that we started are shared with the peer.
     pub(super) shares: bool,
     pub(super) offers: Offers,
-    pub(super) assists: Assists,
-    /// Bytes of shared transfers that this side has copied, whoever started them.
+    pub(super) helper: Helper,
+    /// Bytes of shared transfers that this side has copied, whichever side started them.
     pub(super) shared_bytes: u64,
     /// Whether the pair is in the list of those that may be helped.
-    pub(super) lends: bool,
+    pub(super) is_grantee: bool,
     pub(super) bulk: Bulk,
     pub(super) atomics: Atomics,
     pub(super) objects: Objects,
@@ -111,7 +111,7 @@ pub(super) struct Pair {
     /// The peer was waited for in vain, and has not been seen to go on since.
     pub(super) stuck: bool,
     /// Memory that the peer may still be writing, for the instance to keep.
-    pub(super) held: Vec<Held>,
+    pub(super) deferred: Vec<DeferredFree>,
     /// Why the connection is about to be given up.
     pub(super) failing: Option<PeerError>,
 }
@@ -143,8 +143,8 @@ impl Pair {
             credentials: None,
             attach: Attach::Refused("the peer has not answered yet".to_owned()),
             asymmetric: false,
-            hot: false,
-            chilled: false,
+            polled: false,
+            notification: false,
             last_active: 0,
             ran_empty: true,
             blocked: false,
@@ -153,16 +153,16 @@ impl Pair {
             transfers: Transfers::default(),
             shares: true,
             offers: Offers::new(&mapping, layout, side),
-            assists: Assists::new(&mapping, layout, 1 - side),
+            helper: Helper::new(&mapping, layout, 1 - side),
             shared_bytes: 0,
-            lends: false,
+            is_grantee: false,
             bulk: Bulk::default(),
             atomics: Atomics::default(),
             objects: Objects::default(),
             file: None,
             goodbye: false,
             stuck: false,
-            held: Vec::new(),
+            deferred: Vec::new(),
             failing: None,
         }
     }
@@ -223,23 +223,23 @@ impl Pair {
         ));
     }
 
-    /// Ends an export. Memory that the peer is writing, and does not stop writing, is `held` then.
+    /// Ends an export. Memory that the peer is writing, and does not stop writing, is `deferred` then.
     pub(super) fn unexport(&mut self, key: u64) {
         if let Some(held) = self.exports.remove(key) {
             self.hold(vec![held]);
         }
     }
 
-    /// Ends an export. Memory that the peer is writing is `held` then.
+    /// Ends an export. Memory that the peer is writing is `deferred` then.
     pub(super) fn try_unexport(&mut self, key: u64) {
         if let Some(mut held) = self.exports.remove(key) {
-            held.watch(&self.witness());
-            self.held.push(held);
+            held.watch(&self.liveness());
+            self.deferred.push(held);
         }
     }
 
-    fn witness(&self) -> Witness {
-        Witness {
+    fn liveness(&self) -> PeerLiveness {
+        PeerLiveness {
             socket: self.socket.clone(),
             pid: (self.credentials.map(|credentials| credentials.pid)).filter(|&pid| pid > 0),
         }
@@ -247,9 +247,9 @@ impl Pair {
 
     /// Waits for the peer to leave the memory, and keeps what it does not leave.
     #[cold]
-    fn hold(&mut self, mut held: Vec<Held>) {
-        limbo::wait(&mut held, &self.witness(), &mut self.stuck);
-        self.held.append(&mut held);
+    fn hold(&mut self, mut held: Vec<DeferredFree>) {
+        quarantine::wait(&mut held, &self.liveness(), &mut self.stuck);
+        self.deferred.append(&mut held);
     }
 
     /// Rings the peer's doorbell, and wakes it if it sleeps.
@@ -419,7 +419,7 @@ impl Pair {
         }
     }
 
-    /// Makes sure that the peer has the object behind `memory`, if there is one; answers where the
+    /// Makes sure that the peer has the object behind `memory`, if there is one; returns where the
     /// memory lies in it.
     pub(super) fn offer_object(&mut self, memory: &Memory) -> Option<ObjectSpan> {
         let (file, object, offset) = memory.object()?;
@@ -483,10 +483,10 @@ impl Pair {
 
     /// Ends what the peer may do with our memory: exports, and transfers that both sides work on. What it
     /// was told of them is worth nothing from now on, even if it does not know yet that the connection has
-    /// ended. Memory that it does not stop writing is `held` then.
+    /// ended. Memory that it does not stop writing is `deferred` then.
     pub(super) fn revoke(&mut self) {
         let mut held = self.exports.revoke_all();
-        held.append(&mut assist::revoke(self));
+        held.append(&mut split_copy::revoke(self));
         if !held.is_empty() {
             self.hold(held);
         }
@@ -513,14 +513,14 @@ impl Drop for Pair {
     fn drop(&mut self) {
         if !self.own.process.is_this_process() {
             // To look whether the peer still touches it takes memory that this process does not have.
-            std::mem::forget(std::mem::take(&mut self.held));
+            std::mem::forget(std::mem::take(&mut self.deferred));
             return;
         }
         self.revoke();
         if let Some(socket) = &self.socket
             && Arc::strong_count(socket) > 1
         {
-            // Kept for the sake of memory in limbo; for the peer, it ends here. Of a peer that is gone by
+            // Kept for the sake of quarantined memory; for the peer, it ends here. Of a peer that is gone by
             // now there is nothing to be told.
             let _ = net::shut_writing(socket);
         }

@@ -16,10 +16,10 @@ impl Shm {
         entry.paused = false;
         let Some(pair) = entry.pair() else { return };
         pair.paused = false;
-        if std::mem::take(&mut pair.set_aside) && !pair.hot {
-            pair.hot = true;
+        if std::mem::take(&mut pair.set_aside) && !pair.polled {
+            pair.polled = true;
             pair.last_active = self.polls;
-            self.hot.push(peer.index() as u32);
+            self.polled.push(peer.index() as u32);
         }
     }
 }
@@ -29,10 +29,10 @@ impl Pair {
     #[cold]
     pub(super) fn put_aside(&mut self) {
         self.set_aside = true;
-        self.hot = false;
+        self.polled = false;
         // The sender need not ring for what is not looked at. A ring that is on its way finds the same packet.
-        self.chilled = false;
-        self.consumer.warm();
+        self.notification = false;
+        self.consumer.disable_notification();
         if self.consumer.tell() {
             self.ring_peer();
         }

@@ -1,4 +1,4 @@
-//! Progress: hot rings are polled, cold ones ring; sockets are looked at now and then.
+//! Progress: active rings are polled, for the others notification is enabled; sockets are looked at now and then.
 //!
 //! What one poll costs does not grow with the number of open peers: it looks at the rings that had
 //! something lately, at one word of the doorbell page, and every 1024th time at the epoll set.
@@ -18,7 +18,7 @@ use super::pair::{Pair, Stage};
 use super::peers::{Entry, Link};
 use super::ring::{Front, Queue};
 use super::transfer::{self, Step};
-use super::{assist, cooperate};
+use super::{split_copy, split_initiator};
 use crate::error::PeerError;
 use crate::method::{Peer, Sink};
 use crate::wake::WakeFlag;
@@ -32,18 +32,18 @@ const SOCKET_POLLS: u64 = 1024;
 /// Every how many polls while a connection is being made.
 const HANDSHAKE_POLLS: u64 = 32;
 
-/// A ring without a packet for this many polls goes cold, if more than [`ALWAYS_HOT`] are hot.
+/// A ring without a packet for this many polls is polled no longer, if more than [`ALWAYS_POLLED`] are.
 const QUIET_POLLS: u64 = 4096;
 
-/// How long nobody sleeps after it has copied a part of a shared transfer: longer than the other side takes
+/// How long a process does not sleep after it has copied a part of a shared transfer: longer than the other side takes
 /// for its part, and than waking up would. It goes on polling so long; no sleep ends by it.
 const LINGER: Duration = Duration::from_micros(100);
 /// A process that slept within so many polls is likely to sleep again soon: its peers go on ringing, which
 /// costs them less than telling them otherwise and back costs us (a fence in every process).
-const WARMING_POLLS: u64 = 128;
+const AWAKE_POLLS: u64 = 128;
 
-/// As many rings cost next to nothing to poll, so they cool only when the caller sleeps.
-const ALWAYS_HOT: usize = 4;
+/// As many rings cost next to nothing to poll, so polling them ends only when the caller sleeps.
+const ALWAYS_POLLED: usize = 4;
 
 impl Shm {
     pub(super) fn poll_all(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
@@ -58,10 +58,10 @@ impl Shm {
         if !self.watched.is_empty() {
             self.look_at_helpers();
         }
-        if !progress && !self.lenders.is_empty() {
+        if !progress && !self.grantees.is_empty() {
             progress |= self.help();
         }
-        if !self.ailing.is_empty() {
+        if !self.failed.is_empty() {
             progress |= self.bury_all(sink);
         }
         if self.attention || self.polls.is_multiple_of(SOCKET_POLLS) || self.is_meeting() {
@@ -73,10 +73,10 @@ impl Shm {
     /// Waits a moment for the one ring that is polled, if it is only one, or for the doorbell.
     #[inline]
     pub(super) fn spin_hot(&mut self, most: u32) {
-        let &[index] = self.hot.as_slice() else {
+        let &[index] = self.polled.as_slice() else {
             return;
         };
-        if !self.busy.is_empty() || self.attention || !self.ailing.is_empty() {
+        if !self.busy.is_empty() || self.attention || !self.failed.is_empty() {
             return;
         }
         let Some(pair) = self.peers.at(index).and_then(Entry::pair) else {
@@ -104,8 +104,8 @@ impl Shm {
             self.check_pending(now);
         }
         let progress = self.check_sockets(sink);
-        if self.hot.len() > ALWAYS_HOT {
-            self.cool_quiet();
+        if self.polled.len() > ALWAYS_POLLED {
+            self.stop_polling_quiet();
         }
         progress | self.bury_all(sink)
     }
@@ -114,14 +114,14 @@ impl Shm {
     fn poll_hot(&mut self, sink: &mut dyn Sink) -> bool {
         let mut progress = false;
         let mut at = 0;
-        while let Some(&index) = self.hot.get(at) {
+        while let Some(&index) = self.polled.get(at) {
             let Some(entry) = self.peers.at(index) else {
-                self.hot.swap_remove(at);
+                self.polled.swap_remove(at);
                 continue;
             };
             let peer = entry.peer;
             let Some(pair) = entry.pair() else {
-                self.hot.swap_remove(at);
+                self.polled.swap_remove(at);
                 continue;
             };
             at += 1;
@@ -132,10 +132,10 @@ impl Shm {
                 let (failing, busy) = (pair.failing.is_some(), pair.has_work());
                 if pair.set_aside {
                     at -= 1;
-                    self.hot.swap_remove(at);
+                    self.polled.swap_remove(at);
                 }
                 if failing {
-                    self.ail(peer);
+                    self.mark_failed(peer);
                 }
                 if busy {
                     self.list_busy(peer);
@@ -153,7 +153,7 @@ impl Shm {
     fn answer_doorbell(&mut self, sink: &mut dyn Sink) -> bool {
         let mut rung = std::mem::take(&mut self.rung);
         doorbell::collect(&self.bell, &mut rung);
-        let awake = self.polls - self.slept_at > WARMING_POLLS;
+        let awake = self.polls - self.slept_at > AWAKE_POLLS;
         for &index in &rung {
             let Some(entry) = self.peers.at(index) else {
                 continue;
@@ -161,13 +161,13 @@ impl Shm {
             let peer = entry.peer;
             let Some(pair) = entry.pair() else { continue };
             pair.last_active = self.polls;
-            if !pair.hot && !pair.set_aside {
-                pair.hot = true;
-                self.hot.push(index);
+            if !pair.polled && !pair.set_aside {
+                pair.polled = true;
+                self.polled.push(index);
             }
-            if pair.chilled && awake {
-                pair.chilled = false;
-                pair.consumer.warm();
+            if pair.notification && awake {
+                pair.notification = false;
+                pair.consumer.disable_notification();
             }
             // The bell may mean a packet, or room for what waits to be sent.
             bulk::answer(pair);
@@ -179,10 +179,10 @@ impl Shm {
             }
             let (failing, busy) = (pair.failing.is_some(), pair.has_work());
             if pair.set_aside {
-                self.hot.retain(|&hot| hot != index);
+                self.polled.retain(|&polled| polled != index);
             }
             if failing {
-                self.ail(peer);
+                self.mark_failed(peer);
             }
             if busy {
                 self.list_busy(peer);
@@ -217,7 +217,7 @@ impl Shm {
         atomics::step(pair, peer, sink);
         let step = transfer::step(pair, peer, sink);
         if pair.failing.is_some() {
-            self.ail(peer);
+            self.mark_failed(peer);
         }
         match step {
             Step::Again => self.list_busy(peer),
@@ -243,7 +243,7 @@ impl Shm {
             let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) else {
                 return false;
             };
-            let news = cooperate::has_news(pair);
+            let news = split_initiator::has_news(pair);
             if news {
                 pair.transfers.watched = false;
                 // The last look before a sleep may have been this one.
@@ -257,21 +257,21 @@ impl Shm {
 
     /// Does a part of a transfer that a peer started and shares; the peers take turns.
     fn help(&mut self) -> bool {
-        let turn = self.polls as usize % self.lenders.len();
-        let peer = self.lenders[turn];
+        let next = self.polls as usize % self.grantees.len();
+        let peer = self.grantees[next];
         let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) else {
-            self.lenders.swap_remove(turn);
+            self.grantees.swap_remove(next);
             return false;
         };
         if !pair.exports.is_any() {
-            pair.lends = false;
-            self.lenders.swap_remove(turn);
+            pair.is_grantee = false;
+            self.grantees.swap_remove(next);
             return false;
         }
-        let helped = self.sharing.helps && assist::help(pair);
+        let helped = self.sharing.helps && split_copy::help(pair);
         self.copied |= helped;
         if pair.failing.is_some() {
-            self.ail(peer);
+            self.mark_failed(peer);
         }
         helped
     }
@@ -280,16 +280,16 @@ impl Shm {
     fn can_help(&mut self) -> bool {
         let peers = &mut self.peers;
         self.sharing.helps
-            && self.lenders.iter().any(|&peer| {
+            && self.grantees.iter().any(|&peer| {
                 let pair = peers.get_mut(peer).and_then(|entry| entry.pair());
-                pair.is_some_and(assist::can_help)
+                pair.is_some_and(split_copy::can_help)
             })
     }
 
     /// Whether a part of a large transfer was copied so lately that its end, or the next one, is worth staying
     /// awake for.
     fn lingers(&mut self) -> bool {
-        for &peer in &self.lenders {
+        for &peer in &self.grantees {
             if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
                 self.copied |= std::mem::take(&mut pair.bulk.served);
             }
@@ -344,34 +344,34 @@ impl Shm {
         }
     }
 
-    /// Marks rings cold that have been quiet; those who send there ring from now on.
-    fn cool_quiet(&mut self) {
+    /// Stops polling rings that have been quiet: notification is enabled, and their senders ring from now on.
+    fn stop_polling_quiet(&mut self) {
         let (polls, peers) = (self.polls, &mut self.peers);
         let quiet = |pair: &Pair| polls - pair.last_active > QUIET_POLLS;
-        let mut cooling = Vec::new();
-        self.hot.retain(|&index| {
+        let mut stopping = Vec::new();
+        self.polled.retain(|&index| {
             let Some(pair) = peers.at(index).and_then(|entry| entry.pair()) else {
                 return false;
             };
             if quiet(pair) {
-                cooling.push(index);
+                stopping.push(index);
             }
             !quiet(pair)
         });
-        if !cooling.is_empty() {
-            self.cool(cooling);
+        if !stopping.is_empty() {
+            self.stop_polling(stopping);
         }
     }
 
-    /// Cools the rings of `cooling`, which are not in the list of hot ones any more; those that got
-    /// something at the last moment return to it. Answers whether there were any.
-    fn cool(&mut self, cooling: Vec<u32>) -> bool {
+    /// Stops polling the rings of `stopping`, which are not in the list of polled ones any more; those that got
+    /// something at the last moment return to it. Returns whether there were any.
+    fn stop_polling(&mut self, stopping: Vec<u32>) -> bool {
         let mut news = false;
-        for &index in &cooling {
+        for &index in &stopping {
             if let Some(pair) = self.peers.at(index).and_then(|entry| entry.pair()) {
-                pair.hot = false;
-                if !pair.chilled {
-                    pair.consumer.chill();
+                pair.polled = false;
+                if !pair.notification {
+                    pair.consumer.enable_notification();
                     news = true;
                 }
                 if pair.consumer.tell() {
@@ -385,17 +385,17 @@ impl Shm {
         } else {
             self.bell.full_fence();
         }
-        let before = self.hot.len();
-        for index in cooling {
+        let before = self.polled.len();
+        for index in stopping {
             if let Some(pair) = self.peers.at(index).and_then(|entry| entry.pair()) {
-                pair.chilled = true;
+                pair.notification = true;
                 if pair.consumer.is_ready() {
-                    pair.hot = true;
-                    self.hot.push(index);
+                    pair.polled = true;
+                    self.polled.push(index);
                 }
             }
         }
-        self.hot.len() > before
+        self.polled.len() > before
     }
 
     /// Announces a sleep on the doorbell's word; `None` if there is something to poll for, or `flag` is set.
@@ -410,9 +410,9 @@ impl Shm {
     /// Announces a sleep; `None` if there is something to poll for, or `flag` is set.
     ///
     /// All looks come behind the announcement and a fence. What comes before a look is seen by it, and what comes
-    /// later is told by somebody who has seen the announcement.
+    /// later is told by a sender that has seen the announcement.
     pub(super) fn prepare_sleep(&mut self, on: SleepOn, flag: Option<&WakeFlag>) -> Option<u64> {
-        if !self.ailing.is_empty() || !self.busy.is_empty() || self.attention || self.lingers() {
+        if !self.failed.is_empty() || !self.busy.is_empty() || self.attention || self.lingers() {
             return None;
         }
         self.sleeps += 1;
@@ -420,8 +420,8 @@ impl Shm {
         let sleep = doorbell::sleep(self.sleeps, on);
         doorbell::arm(&self.bell, sleep);
         self.want_rings(true);
-        let cooling = std::mem::take(&mut self.hot);
-        let ready = self.cool(cooling);
+        let stopping = std::mem::take(&mut self.polled);
+        let ready = self.stop_polling(stopping);
         // Ringing may have read, off the socket, what the end of the sleep would have been.
         let met = self.has_news_of_pending();
         self.look_at_helpers();
@@ -443,10 +443,10 @@ impl Shm {
     /// bits or record a poll has taken meanwhile shows: its peer is polled then, or the announcement is gone.
     pub(super) fn sleep_goes_on(&self) -> bool {
         let is_announced = self.announced != 0 && self.bell.armed().load(Relaxed) == self.announced;
-        let nothing_to_do = self.hot.is_empty()
+        let nothing_to_do = self.polled.is_empty()
             && self.busy.is_empty()
             && self.watched.is_empty()
-            && self.ailing.is_empty()
+            && self.failed.is_empty()
             && self.pending.is_empty()
             && self.half_open.is_empty();
         is_announced && nothing_to_do && !doorbell::is_rung(&self.bell)
@@ -454,9 +454,9 @@ impl Shm {
 
     /// Has a connection that fails looked at by the next poll.
     #[cold]
-    pub(super) fn ail(&mut self, peer: Peer) {
-        if !self.ailing.contains(&peer) {
-            self.ailing.push(peer);
+    pub(super) fn mark_failed(&mut self, peer: Peer) {
+        if !self.failed.contains(&peer) {
+            self.failed.push(peer);
         }
     }
 
@@ -465,7 +465,7 @@ impl Shm {
     pub(super) fn ail_if_failing(&mut self, peer: Peer) {
         let pair = self.peers.get_mut(peer).and_then(|entry| entry.pair());
         if pair.is_some_and(|pair| pair.failing.is_some()) {
-            self.ail(peer);
+            self.mark_failed(peer);
         }
     }
 
@@ -473,30 +473,30 @@ impl Shm {
     pub(super) fn fail(&mut self, peer: Peer, cause: PeerError) {
         if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
             pair.failing.get_or_insert(cause);
-            self.ail(peer);
+            self.mark_failed(peer);
         }
     }
 
     /// Takes a peer whose connection is gone out of the lists of those that have one.
     pub(super) fn unlist(&mut self, peer: Peer) {
-        self.hot.retain(|&index| index as usize != peer.index());
+        self.polled.retain(|&index| index as usize != peer.index());
         self.pending.retain(|&other| other != peer);
         self.busy.retain(|&other| other != peer);
         self.watched.retain(|&other| other != peer);
-        self.lenders.retain(|&other| other != peer);
+        self.grantees.retain(|&other| other != peer);
     }
 
     fn bury_all(&mut self, sink: &mut dyn Sink) -> bool {
-        let ailing = std::mem::take(&mut self.ailing);
-        for &peer in &ailing {
-            self.bury(peer, sink);
+        let failed = std::mem::take(&mut self.failed);
+        for &peer in &failed {
+            self.tear_down(peer, sink);
         }
-        !ailing.is_empty()
+        !failed.is_empty()
     }
 
     /// Ends a connection that fails: what the peer sent before is delivered, what was in progress fails,
     /// and the caller is told.
-    fn bury(&mut self, peer: Peer, sink: &mut dyn Sink) {
+    fn tear_down(&mut self, peer: Peer, sink: &mut dyn Sink) {
         let Some(entry) = self.peers.get_mut(peer) else {
             return;
         };
@@ -517,7 +517,7 @@ impl Shm {
                     drain(&mut pair, peer, slots, sink);
                 }
                 pair.revoke();
-                self.limbo.keep(&mut pair.held);
+                self.quarantine.add(&mut pair.deferred);
                 pair.transfers.fail_all(peer, &cause, sink);
                 pair.atomics.fail_all(peer, &cause, sink);
                 if let Some(socket) = &pair.socket {

@@ -1,10 +1,10 @@
-//! Who may touch which memory: the region table of each side of a pair, and the hazard words that a
+//! Which memory a peer may touch: the region table of each side of a pair, and the hazard words that a
 //! peer sets while it writes, so that an export can be ended under its eyes.
 //!
 //! To write, the initiator names the keys in its hazard words, fences, checks them in the owner's table,
 //! copies, and clears the words. The owner clears the table's entry, fences, and waits while a hazard word
 //! holds the key. Either the initiator sees the entry gone or the owner sees the hazard. An owner does not wait
-//! for an initiator that has been stopped: the memory goes to `limbo`.
+//! for an initiator that has been stopped: the memory goes to `quarantine`.
 //!
 //! To read, the initiator checks the entry, copies, and checks it again ([`is_open`]): what it has read
 //! counts only if the export had not ended by then. So the owner of memory that can only be read waits
@@ -18,7 +18,7 @@ use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::Memory;
 use causeway_wire::shm::PairLayout;
 
-use super::limbo::Held;
+use super::quarantine::DeferredFree;
 use super::words::{Word, fence};
 use crate::method::{Access, Direction};
 
@@ -123,8 +123,8 @@ impl Exports {
         self.live > 0
     }
 
-    /// Ends an export. Answers the memory if the peer may be writing there at this moment.
-    pub(super) fn remove(&mut self, key: u64) -> Option<Held> {
+    /// Ends an export. Returns the memory if the peer may be writing there at this moment.
+    pub(super) fn remove(&mut self, key: u64) -> Option<DeferredFree> {
         let slot = key as usize & (self.layout.region_slots - 1);
         let export = self
             .entries
@@ -143,7 +143,7 @@ impl Exports {
     }
 
     /// Ends all exports, as [`Exports::remove`] does.
-    pub(super) fn revoke_all(&mut self) -> Vec<Held> {
+    pub(super) fn revoke_all(&mut self) -> Vec<DeferredFree> {
         if self.entries.iter().all(Option::is_none) {
             return Vec::new();
         }
@@ -243,7 +243,7 @@ impl Hazards {
     }
 
     /// The memory of an export that has ended, if the peer may be writing there.
-    fn hold(&self, export: Export, many: u64) -> Option<Held> {
+    fn hold(&self, export: Export, many: u64) -> Option<DeferredFree> {
         let Export {
             key,
             memory,
@@ -254,7 +254,7 @@ impl Hazards {
         }
         let hazards = self.clone();
         let touched = move || hazards.name(key, many);
-        Some(Held::new(Some(key), vec![memory], touched))
+        Some(DeferredFree::new(Some(key), vec![memory], touched))
     }
 }
 

@@ -11,9 +11,9 @@
 //!
 //! A stream is fastest through all of a large ring: sender and receiver are far apart then, and do not take each
 //! other's lines away. Question and answer are fastest where the same few lines are used again and again. So
-//! the sender of answers turns back early, behind a pad, and stays in the ring's first slots ([`SHORT_LAP`]).
+//! the sender of replies wraps early, behind a pad, and stays in the ring's first slots ([`SHORT_LAP`]).
 //!
-//! A receiver that has stopped polling says so in [`RingMemory::cold`]; the sender then has to ring its
+//! A receiver that has stopped polling says so in [`RingMemory::notify`]; the sender then has to ring its
 //! doorbell. The receiver sets the word, fences, and looks once more; the sender publishes, fences,
 //! and reads the word: one of them sees the other (`model.rs` checks it).
 
@@ -35,7 +35,7 @@ const CLEAR_AHEAD: u64 = 4;
 /// writing do worse than nothing.)
 const CLEAR_AHEAD_OF_ANSWER: (u64, u64) = (20, 136);
 /// How far behind a packet in a stream the sender asks for lines to write to, as many as the packet took: the
-/// receiver has read these a turn of the ring ago, and getting them back one after the other, as the stores
+/// receiver has read these a wrap of the ring ago, and getting them back one after the other, as the stores
 /// come to them, takes twice as long as all else that a packet of 8 bytes needs.
 const WRITE_AHEAD: u64 = 12;
 /// How many lines of an answer the sender asks for as soon as the question is there. The other side polls the first of
@@ -47,13 +47,13 @@ const ANSWER_LINES: u64 = 4;
 const QUEUE_AHEAD: u64 = 4;
 /// How many of a packet's slots it asks for before it looks at the packet.
 const PACKET_AHEAD: u64 = 32;
-/// Slots that answers go round in: they stay in both processors' own caches, with what else the two do.
+/// Slots that replies go round in: they stay in both processors' own caches, with what else the two do.
 const SHORT_LAP: u64 = 512;
 /// What one answer adds to a sender's calm, from which each other packet takes 1; and the most there is.
 const CALM: (u32, u32) = (4, 16);
 
 /// After how many slots the receiver tells the sender how far it has come, at slot `at` of `slots`. In a short lap a
-/// turn of the sender's needs room for all that it leaves out, so it has to hear of its last packets.
+/// wrap of the sender needs room for all that it leaves out, so it has to hear of its last packets.
 #[inline]
 fn tell_every(at: u64, slots: u64) -> u64 {
     if at < SHORT_LAP {
@@ -75,11 +75,11 @@ pub(super) trait RingMemory {
     fn header(&self, slot: u64) -> &Self::Word;
     /// How many slots the receiver has consumed, as far as it has told.
     fn consumed(&self) -> &Self::Word;
-    /// Not 0 if the receiver has to be rung.
-    fn cold(&self) -> &Self::Word;
+    /// Not 0 while notification is enabled: the sender has to ring the receiver.
+    fn notify(&self) -> &Self::Word;
     /// Not 0 if the sender waits for room.
     fn wants_room(&self) -> &Self::Word;
-    /// Orders a publication before the reading of [`RingMemory::cold`].
+    /// Orders a publication before the reading of [`RingMemory::notify`].
     fn light_fence(&self);
     /// A full fence.
     fn full_fence(&self);
@@ -114,11 +114,11 @@ pub(super) struct Producer<M> {
     /// First words of the slots from `tail` up to below this one are 0.
     cleared: u64,
     /// Whether the other side is likely to wait for the next packet.
-    answers: bool,
-    /// How many of the last packets have been answers; see [`CALM`].
+    replies: bool,
+    /// How many of the last packets have been replies; see [`CALM`].
     calm: u32,
-    /// Slots at the ring's start that are cleared for the first packet after the next turn.
-    turn: Range<u64>,
+    /// Slots at the ring's start that are cleared for the first packet after the next wrap.
+    wrap: Range<u64>,
 }
 
 impl<M: RingMemory> Producer<M> {
@@ -128,9 +128,9 @@ impl<M: RingMemory> Producer<M> {
             tail: memory.first(),
             limit: memory.first() + memory.slots(),
             cleared: memory.first() + memory.slots(),
-            answers: false,
+            replies: false,
             calm: 0,
-            turn: 0..0,
+            wrap: 0..0,
             memory,
         }
     }
@@ -169,8 +169,8 @@ impl<M: RingMemory> Producer<M> {
                 other => return other,
             }
         }
-        if start == self.turn.start && self.cleared < self.turn.end {
-            self.cleared = self.turn.end;
+        if start == self.wrap.start && self.cleared < self.wrap.end {
+            self.cleared = self.wrap.end;
         }
         if end >= self.cleared {
             self.memory.header(end & mask).store(0, Relaxed);
@@ -192,10 +192,10 @@ impl<M: RingMemory> Producer<M> {
         }
         self.tail = end;
         self.memory.light_fence();
-        let cold = self.memory.cold().load(Relaxed) != 0;
+        let notify = self.memory.notify().load(Relaxed) != 0;
         self.calm = self.calm.saturating_sub(1);
         let ahead;
-        if std::mem::take(&mut self.answers) {
+        if std::mem::take(&mut self.replies) {
             self.calm = (self.calm + CALM.0).min(CALM.1);
             // Handed to the shared cache, the lines are nearer for a receiver that waits for them. In
             // a stream of packets that would take them from the sender too early.
@@ -220,16 +220,16 @@ impl<M: RingMemory> Producer<M> {
             self.cleared = self.clear(self.cleared..end + ahead + 1);
         } else {
             let start = end + skip;
-            self.turn = start..self.clear(start..start + ahead);
+            self.wrap = start..self.clear(start..start + ahead);
         }
-        if cold {
+        if notify {
             Sent::MustRing
         } else {
             Sent::Published
         }
     }
 
-    /// Clears the first words of `slots`, as far as they are free; answers the first that was not cleared.
+    /// Clears the first words of `slots`, as far as they are free; returns the first that was not cleared.
     #[inline]
     fn clear(&self, slots: Range<u64>) -> u64 {
         let mask = self.memory.slots() - 1;
@@ -243,7 +243,7 @@ impl<M: RingMemory> Producer<M> {
     /// The other side has sent something: the next packet is likely to be what it waits for.
     #[inline]
     pub(super) fn answers_next(&mut self) {
-        self.answers = true;
+        self.replies = true;
     }
 
     /// A packet of `len` bytes has come alone. The answer is likely to be like it and to follow soon: by then the lines
@@ -376,7 +376,7 @@ impl<M: RingMemory> Consumer<M> {
     }
 
     /// What is at the front. Nothing that the other process can write makes this anything but one of
-    /// the answers.
+    /// the replies.
     #[inline]
     pub(super) fn front(&mut self) -> Front {
         let slots = self.memory.slots();
@@ -403,7 +403,7 @@ impl<M: RingMemory> Consumer<M> {
         }
     }
 
-    /// Moves past the packet of `len` bytes at the front. Answers whether the sender waits for the room
+    /// Moves past the packet of `len` bytes at the front. Returns whether the sender waits for the room
     /// and must be rung.
     #[inline]
     pub(super) fn consume(&mut self, len: usize) -> bool {
@@ -413,13 +413,13 @@ impl<M: RingMemory> Consumer<M> {
     }
 
     /// To be called when the ring was found empty: a sender that waits is told of the last of the room.
-    /// Answers as [`Consumer::consume`] does.
+    /// Returns as [`Consumer::consume`] does.
     #[inline]
     pub(super) fn ran_dry(&mut self) -> bool {
         self.head != self.told && self.memory.wants_room().load(Relaxed) != 0 && self.tell()
     }
 
-    /// Tells the sender how far we are. Answers as [`Consumer::consume`] does.
+    /// Tells the sender how far we are. Returns as [`Consumer::consume`] does.
     pub(super) fn tell(&mut self) -> bool {
         if self.head == self.told {
             return false;
@@ -434,12 +434,12 @@ impl<M: RingMemory> Consumer<M> {
 
     /// Has the sender ring from now on. The caller fences and calls [`Consumer::is_ready`] before it
     /// relies on that.
-    pub(super) fn chill(&self) {
-        self.memory.cold().store(1, Relaxed);
+    pub(super) fn enable_notification(&self) {
+        self.memory.notify().store(1, Relaxed);
     }
 
     /// The ring is polled (again).
-    pub(super) fn warm(&self) {
-        self.memory.cold().store(0, Relaxed);
+    pub(super) fn disable_notification(&self) {
+        self.memory.notify().store(0, Relaxed);
     }
 }

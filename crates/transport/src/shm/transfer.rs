@@ -8,10 +8,10 @@ use causeway_sys::memory::Memory;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::shm::SlotKind;
 
-use super::assist::Offer;
-use super::cooperate;
 use super::copying::{PieceError, copy};
 use super::pair::{Attach, Pair, Stage};
+use super::split_copy::Offer;
+use super::split_initiator;
 use crate::error::{PeerError, TransferError};
 use crate::method::{Direction, Peer, Sink, Transfer};
 
@@ -87,7 +87,7 @@ impl Transfers {
             && transfer.local.iter().any(|span| !span.is_writable())
         {
             Some(TransferError::Copy(
-                "the local memory is lent for reading only".to_owned(),
+                "the local memory is for reading only".to_owned(),
             ))
         } else {
             None
@@ -142,7 +142,7 @@ pub(super) struct Cursor {
 impl Cursor {
     /// The next fragments from here on: at most `most` bytes and `count` fragments. `len_of` gives a
     /// fragment's length, `None` behind the last; `each` takes a fragment's number and a range in it.
-    /// Answers the place behind them and how many bytes they are.
+    /// Returns the place behind them and how many bytes they are.
     pub(super) fn walk(
         mut self,
         most: u64,
@@ -221,7 +221,7 @@ pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
         return Step::Wait;
     }
     for _ in 0..COMPLETIONS {
-        cooperate::settle(pair);
+        split_initiator::settle(pair);
         match pair.transfers.queue.front() {
             None => return Step::Wait,
             Some(front) if !front.is_finished() => break,
@@ -231,18 +231,18 @@ pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
             return Step::Wait;
         }
     }
-    cooperate::consider(pair);
+    split_initiator::consider(pair);
     let Some(front) = pair.transfers.queue.front() else {
         return Step::Wait;
     };
     if front.offer.is_some() {
-        return cooperate::step(pair);
+        return split_initiator::step(pair);
     }
     if front.is_finished() {
         return Step::Again;
     }
     if front.far.is_some() {
-        return cooperate::mapped_step(pair);
+        return split_initiator::mapped_step(pair);
     }
     match pair.attach {
         Attach::Usable(pid) => attach_step(pair, pid),

@@ -20,7 +20,7 @@ pub(super) trait Word {
     fn fetch_or(&self, bits: u64, order: Ordering) -> u64;
     /// As the standard library's.
     fn fetch_add(&self, value: u64, order: Ordering) -> u64;
-    /// Sets the word to `new` if it is `old`; answers whether it was.
+    /// Sets the word to `new` if it is `old`; returns whether it was.
     fn replace(&self, old: u64, new: u64, order: Ordering) -> bool;
 }
 

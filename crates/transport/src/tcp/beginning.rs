@@ -1,5 +1,5 @@
 //! What becomes of a connection until both sides trust each other: connecting, accepting, the
-//! handshake, and the question who is there.
+//! handshake, and the authentication of the peer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,11 +24,11 @@ use crate::table::RESERVED_GENERATION;
 /// The most connections that one poll accepts per listener.
 const ACCEPTS_PER_POLL: usize = 32;
 
-/// As many may be turned away in one poll, or take the places of others: whoever makes connections for nothing does not
-/// keep those who have one waiting.
+/// As many may be turned away in one poll, or take the places of others: a caller that makes connections for nothing does not
+/// keep peers that have one waiting.
 const REFUSALS_PER_POLL: u32 = 8;
 
-/// How long a listener rests when nobody can even be turned away: nothing tells when somebody can.
+/// How long a listener rests when no caller can even be turned away: nothing tells when one can.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The kernel's overflow group, for processes whose group is not known.
@@ -50,7 +50,7 @@ impl Tcp {
             encrypt: config.encrypt,
             holder,
             fast_aes: has_fast_aes(),
-            lanes: config.lanes,
+            connections: config.connections,
             ticket,
         };
         Handshake::new(role, terms)
@@ -108,7 +108,7 @@ impl Tcp {
             return;
         };
         let ticket = match state.origin {
-            Origin::Lane { ticket, .. } => ticket,
+            Origin::Subflow { ticket, .. } => ticket,
             _ => None,
         };
         let Some(link) = &mut state.link else { return };
@@ -151,7 +151,7 @@ impl Tcp {
         }
     }
 
-    /// Accepts what waits at a listener. Answers whether anybody came.
+    /// Accepts what waits at a listener. Returns whether a caller came.
     pub(super) fn accept_some(&mut self, index: usize) -> bool {
         let mut turned_away = 0;
         for accepted in 0..ACCEPTS_PER_POLL {
@@ -174,7 +174,7 @@ impl Tcp {
         true
     }
 
-    /// There are no descriptors, or something else keeps us from accepting. Answers whether somebody was told so;
+    /// There are no descriptors, or something else keeps us from accepting. Returns whether a caller was told so;
     /// nothing if all that helps is to wait.
     fn turn_one_away(&mut self, index: usize, error: &io::Error) -> Option<bool> {
         let now = self.clock.now();
@@ -217,7 +217,7 @@ impl Tcp {
         }
     }
 
-    /// A connection was made to us. Answers whether its handshake may go on.
+    /// A connection was made to us. Returns whether its handshake may go on.
     fn welcome(&mut self, socket: OwnedFd) -> bool {
         let now = self.clock.now();
         let (Ok(remote), Ok(local)) = (net::peer_address(&socket), net::local_address(&socket))
@@ -335,7 +335,10 @@ impl Tcp {
         };
         let mut identity = None;
         let socket = &link.socket;
-        let we_reach_out = matches!(state.origin, Origin::Connected { .. } | Origin::Lane { .. });
+        let we_reach_out = matches!(
+            state.origin,
+            Origin::Connected { .. } | Origin::Subflow { .. }
+        );
         let owners = &mut self.owners;
         let outcome = handshake.input(&bytes, &mut |holder| {
             identity = Some(same_user(owners, socket, holder, we_reach_out)?);
@@ -377,17 +380,17 @@ impl Tcp {
         let Some(state) = self.slots.get_mut(peer) else {
             return;
         };
-        if let Origin::Lane { of, .. } = state.origin {
+        if let Origin::Subflow { of, .. } = state.origin {
             return self.stand(peer, of, agreement, sink);
         }
         let Some(link) = &mut state.link else { return };
-        let lanes = agreement.lanes;
+        let connections = agreement.connections;
         let rest = link.agree(agreement);
         link.last_heard = self.clock.now();
         if state.is_half_open() {
             self.trust(peer, Origin::Accepted);
             sink.peer_up(peer);
-            self.invite(peer, lanes);
+            self.invite(peer, connections);
         }
         let Some(state) = self.slots.get_mut(peer) else {
             return;
@@ -401,7 +404,7 @@ impl Tcp {
             return self.end(peer, cause, sink);
         }
         Self::make_due(&mut self.due, state);
-        self.heat(peer);
+        self.start_polling(peer);
     }
 }
 
@@ -432,7 +435,7 @@ pub(crate) fn is_let_in(uid: u32, me: u32, we_reach_out: bool) -> bool {
 }
 
 /// The kernel does not say whose process the other end is. What this process lacks to ask is no reason to take the other
-/// one for somebody else's.
+/// one for another peer's.
 fn unknown(error: io::Error) -> Unverified {
     if Shortage::of(&error).is_some() {
         return Unverified {
@@ -469,7 +472,7 @@ pub(super) fn same_user(
     let me = rustix::process::geteuid().as_raw();
     let Some(owner) = owners.of_other_end(ours, theirs).map_err(unknown)? else {
         // It is on this host, so it was there a moment ago: whose it was, nothing tells any more, and it may be
-        // there again. That is no verdict on who may talk to us.
+        // there again. That is no verdict on whether the peer is trusted.
         return Err(Unverified {
             refusal: Refusal::OtherUser,
             cause: PeerError::Broken(format!("the process at {theirs} has ended")),

@@ -64,7 +64,7 @@ impl Cipher {
         self.unsent.extend_from_slice(rest);
     }
 
-    /// Seals what `fill` puts into the room that it is given, and answers the record; no bytes if
+    /// Seals what `fill` puts into the room that it is given, and returns the record; no bytes if
     /// there was nothing.
     pub(super) fn seal<'a>(
         &mut self,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The most connections with one peer that can be asked for.
-pub const MAX_CONNECTIONS: u8 = causeway_wire::tcp::MAX_LANES;
+pub const MAX_CONNECTIONS: u8 = causeway_wire::tcp::MAX_CONNECTIONS;
 
 /// Length of the cluster's key.
 pub const KEY_BYTES: usize = 32;
@@ -15,8 +15,8 @@ pub struct TcpConfig {
     /// it, only processes of the same user on this host are talked to, over loopback addresses.
     pub key: Option<[u8; KEY_BYTES]>,
     /// With a key: whether connections are encrypted. It is done if either side wants it. Without
-    /// encryption both sides still authenticate each other when they connect, but whoever can
-    /// read the network reads everything, and whoever can inject into the TCP stream can forge
+    /// encryption both sides still authenticate each other when they connect, but an attacker who can
+    /// read the network reads everything, and one who can inject into the TCP stream can forge
     /// everything that follows: for private networks only.
     pub encrypt: bool,
     /// How long connecting to a peer, with everything up to mutual trust, may take.
@@ -38,7 +38,7 @@ pub struct TcpConfig {
     /// How many connections with one peer there may be, if the other side takes as many: beyond the
     /// first, which carries packets, they are made when the first large transfer starts and carry
     /// the data of large transfers. At most [`MAX_CONNECTIONS`].
-    pub lanes: u8,
+    pub connections: u8,
 }
 
 impl Default for TcpConfig {
@@ -53,13 +53,13 @@ impl Default for TcpConfig {
             max_transfers: 1024,
             max_peers: 1 << 16,
             max_half_open: 8192,
-            lanes: default_lanes(),
+            connections: default_connections(),
         }
     }
 }
 
 /// One connection where few cores do everything, else one for packets and up to four for data.
-fn default_lanes() -> u8 {
+fn default_connections() -> u8 {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     match cores {
         0..=2 => 1,
@@ -79,7 +79,7 @@ impl std::fmt::Debug for TcpConfig {
             .field("max_transfers", &self.max_transfers)
             .field("max_peers", &self.max_peers)
             .field("max_half_open", &self.max_half_open)
-            .field("lanes", &self.lanes)
+            .field("connections", &self.connections)
             .finish()
     }
 }

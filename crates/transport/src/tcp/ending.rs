@@ -16,12 +16,12 @@ use crate::method::{Peer, Silence, Sink};
 impl Tcp {
     /// A connection, or the attempt to make one, is over.
     pub(super) fn end(&mut self, peer: Peer, cause: PeerError, sink: &mut dyn Sink) {
-        self.hot.retain(|&hot| hot != peer);
+        self.polled.retain(|&polled| polled != peer);
         let bounds = self.bounds();
         let Some(state) = self.slots.get_mut(peer) else {
             return;
         };
-        state.hot = false;
+        state.polled = false;
         state.session.flush_held(peer, sink);
         if let (Some(link), PeerError::Protocol(text)) = (&mut state.link, &cause)
             && link.is_up()
@@ -34,7 +34,7 @@ impl Tcp {
         state.link = None;
         state.identity = None;
         state.dying = None;
-        let (lanes, ticket) = (std::mem::take(&mut state.lanes), state.ticket.take());
+        let (subflows, ticket) = (std::mem::take(&mut state.subflows), state.ticket.take());
         match state.origin {
             Origin::Connected { ref mut at, .. } => {
                 *at = 0;
@@ -53,18 +53,18 @@ impl Tcp {
                 self.strangers.remove(stranger, peer);
                 self.slots.remove(peer);
             }
-            Origin::Lane { of, .. } => {
-                tracing::debug!(address = %state.address, %cause, "a further lane came to nothing");
+            Origin::Subflow { of, .. } => {
+                tracing::debug!(address = %state.address, %cause, "a subflow came to nothing");
                 self.slots.remove(peer);
                 if let Some(state) = self.slots.get_mut(of) {
-                    state.lanes.retain(|&lane| lane != peer);
+                    state.subflows.retain(|&subflow| subflow != peer);
                 }
             }
             Origin::Lingering { .. } => {
                 self.slots.remove(peer);
             }
         }
-        self.close_lanes(lanes, ticket);
+        self.close_subflows(subflows, ticket);
     }
 
     /// The caller drops a peer. What was accepted for it is still sent, if that is possible soon.
@@ -72,15 +72,15 @@ impl Tcp {
         if self.slots.shown(peer).is_none() {
             return;
         }
-        self.hot.retain(|&hot| hot != peer);
+        self.polled.retain(|&polled| polled != peer);
         let Some(mut state) = self.slots.remove(peer) else {
             return;
         };
         if self.by_address.get(&state.address) == Some(&peer) {
             self.by_address.remove(&state.address);
         }
-        let (lanes, ticket) = (std::mem::take(&mut state.lanes), state.ticket.take());
-        self.close_lanes(lanes, ticket);
+        let (subflows, ticket) = (std::mem::take(&mut state.subflows), state.ticket.take());
+        self.close_subflows(subflows, ticket);
         state.dying = None;
         state.session.abandon(&PeerError::Disconnected, peer, sink);
         let Some(link) = &state.link else {
@@ -100,7 +100,7 @@ impl Tcp {
             state.handle = handle;
             state.due = false;
             state.timed = false;
-            state.hot = false;
+            state.polled = false;
             // While it is connecting it keeps its targets' first choice only.
             state.origin = Origin::Lingering { until };
             state
@@ -217,7 +217,7 @@ impl Tcp {
         }
     }
 
-    /// Answers whether the peer still has a deadline.
+    /// Returns whether the peer still has a deadline.
     fn check_deadline(&mut self, peer: Peer, now: Instant, sink: &mut dyn Sink) -> bool {
         let liveness = self.config.liveness_timeout;
         let connect_ms = self.config.connect_timeout.as_millis() as u64;

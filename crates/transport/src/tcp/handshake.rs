@@ -6,20 +6,20 @@
 //!   ◄───────────────────────────────────── Hello
 //!   Noise: psk, e ─────────────────────────────►   with the cluster's key
 //!   ◄───────────────────────────── Noise: e, ee
-//!   Accept: a lane's ticket, or nothing ─────────►   as a transport message
+//!   Accept: a subflow's ticket, or nothing ─────────►   as a transport message
 //!
 //!   ◄──────────────────────────────────── Accept   without: each side has asked the kernel
 //!   Accept ────────────────────────────────────►   who owns the other end
 //! ```
 //!
 //! The initiator's `Accept` proves that it holds the key in this very exchange: the first Noise
-//! message alone could be a recording. Both hellos are the Noise prologue, so that nobody on the way
+//! message alone could be a recording. Both hellos are the Noise prologue, so that no attacker on the way
 //! can talk the two sides out of encryption. A side that does not like the other answers `Refuse`
 //! with the reason, which the other reports.
 
 use causeway_wire::codec::Malformed;
 use causeway_wire::tcp::{
-    Auth, HELLO_BYTES, Hello, Holder, MAX_LANES, MAX_STEP_PAYLOAD, Purpose, Refusal,
+    Auth, HELLO_BYTES, Hello, Holder, MAX_CONNECTIONS, MAX_STEP_PAYLOAD, Purpose, Refusal,
     STEP_HEADER_BYTES, Step, StepKind, TICKET_BYTES, Ticket, VERSION,
 };
 
@@ -56,12 +56,12 @@ pub struct Terms {
     /// See [`has_fast_aes`].
     pub fast_aes: bool,
     /// How many connections with one peer we take.
-    pub lanes: u8,
-    /// The initiator of a further lane shows this.
+    pub connections: u8,
+    /// The initiator of a subflow shows this.
     pub ticket: Option<Ticket>,
 }
 
-/// Who began.
+/// Which side began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The side that connected.
@@ -80,12 +80,12 @@ pub struct Agreement {
     /// Bytes that came behind the last step: the first frames.
     pub rest: Vec<u8>,
     /// How many connections both sides take.
-    pub lanes: u8,
-    /// To a responder: the ticket of a further lane.
+    pub connections: u8,
+    /// To a responder: the ticket of a subflow.
     pub ticket: Option<Ticket>,
 }
 
-/// Asks the kernel whether the other end belongs to somebody whom we talk to without a key, given
+/// Asks the kernel whether the other end belongs to a user whom we talk to without a key, given
 /// the process that is said to hold it. The error says why not.
 pub type Verify<'a> = dyn FnMut(Holder) -> Result<(), Unverified> + 'a;
 
@@ -98,7 +98,7 @@ pub struct Unverified {
     pub cause: PeerError,
 }
 
-/// What the last step brought: the encryption, if any, and a lane's ticket.
+/// What the last step brought: the encryption, if any, and a subflow's ticket.
 struct Agreed {
     cipher: Option<Box<snow::TransportState>>,
     ticket: Option<Ticket>,
@@ -121,7 +121,7 @@ pub struct Handshake {
     terms: Terms,
     /// What the hellos have agreed on.
     encrypt: bool,
-    lanes: u8,
+    connections: u8,
     state: State,
     partial: Vec<u8>,
     output: Vec<u8>,
@@ -142,9 +142,9 @@ impl Handshake {
                 None => terms.holder,
             },
             fast_aes: terms.fast_aes,
-            lanes: terms.lanes.clamp(1, MAX_LANES),
+            connections: terms.connections.clamp(1, MAX_CONNECTIONS),
             purpose: match terms.ticket {
-                Some(_) => Purpose::Lane,
+                Some(_) => Purpose::Subflow,
                 None => Purpose::Peer,
             },
         };
@@ -153,7 +153,7 @@ impl Handshake {
             ours,
             terms,
             encrypt: false,
-            lanes: 1,
+            connections: 1,
             state: State::Hello,
             partial: Vec::new(),
             output: Vec::new(),
@@ -178,7 +178,7 @@ impl Handshake {
         self.state = State::Over;
     }
 
-    /// Takes bytes from the other side. Answers an agreement when all is said.
+    /// Takes bytes from the other side. Returns an agreement when all is said.
     pub fn input(
         &mut self,
         bytes: &[u8],
@@ -195,7 +195,7 @@ impl Handshake {
                     };
                     let hello = Hello::decode(hello).map_err(malformed)?;
                     let rest = rest.to_vec();
-                    // Who refuses may be gone already, and then the kernel says nothing about it.
+                    // A peer that refuses may be gone already, and then the kernel says nothing about it.
                     if self.role == Role::Initiator
                         && let Ok(Some((step, _))) = Step::decode(&rest)
                         && step.kind == StepKind::Refuse
@@ -225,7 +225,7 @@ impl Handshake {
                     auth: self.ours.auth,
                     cipher,
                     rest: std::mem::take(&mut self.partial),
-                    lanes: self.lanes,
+                    connections: self.connections,
                     ticket,
                 }));
             }
@@ -268,7 +268,7 @@ impl Handshake {
             return Err(unverified.cause);
         }
         self.encrypt = self.ours.encrypt || theirs.encrypt;
-        self.lanes = self.ours.lanes.min(theirs.lanes);
+        self.connections = self.ours.connections.min(theirs.connections);
         if self.role == Role::Responder {
             self.ours.purpose = theirs.purpose;
             self.output.extend_from_slice(&self.ours.encode());
@@ -407,7 +407,7 @@ impl Handshake {
     fn shown_ticket(&self, bytes: &[u8]) -> Result<Option<Ticket>, PeerError> {
         match (self.ours.purpose, <[u8; TICKET_BYTES]>::try_from(bytes)) {
             (Purpose::Peer, _) if bytes.is_empty() => Ok(None),
-            (Purpose::Lane, Ok(ticket)) => Ok(Some(Ticket(ticket))),
+            (Purpose::Subflow, Ok(ticket)) => Ok(Some(Ticket(ticket))),
             _ => Err(PeerError::Protocol(
                 "its last handshake step does not fit what the connection is for".to_owned(),
             )),
@@ -438,7 +438,7 @@ fn broken_noise(error: snow::Error) -> PeerError {
     PeerError::Broken(format!("the Noise handshake cannot go on: {error}"))
 }
 
-/// What a refusal means to who is refused; `format` is that of the method.
+/// What a refusal means to the side that is refused; `format` is that of the method.
 pub(crate) fn refused(refusal: Refusal, format: &str) -> PeerError {
     let reason = match refusal {
         Refusal::Version => {

@@ -71,8 +71,8 @@ pub(super) struct Link {
     pub(super) watches_end: bool,
     /// Writing has failed; what has arrived before is still read.
     pub(super) broken: Option<PeerError>,
-    /// Which of its session's lanes it is.
-    pub(super) lane: usize,
+    /// Which of its session's connections it is.
+    pub(super) connection: usize,
     /// How much the next read of mixed frames takes.
     read_bytes: usize,
     /// How often so much was read or written that it must have been data, no sign of life.
@@ -101,7 +101,7 @@ impl Link {
             watches_room: false,
             watches_end: false,
             broken: None,
-            lane: MAIN,
+            connection: MAIN,
             read_bytes: FIRST_READ_BYTES,
             bulk: Cell::new(0),
             heard: false,
@@ -127,7 +127,7 @@ impl Link {
     /// Whether everything that the session lined up has reached the kernel.
     pub(super) fn has_sent_all(&self, session: &Session) -> bool {
         let sealed = self.cipher.as_ref().is_some_and(|c| !c.unsent().is_empty());
-        !session.has_output_at(self.lane) && !sealed
+        !session.has_output_at(self.connection) && !sealed
     }
 
     /// The handshake has succeeded.
@@ -149,7 +149,7 @@ impl Link {
         }
     }
 
-    /// Sends a packet at once, if nothing waits before it. Answers how many bytes of the frame were
+    /// Sends a packet at once, if nothing waits before it. Returns how many bytes of the frame were
     /// sent.
     pub(super) fn send_now(&mut self, parts: &[Piece<'_>], len: usize) -> usize {
         let header = Header::new(Kind::Packet, len).encode();
@@ -188,7 +188,7 @@ impl Link {
         }
     }
 
-    /// Sends what the session has for us, a bounded amount. Answers whether anything was sent.
+    /// Sends what the session has for us, a bounded amount. Returns whether anything was sent.
     pub(super) fn flush(&mut self, session: &mut Session, buffers: &mut Buffers) -> bool {
         let mut any = false;
         for _ in 0..WRITES_PER_POLL {
@@ -208,9 +208,9 @@ impl Link {
     }
 
     fn flush_plain(&mut self, session: &mut Session) -> bool {
-        session.refill(self.lane);
+        session.refill(self.connection);
         let mut pieces = [Piece::Bytes(&[]); MAX_PIECES];
-        let count = session.outbox(self.lane).pieces(&mut pieces);
+        let count = session.outbox(self.connection).pieces(&mut pieces);
         let pieces = pieces.get(..count).unwrap_or_default();
         let offered: usize = pieces.iter().map(Piece::len).sum();
         if offered == 0 {
@@ -218,7 +218,7 @@ impl Link {
         }
         let sent = self.write(pieces);
         self.full = sent < offered;
-        session.lane(self.lane).outbox.advance(sent);
+        session.connection(self.connection).outbox.advance(sent);
         sent > 0
     }
 
@@ -241,8 +241,8 @@ impl Link {
     /// Seals one record and sends it.
     fn seal(&mut self, cipher: &mut Cipher, session: &mut Session, buffers: &mut Buffers) -> bool {
         let sealed = cipher.seal(&mut buffers.records, |room| {
-            session.refill(self.lane);
-            session.lane(self.lane).outbox.copy_out(room)
+            session.refill(self.connection);
+            session.connection(self.connection).outbox.copy_out(room)
         });
         let sealed = match sealed {
             Ok(sealed) => sealed,
@@ -260,7 +260,7 @@ impl Link {
         true
     }
 
-    /// Reads what has come, a bounded amount, and gives it to the session. Answers whether anything
+    /// Reads what has come, a bounded amount, and gives it to the session. Returns whether anything
     /// came; the error says why the connection is over.
     pub(super) fn read(
         &mut self,
@@ -271,12 +271,12 @@ impl Link {
     ) -> Result<bool, PeerError> {
         let mut any = false;
         for _ in 0..READS_PER_POLL {
-            if session.is_stopped() && self.lane == MAIN {
+            if session.is_stopped() && self.connection == MAIN {
                 break;
             }
             let more = if self.cipher.is_some() {
                 self.read_sealed(session, peer, buffers, sink)?
-            } else if session.direct(self.lane, MAX_PIECES, &mut buffers.spans) {
+            } else if session.direct(self.connection, MAX_PIECES, &mut buffers.spans) {
                 self.read_direct(session, peer, buffers, sink)?
             } else {
                 self.read_plain(session, peer, buffers, sink)?
@@ -316,7 +316,7 @@ impl Link {
             self.read_bytes = (2 * self.read_bytes).min(INPUT_BYTES);
         }
         session.input(
-            self.lane,
+            self.connection,
             buffers.input.get(..count).unwrap_or_default(),
             peer,
             sink,
@@ -343,10 +343,10 @@ impl Link {
         let Some(count) = self.received(got)? else {
             return Ok(None);
         };
-        session.direct_done(self.lane, count.min(expected), peer, sink)?;
+        session.direct_done(self.connection, count.min(expected), peer, sink)?;
         let behind = count.saturating_sub(expected);
         session.input(
-            self.lane,
+            self.connection,
             buffers.input.get(..behind).unwrap_or_default(),
             peer,
             sink,
@@ -389,7 +389,7 @@ impl Link {
         };
         let (whole, _) = buffers.input.split_at(kept + count);
         cipher.open(whole, &mut buffers.records, |plain| {
-            session.input(self.lane, plain, peer, sink)
+            session.input(self.connection, plain, peer, sink)
         })?;
         Ok(Some(count == more))
     }
@@ -403,12 +403,12 @@ impl Link {
         buffers: &mut Buffers,
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
-        let lane = self.lane;
+        let connection = self.connection;
         match &mut self.cipher {
             Some(cipher) => cipher.open(bytes, &mut buffers.records, |plain| {
-                session.input(lane, plain, peer, sink)
+                session.input(connection, plain, peer, sink)
             }),
-            None => session.input(self.lane, bytes, peer, sink),
+            None => session.input(self.connection, bytes, peer, sink),
         }
     }
 

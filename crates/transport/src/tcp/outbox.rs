@@ -1,6 +1,6 @@
 //! What waits to be sent on one connection, in order, at byte granularity.
 //!
-//! Two things flow in: *short* frames (packets, requests, answers), which are copied and never wait
+//! Two things flow in: *short* frames (packets, requests, replies), which are copied and never wait
 //! behind more than what is already lined up, and *bulk* frames, which are lined up one quantum at a
 //! time and refer to memory instead of copying it. The socket shell takes the front with
 //! [`Outbox::pieces`] and reports with [`Outbox::advance`] how far it came.
@@ -19,12 +19,12 @@ const COPY_BELOW_BYTES: usize = 2048;
 const KEEP_BYTES: usize = 1024;
 
 /// Private parts of bulk frames are put together in buffers of at most this size. A buffer is freed, and
-/// the answers in it counted as sent, when all of it has left, so it must come to an end.
+/// the replies in it counted as sent, when all of it has left, so it must come to an end.
 const JOIN_BELOW_BYTES: usize = 64 * 1024;
 
-/// Who lent a span of memory to the outbox.
+/// The owner of a span of memory that the outbox refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lender {
+pub(super) enum SpanOwner {
     /// Our put of this number.
     Put(u64),
     /// Our export under this key.
@@ -45,7 +45,7 @@ enum Segment {
     },
     Memory {
         memory: Memory,
-        lender: Lender,
+        owner: SpanOwner,
     },
 }
 
@@ -64,19 +64,19 @@ pub(super) struct Outbox {
     segments: VecDeque<Segment>,
     /// Bytes in `segments`.
     lined_up: usize,
-    /// Whole short frames that are not lined up yet.
-    lane: Vec<u8>,
-    lane_replies: usize,
+    /// Pending short frames: whole, and not lined up yet.
+    pending_short: Vec<u8>,
+    pending_replies: usize,
     /// Short bytes anywhere here.
     short_bytes: usize,
-    /// Answers to the peer's requests anywhere here.
+    /// Replies to the peer's requests anywhere here.
     replies: usize,
 }
 
 impl Outbox {
     /// Whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.lined_up == 0 && self.lane.is_empty()
+        self.lined_up == 0 && self.pending_short.is_empty()
     }
 
     /// Bytes of short frames that wait.
@@ -92,7 +92,7 @@ impl Outbox {
         };
         self.segments.iter().map(data).sum::<usize>()
             + self.segments.capacity() * size_of::<Segment>()
-            + self.lane.capacity()
+            + self.pending_short.capacity()
     }
 
     /// Bytes that are lined up, in an order that nothing changes any more.
@@ -100,52 +100,52 @@ impl Outbox {
         self.lined_up
     }
 
-    /// Answers that wait.
+    /// Replies that wait.
     pub(super) fn replies(&self) -> usize {
         self.replies
     }
 
     /// Queues a short frame, without its first `skip` bytes (which the shell has sent already).
     pub(super) fn push_short(&mut self, header: &[u8], parts: &[Piece<'_>], mut skip: usize) {
-        let before = self.lane.len();
+        let before = self.pending_short.len();
         for part in std::iter::once(&Piece::Bytes(header)).chain(parts) {
             let from = skip.min(part.len());
             skip -= from;
             match part {
                 Piece::Bytes(bytes) => self
-                    .lane
+                    .pending_short
                     .extend_from_slice(bytes.get(from..).unwrap_or_default()),
                 Piece::Memory(memory) => {
-                    let at = self.lane.len();
-                    self.lane.resize(at + memory.len() - from, 0);
-                    if let Some(room) = self.lane.get_mut(at..) {
+                    let at = self.pending_short.len();
+                    self.pending_short.resize(at + memory.len() - from, 0);
+                    if let Some(room) = self.pending_short.get_mut(at..) {
                         memory.read_at(from, room);
                     }
                 }
             }
         }
-        self.short_bytes += self.lane.len() - before;
+        self.short_bytes += self.pending_short.len() - before;
     }
 
-    /// Queues the answer to a request.
+    /// Queues the reply to a request.
     pub(super) fn push_reply(&mut self, header: &Header, payload: &[u8]) {
         self.push_short(&header.encode(), &[Piece::Bytes(payload)], 0);
-        self.lane_replies += 1;
+        self.pending_replies += 1;
         self.replies += 1;
     }
 
     /// Lines up the short frames that have come since the last time.
     pub(super) fn line_up_short(&mut self) {
-        if self.lane.is_empty() {
+        if self.pending_short.is_empty() {
             return;
         }
-        let data = std::mem::take(&mut self.lane);
+        let data = std::mem::take(&mut self.pending_short);
         self.lined_up += data.len();
         self.segments.push_back(Segment::Bytes {
             data: data.into(),
             sent: 0,
             short: true,
-            replies: std::mem::take(&mut self.lane_replies),
+            replies: std::mem::take(&mut self.pending_replies),
         });
     }
 
@@ -171,7 +171,7 @@ impl Outbox {
         });
     }
 
-    /// Lines up the answer that ends a bulk answer.
+    /// Lines up the reply that ends a bulk reply.
     pub(super) fn line_up_reply(&mut self, header: &Header) {
         self.line_up_bytes(&header.encode());
         if let Some(Segment::Bytes { replies, .. }) = self.segments.back_mut() {
@@ -181,7 +181,7 @@ impl Outbox {
     }
 
     /// Lines up data of a bulk frame.
-    pub(super) fn line_up_memory(&mut self, memory: Memory, lender: Lender) {
+    pub(super) fn line_up_memory(&mut self, memory: Memory, owner: SpanOwner) {
         if memory.len() < COPY_BELOW_BYTES {
             let mut copy = [0; COPY_BELOW_BYTES];
             if let Some(copy) = copy.get_mut(..memory.len()) {
@@ -191,7 +191,7 @@ impl Outbox {
             return;
         }
         self.lined_up += memory.len();
-        self.segments.push_back(Segment::Memory { memory, lender });
+        self.segments.push_back(Segment::Memory { memory, owner });
     }
 
     /// The front of what is lined up, as pieces for one call.
@@ -239,13 +239,13 @@ impl Outbox {
     }
 
     fn recycle(&mut self, mut data: Bytes) {
-        if self.lane.capacity() == 0 && data.spilled() && data.capacity() <= KEEP_BYTES {
+        if self.pending_short.capacity() == 0 && data.spilled() && data.capacity() <= KEEP_BYTES {
             data.clear();
-            self.lane = data.into_vec();
+            self.pending_short = data.into_vec();
         }
     }
 
-    /// Moves up to `into.len()` bytes from the front of what is lined up; answers how many.
+    /// Moves up to `into.len()` bytes from the front of what is lined up; returns how many.
     pub(super) fn copy_out(&mut self, into: &mut [u8]) -> usize {
         let mut filled = 0;
         for segment in &self.segments {
@@ -268,19 +268,19 @@ impl Outbox {
         filled
     }
 
-    /// Whether memory of `lender` is still needed.
-    pub(super) fn borrows(&self, lender: Lender) -> bool {
+    /// Whether memory of `owner` is still needed.
+    pub(super) fn borrows(&self, owner: SpanOwner) -> bool {
         self.segments
             .iter()
-            .any(|segment| matches!(segment, Segment::Memory { lender: of, .. } if *of == lender))
+            .any(|segment| matches!(segment, Segment::Memory { owner: of, .. } if *of == owner))
     }
 
-    /// Copies what is lined up from memory whose lender `ends`, so that the memory is not touched
+    /// Copies what is lined up from memory whose owner `ends`, so that the memory is not touched
     /// any more.
-    pub(super) fn detach(&mut self, ends: impl Fn(Lender) -> bool) {
+    pub(super) fn detach(&mut self, ends: impl Fn(SpanOwner) -> bool) {
         for segment in &mut self.segments {
-            if let Segment::Memory { memory, lender } = segment
-                && ends(*lender)
+            if let Segment::Memory { memory, owner } = segment
+                && ends(*owner)
             {
                 *segment = Segment::Bytes {
                     data: memory.to_vec().into(),
@@ -319,8 +319,8 @@ mod tests {
             );
             outbox.line_up_short();
             outbox.line_up_bytes(b"bulk");
-            outbox.line_up_memory(Memory::from_vec(vec![7; 3000]), Lender::Put(1));
-            outbox.line_up_memory(Memory::from_vec(vec![8; 10]), Lender::Put(1));
+            outbox.line_up_memory(Memory::from_vec(vec![7; 3000]), SpanOwner::Put(1));
+            outbox.line_up_memory(Memory::from_vec(vec![8; 10]), SpanOwner::Put(1));
             outbox.push_short(b"last", &[], 0);
             assert!(!outbox.is_empty());
             outbox.line_up_short();
@@ -349,14 +349,14 @@ mod tests {
     fn detached_memory_is_free_and_its_bytes_still_leave() {
         let mut outbox = Outbox::default();
         let memory = Memory::from_vec((0..=255).cycle().take(5000).collect());
-        outbox.line_up_memory(memory.clone(), Lender::Export(5));
+        outbox.line_up_memory(memory.clone(), SpanOwner::Export(5));
         outbox.advance(100);
-        assert!(outbox.borrows(Lender::Export(5)));
-        outbox.detach(|lender| lender == Lender::Export(6));
+        assert!(outbox.borrows(SpanOwner::Export(5)));
+        outbox.detach(|owner| owner == SpanOwner::Export(6));
         assert_eq!(memory.sharers(), 2);
-        outbox.detach(|lender| lender == Lender::Export(5));
+        outbox.detach(|owner| owner == SpanOwner::Export(5));
         assert_eq!(memory.sharers(), 1);
-        assert!(!outbox.borrows(Lender::Export(5)));
+        assert!(!outbox.borrows(SpanOwner::Export(5)));
         assert_eq!(drain(&mut outbox, 999), &memory.to_vec()[100..]);
     }
 

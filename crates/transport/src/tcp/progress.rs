@@ -1,6 +1,6 @@
-//! Poll: who is served when.
+//! Poll: which connection is served when.
 //!
-//! Who comes up and who goes down is in `beginning` and `ending`.
+//! How peers come up and go down is in `beginning` and `ending`.
 
 use std::mem::MaybeUninit;
 
@@ -16,20 +16,20 @@ use crate::table::RESERVED_GENERATION;
 
 /// Connections that are read without asking epoll. A read that finds nothing costs about two thirds
 /// of an epoll call, so more than a few would cost more than they save.
-pub(super) const MAX_HOT: usize = 3;
+pub(super) const MAX_POLLED: usize = 3;
 
-/// While there are hot connections, epoll is asked in every so many polls.
+/// While there are polled connections, epoll is asked in every so many polls.
 pub(super) const POLLS_PER_EPOLL: u32 = 16;
 
-/// A hot connection that had nothing this many times in a row is left to epoll.
-const COLD_AFTER_MISSES: u32 = 4096;
+/// A polled connection that had nothing this many times in a row is left to epoll.
+const UNPOLLED_AFTER_MISSES: u32 = 4096;
 
-/// A hot connection that had nothing this many times gives way to one that has.
+/// A polled connection that had nothing this many times gives way to one that has.
 pub(super) const YIELD_AFTER_MISSES: u32 = 64;
 
-/// Then, and until it has something, it is read in one poll of so many if there are other hot ones: a message over one of
+/// Then, and until it has something, it is read in one poll of so many if there are other polled ones: a message over one of
 /// these would wait for a read that mostly finds nothing. (A process between two others, one of which only ever sends and
-/// the other receives, has two hot connections.)
+/// the other receives, has two polled connections.)
 pub(super) const POLLS_PER_LUKEWARM: u64 = 8;
 
 /// What epoll says of a stream that has come to its end.
@@ -48,16 +48,16 @@ impl Tcp {
             any |= self.serve_due(sink);
         }
         let mut at = 0;
-        while let Some(&peer) = self.hot.get(at) {
+        while let Some(&peer) = self.polled.get(at) {
             any |= self.read_hot(peer, sink);
             // `read_hot` may have taken the peer out of the list.
-            if self.hot.get(at) == Some(&peer) {
+            if self.polled.get(at) == Some(&peer) {
                 at += 1;
             }
         }
         self.polls_without_epoll += 1;
         let due = self.polls_without_epoll >= POLLS_PER_EPOLL || self.others_are_busy;
-        if self.hot.is_empty() || due {
+        if self.polled.is_empty() || due {
             self.polls_without_epoll = 0;
             any |= self.serve_events(sink);
         }
@@ -86,7 +86,7 @@ impl Tcp {
         let Some(state) = self.slots.get_mut(peer) else {
             return false;
         };
-        if let Origin::Lane { of, .. } = state.origin {
+        if let Origin::Subflow { of, .. } = state.origin {
             return self.serve(of, sink);
         }
         if let Some(cause) = state.failed.take() {
@@ -110,11 +110,11 @@ impl Tcp {
         any
     }
 
-    /// After reading or writing: sends on further lanes, asks epoll for room if the socket is full, has
+    /// After reading or writing: sends on subflows, asks epoll for room if the socket is full, has
     /// the next poll go on if there is more to do, closes our half of a lingering connection that has
-    /// nothing left. Answers whether anything was sent.
+    /// nothing left. Returns whether anything was sent.
     fn settle(&mut self, peer: Peer) -> bool {
-        let any = self.flush_lanes(peer);
+        let any = self.flush_subflows(peer);
         self.accept_invitation(peer);
         let Some(state) = self.slots.get_mut(peer) else {
             return any;
@@ -123,7 +123,7 @@ impl Tcp {
             return any;
         };
         if any {
-            // The ends of what the lanes have carried.
+            // The ends of what the subflows have carried.
             link.flush(&mut state.session, &mut self.buffers);
         }
         let is_stopped = state.session.is_stopped();
@@ -145,7 +145,7 @@ impl Tcp {
     }
 
     fn read_hot(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
-        if self.hot.len() > 1
+        if self.polled.len() > 1
             && !self.round.is_multiple_of(POLLS_PER_LUKEWARM)
             && let Some(state) = self.slots.get(peer)
             && state.misses >= YIELD_AFTER_MISSES
@@ -170,21 +170,21 @@ impl Tcp {
         }
         if let Some(state) = self.slots.get_mut(peer) {
             state.misses += 1;
-            if state.misses <= COLD_AFTER_MISSES {
+            if state.misses <= UNPOLLED_AFTER_MISSES {
                 return false;
             }
-            state.hot = false;
+            state.polled = false;
         }
-        self.hot.retain(|&hot| hot != peer);
+        self.polled.retain(|&polled| polled != peer);
         false
     }
 
     /// Has every poll read this peer's connection, if there is a place.
-    pub(super) fn heat(&mut self, peer: Peer) {
+    pub(super) fn start_polling(&mut self, peer: Peer) {
         let Some(state) = self.slots.get_mut(peer) else {
             return;
         };
-        if state.hot {
+        if state.polled {
             // It has had something, which epoll told before its turn came.
             state.misses = 0;
             return;
@@ -192,25 +192,25 @@ impl Tcp {
         if !state.is_up() {
             return;
         }
-        if self.hot.len() >= MAX_HOT {
-            let idlest = self
-                .hot
-                .iter()
-                .copied()
-                .max_by_key(|&hot| self.slots.get(hot).map_or(u32::MAX, |state| state.misses));
+        if self.polled.len() >= MAX_POLLED {
+            let idlest = self.polled.iter().copied().max_by_key(|&polled| {
+                self.slots
+                    .get(polled)
+                    .map_or(u32::MAX, |state| state.misses)
+            });
             let Some(idlest) = idlest else { return };
             if let Some(state) = self.slots.get_mut(idlest) {
                 if state.misses < YIELD_AFTER_MISSES {
                     return;
                 }
-                state.hot = false;
+                state.polled = false;
             }
-            self.hot.retain(|&hot| hot != idlest);
+            self.polled.retain(|&polled| polled != idlest);
         }
         if let Some(state) = self.slots.get_mut(peer) {
-            state.hot = true;
+            state.polled = true;
             state.misses = 0;
-            self.hot.push(peer);
+            self.polled.push(peer);
         }
     }
 
@@ -224,7 +224,7 @@ impl Tcp {
             return false; // interrupted: the next poll asks again
         };
         let mut any = false;
-        // While they are, they are asked as often as the hot ones, or these would leave them behind.
+        // While they are, they are asked as often as the polled ones, or these would leave them behind.
         self.others_are_busy = false;
         for event in events {
             let (flags, token) = (event.flags, Peer(event.data.u64()));
@@ -261,13 +261,13 @@ impl Tcp {
         }
         if flags.intersects(!epoll::EventFlags::OUT) && self.read(peer, sink) {
             any = true;
-            self.others_are_busy |= self.slots.get(peer).is_some_and(|state| !state.hot);
-            self.heat(peer);
+            self.others_are_busy |= self.slots.get(peer).is_some_and(|state| !state.polled);
+            self.start_polling(peer);
         }
         any
     }
 
-    /// Reads a connection, whatever its phase, and answers what it asks. Answers whether anything
+    /// Reads a connection, whatever its phase, and answers what it asks. Returns whether anything
     /// happened.
     fn read(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
         let Some(state) = self.slots.get_mut(peer) else {
@@ -280,8 +280,8 @@ impl Tcp {
         if !link.is_up() {
             return self.shake(peer, sink);
         }
-        if let Origin::Lane { of, .. } = state.origin {
-            return self.read_lane(peer, of, sink);
+        if let Origin::Subflow { of, .. } = state.origin {
+            return self.read_subflow(peer, of, sink);
         }
         if lingers {
             return self.read_to_nowhere(peer);
@@ -293,7 +293,7 @@ impl Tcp {
         match came {
             Ok(false) => false,
             Ok(true) => {
-                // Answers and further requests leave at once.
+                // Replies and further requests leave at once.
                 if state.session.has_output() {
                     link.flush(&mut state.session, &mut self.buffers);
                 }

@@ -6,11 +6,11 @@
 //! in: [`Session::send`], [`Session::transfer`], [`Session::atomic`], [`Session::export`]. Bytes out: [`Session::refill`],
 //! then the outbox's pieces, or [`Session::output`]. [`Session::fail`] ends everything.
 //!
-//! A session has one or more *lanes*, each a connection with an outbox and an inbox of its own. The
-//! first carries everything that has an order: packets, requests, ends. The others, if there are any,
+//! A session has one or more *connections*, each with an outbox and an inbox of its own. The
+//! first carries everything that has an order: packets, requests, ends. The others, the *subflows*, if there are any,
 //! carry the data of large transfers, so that short messages do not queue behind it; every piece of
 //! data says where it belongs, and an end says how much data it ends, so that nothing depends on how
-//! the lanes overtake each other.
+//! the connections overtake each other.
 //!
 //! Parts: `inbox` finds the frames in the stream, `puts` and `gets` move data and `atomics` change words, each with both of its
 //! sides in one file, `cursor` walks lists of memory, `coverage` knows which bytes have come,
@@ -30,16 +30,16 @@ use causeway_sys::memory::Memory;
 use causeway_sys::net::Piece;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::tcp::{
-    ATOMIC_WINDOW, GET_WINDOW, HEADER_BYTES, Header, Kind, MAX_LANES, MAX_PACKET, MAX_PIECE,
+    ATOMIC_WINDOW, GET_WINDOW, HEADER_BYTES, Header, Kind, MAX_CONNECTIONS, MAX_PACKET, MAX_PIECE,
     PUT_WINDOW, Ticket,
 };
 
-use super::outbox::{Lender, Outbox};
+use super::outbox::{Outbox, SpanOwner};
 use crate::error::{PeerError, SendError, TransferError};
 use crate::method::{Access, Direction, Outlet, Packet, Peer, Readiness, Sink, Token, Transfer};
 use coverage::Coverage;
 
-/// The most answers that may wait for a peer that keeps the windows: all that it may have asked,
+/// The most replies that may wait for a peer that keeps the windows: all that it may have asked,
 /// and as much again in the one buffer that is partly sent.
 const MAX_REPLIES: usize = 2 * (PUT_WINDOW + GET_WINDOW + ATOMIC_WINDOW);
 
@@ -56,28 +56,28 @@ pub struct Bounds {
     pub max_transfers: usize,
 }
 
-/// The lane that is always there.
+/// The connection that is always there.
 pub const MAIN: usize = 0;
 
 /// Pieces of an export that a peer may have written apart from each other for it to be followed which they
-/// are: more than frames of [`MAX_PIECE`] bytes can be ahead of others on further lanes.
+/// are: more than frames of [`MAX_PIECE`] bytes can be ahead of others on subflows.
 const MAX_WRITTEN_APART: usize = 1024;
 
-/// Transfers of at least so many bytes use further lanes.
+/// Transfers of at least so many bytes use subflows.
 pub(super) const SPREAD_FROM_BYTES: u64 = 256 * 1024;
 
 /// One connection's part of a session.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct Connection {
     pub(super) outbox: Outbox,
     inbox: inbox::Inbox,
 }
 
-/// The peer's leave to open further lanes.
+/// The peer's leave to open subflows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Invitation {
     pub(super) ticket: Ticket,
-    pub(super) lanes: usize,
+    pub(super) subflows: usize,
 }
 
 #[derive(Debug)]
@@ -88,7 +88,7 @@ struct Export {
     written: Option<Coverage>,
 }
 
-/// One turn of the bulk frames, which take turns with each other.
+/// A source of bulk frames, which are lined up one quantum of a source after the other.
 #[derive(Debug)]
 enum Bulk {
     Put(puts::Put),
@@ -96,7 +96,7 @@ enum Bulk {
 }
 
 /// Whether a source of bulk frames has more.
-enum Turn<T> {
+enum Quantum<T> {
     Again(T),
     Over,
 }
@@ -105,18 +105,18 @@ enum Turn<T> {
 #[derive(Debug)]
 pub struct Session {
     bounds: Bounds,
-    main: Lane,
-    further: Vec<Lane>,
+    main: Connection,
+    subflows: Vec<Connection>,
     exports: HashMap<u64, Export>,
-    /// Data for the first lane.
+    /// Data for the first connection.
     bulk: VecDeque<Bulk>,
     /// Data for the others, whichever has room first.
     spread: VecDeque<Bulk>,
     invitation: Option<Invitation>,
-    /// Data may be on its way on another lane than its end. The peer may use a lane before we know of it.
+    /// Data may be on its way on another connection than its end. The peer may use a subflow before we know of it.
     may_overtake: bool,
-    /// There was a transfer that further lanes would carry.
-    wants_lanes: bool,
+    /// There was a transfer that subflows would carry.
+    wants_subflows: bool,
     puts: puts::Puts,
     gets: gets::Gets,
     atomics: atomics::Atomics,
@@ -137,14 +137,14 @@ impl Session {
     pub fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
-            main: Lane::default(),
-            further: Vec::new(),
+            main: Connection::default(),
+            subflows: Vec::new(),
             exports: HashMap::new(),
             bulk: VecDeque::new(),
             spread: VecDeque::new(),
             invitation: None,
             may_overtake: false,
-            wants_lanes: false,
+            wants_subflows: false,
             puts: puts::Puts::default(),
             gets: gets::Gets::default(),
             atomics: atomics::Atomics::default(),
@@ -158,47 +158,47 @@ impl Session {
         }
     }
 
-    /// A lane by its number.
-    pub(super) fn lane(&mut self, at: usize) -> &mut Lane {
-        match self.further.get_mut(at.wrapping_sub(1)) {
-            Some(lane) => lane,
+    /// A connection by its number.
+    pub(super) fn connection(&mut self, at: usize) -> &mut Connection {
+        match self.subflows.get_mut(at.wrapping_sub(1)) {
+            Some(connection) => connection,
             None => &mut self.main,
         }
     }
 
-    fn lane_ref(&self, at: usize) -> &Lane {
-        self.further.get(at.wrapping_sub(1)).unwrap_or(&self.main)
+    fn connection_ref(&self, at: usize) -> &Connection {
+        self.subflows.get(at.wrapping_sub(1)).unwrap_or(&self.main)
     }
 
-    fn lanes(&self) -> impl Iterator<Item = &Lane> {
-        std::iter::once(&self.main).chain(&self.further)
+    fn connections(&self) -> impl Iterator<Item = &Connection> {
+        std::iter::once(&self.main).chain(&self.subflows)
     }
 
-    fn lanes_mut(&mut self) -> impl Iterator<Item = &mut Lane> {
-        std::iter::once(&mut self.main).chain(&mut self.further)
+    fn connections_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
+        std::iter::once(&mut self.main).chain(&mut self.subflows)
     }
 
-    /// One more lane stands; answers its number.
-    pub fn add_lane(&mut self) -> usize {
+    /// One more subflow stands; returns its number.
+    pub fn add_subflow(&mut self) -> usize {
         self.may_overtake = true;
-        self.further.push(Lane::default());
-        self.further.len()
+        self.subflows.push(Connection::default());
+        self.subflows.len()
     }
 
-    /// Lets the peer open further lanes with this ticket.
+    /// Lets the peer open subflows with this ticket.
     pub(super) fn invite(&mut self, invitation: Invitation) {
         self.may_overtake = true;
         let (id, key) = invitation.ticket.words();
         let mut header = Header::new(Kind::Invite, 0)
             .with_id(id)
-            .with_base(invitation.lanes as u64);
+            .with_base(invitation.subflows as u64);
         header.key = key;
         self.main.outbox.push_short(&header.encode(), &[], 0);
     }
 
     /// The peer's invitation, once there is a use for it.
     pub(super) fn take_invitation(&mut self) -> Option<Invitation> {
-        if self.wants_lanes {
+        if self.wants_subflows {
             self.invitation.take()
         } else {
             None
@@ -207,14 +207,14 @@ impl Session {
 
     fn queue_bulk(&mut self, bulk: Bulk, bytes: u64) {
         let large = bytes >= SPREAD_FROM_BYTES;
-        self.wants_lanes |= large;
-        match large && !self.further.is_empty() {
+        self.wants_subflows |= large;
+        match large && !self.subflows.is_empty() {
             true => self.spread.push_back(bulk),
             false => self.bulk.push_back(bulk),
         }
     }
 
-    /// Whether a packet of `len` bytes is taken now. Remembers that somebody waits if not.
+    /// Whether a packet of `len` bytes is taken now. Remembers that a sender waits if not.
     pub(super) fn admit(&mut self, len: usize) -> Result<(), SendError> {
         if len > MAX_PACKET {
             return Err(SendError::TooLarge {
@@ -282,7 +282,7 @@ impl Session {
         if transfer.direction == Direction::Get
             && transfer.local.iter().any(|span| !span.is_writable())
         {
-            let error = TransferError::Copy("the local memory is lent for reading only".to_owned());
+            let error = TransferError::Copy("the local memory is for reading only".to_owned());
             self.done.push_back((transfer.token, Err(error)));
             return Ok(());
         }
@@ -337,8 +337,10 @@ impl Session {
         if self.exports.remove(&key).is_none() {
             return;
         }
-        for lane in self.lanes_mut() {
-            lane.outbox.detach(|lender| lender == Lender::Export(key));
+        for connection in self.connections_mut() {
+            connection
+                .outbox
+                .detach(|owner| owner == SpanOwner::Export(key));
         }
         self.revoke_put(key);
     }
@@ -381,23 +383,23 @@ impl Session {
             .push_short(&header.encode(), &[Piece::Bytes(text)], 0);
     }
 
-    /// Lines up what a lane can send next, if little is lined up there.
+    /// Lines up what a connection can send next, if little is lined up there.
     pub fn refill(&mut self, at: usize) {
         self.main.outbox.line_up_short();
         self.issue_gets();
         self.start_puts();
         self.issue_atomics();
-        while self.lane(at).outbox.lined_up() < MAX_PIECE / 2 {
+        while self.connection(at).outbox.lined_up() < MAX_PIECE / 2 {
             let queue = match at {
                 MAIN => &mut self.bulk,
                 _ => &mut self.spread,
             };
-            let turn = match queue.pop_front() {
-                Some(Bulk::Put(put)) => self.put_turn(put, at),
-                Some(Bulk::Serve(serve)) => self.serve_turn(serve, at),
+            let quantum = match queue.pop_front() {
+                Some(Bulk::Put(put)) => self.put_quantum(put, at),
+                Some(Bulk::Serve(serve)) => self.serve_quantum(serve, at),
                 None => break,
             };
-            if let Turn::Again(bulk) = turn {
+            if let Quantum::Again(bulk) = quantum {
                 match at {
                     MAIN => self.bulk.push_back(bulk),
                     _ => self.spread.push_back(bulk),
@@ -412,17 +414,19 @@ impl Session {
         }
     }
 
-    /// Moves the next bytes of a lane's stream into `into`; answers how many.
+    /// Moves the next bytes of a connection's stream into `into`; returns how many.
     pub fn output(&mut self, at: usize, into: &mut [u8]) -> usize {
         self.refill(at);
-        self.lane(at).outbox.copy_out(into)
+        self.connection(at).outbox.copy_out(into)
     }
 
     /// Bytes of buffers that the session holds now.
     pub fn owned_bytes(&self) -> usize {
-        let lane = |lane: &Lane| lane.outbox.owned_bytes() + lane.inbox.owned_bytes();
+        let connection = |connection: &Connection| {
+            connection.outbox.owned_bytes() + connection.inbox.owned_bytes()
+        };
         let written = self.exports.values().filter_map(|e| e.written.as_ref());
-        self.lanes().map(lane).sum::<usize>()
+        self.connections().map(connection).sum::<usize>()
             + self.puts.owned_bytes()
             + self.held_bytes()
             + written.map(Coverage::owned_bytes).sum::<usize>()
@@ -432,21 +436,24 @@ impl Session {
     pub fn has_output(&self) -> bool {
         self.has_output_at(MAIN)
             || !self.spread.is_empty()
-            || self.further.iter().any(|lane| !lane.outbox.is_empty())
+            || self
+                .subflows
+                .iter()
+                .any(|connection| !connection.outbox.is_empty())
     }
 
-    /// Whether there is anything that this lane can send.
+    /// Whether there is anything that this connection can send.
     pub fn has_output_at(&self, at: usize) -> bool {
         let queued = match at {
             MAIN => !self.bulk.is_empty() || self.can_start(),
             _ => !self.spread.is_empty(),
         };
-        queued || !self.lane_ref(at).outbox.is_empty()
+        queued || !self.connection_ref(at).outbox.is_empty()
     }
 
-    /// What a lane has lined up.
+    /// What a connection has lined up.
     pub(super) fn outbox(&self, at: usize) -> &Outbox {
-        &self.lane_ref(at).outbox
+        &self.connection_ref(at).outbox
     }
 
     fn can_start(&self) -> bool {
@@ -463,7 +470,7 @@ impl Session {
         !self.done.is_empty() || self.atomics.has_done()
     }
 
-    /// Reports transfers that have ended without the peer's part. Answers whether there were any.
+    /// Reports transfers that have ended without the peer's part. Returns whether there were any.
     pub fn deliver(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
         let any = self.deliver_atomics(peer, sink) | !self.done.is_empty();
         while let Some((token, result)) = self.done.pop_front() {
@@ -499,7 +506,7 @@ impl Session {
         sink.transfer_done(peer, token, result);
     }
 
-    /// Takes the next bytes of a lane's stream. After an error nothing more may be put in.
+    /// Takes the next bytes of a connection's stream. After an error nothing more may be put in.
     pub fn input(
         &mut self,
         at: usize,
@@ -547,15 +554,15 @@ impl Session {
     }
 
     fn invited(&mut self, header: &Header) -> Result<(), PeerError> {
-        if self.invitation.is_some() || !self.further.is_empty() {
+        if self.invitation.is_some() || !self.subflows.is_empty() {
             return Err(violation("it invites twice"));
         }
-        if header.base == 0 || header.base >= MAX_LANES.into() {
+        if header.base == 0 || header.base >= MAX_CONNECTIONS.into() {
             return Err(violation("it invites to a wrong number of connections"));
         }
         self.invitation = Some(Invitation {
             ticket: Ticket::from_words(header.id, header.key),
-            lanes: header.base as usize,
+            subflows: header.base as usize,
         });
         Ok(())
     }
@@ -570,8 +577,8 @@ impl Session {
 
     /// Ends every transfer and export, and forgets what was not sent.
     pub fn fail(&mut self, cause: &PeerError, peer: Peer, sink: &mut dyn Sink) {
-        for lane in self.lanes_mut() {
-            lane.outbox = Outbox::default();
+        for connection in self.connections_mut() {
+            connection.outbox = Outbox::default();
         }
         self.abandon(cause, peer, sink);
     }
@@ -579,9 +586,9 @@ impl Session {
     /// Ends every transfer and export; packets that wait, and frames that were begun, stay to be
     /// sent.
     pub fn abandon(&mut self, cause: &PeerError, peer: Peer, sink: &mut dyn Sink) {
-        for lane in self.lanes_mut() {
-            lane.outbox.detach(|_| true);
-            lane.inbox = inbox::Inbox::default();
+        for connection in self.connections_mut() {
+            connection.outbox.detach(|_| true);
+            connection.inbox = inbox::Inbox::default();
         }
         self.exports = HashMap::new();
         self.pausing = pausing::Pausing::default();

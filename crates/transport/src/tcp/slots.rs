@@ -24,10 +24,10 @@ pub(super) enum Origin {
     },
     /// It connected to us and is trusted.
     Accepted,
-    /// It connected to us and is not trusted yet. Nobody is told of it.
+    /// It connected to us and is not trusted yet. The sink is not told of it.
     Stranger(Stranger<Instant>),
-    /// Not a peer, but a further connection with one.
-    Lane {
+    /// Not a peer, but a subflow of one: an extra connection.
+    Subflow {
         of: Peer,
         /// While we make it: what we show there.
         ticket: Option<Ticket>,
@@ -44,11 +44,11 @@ pub(super) struct PeerState {
     pub(super) identity: Option<Identity>,
     pub(super) link: Option<Link>,
     pub(super) session: Session,
-    /// Its further connections, also those that do not stand yet.
-    pub(super) lanes: Vec<Peer>,
-    /// What others show to become its lanes.
+    /// Its subflows, also those that do not stand yet.
+    pub(super) subflows: Vec<Peer>,
+    /// What others show to become its subflows.
     pub(super) ticket: Option<Ticket>,
-    /// A lane was lost: until when the first connection may still bring something.
+    /// A subflow was lost: until when the first connection may still bring something.
     pub(super) dying: Option<(Instant, PeerError)>,
     /// Down for good.
     pub(super) gone: Option<PeerError>,
@@ -59,8 +59,8 @@ pub(super) struct PeerState {
     /// In the list of those with a deadline.
     pub(super) timed: bool,
     /// In the list of those that are read without asking epoll.
-    pub(super) hot: bool,
-    /// Reads in a row that found nothing, while hot.
+    pub(super) polled: bool,
+    /// Reads in a row that found nothing, while polled.
     pub(super) misses: u32,
     /// The poll since which a packet was sent at once.
     pub(super) sent_in_round: u64,
@@ -75,14 +75,14 @@ impl PeerState {
             identity: None,
             link: None,
             session: Session::new(bounds),
-            lanes: Vec::new(),
+            subflows: Vec::new(),
             ticket: None,
             dying: None,
             gone: None,
             failed: None,
             due: false,
             timed: false,
-            hot: false,
+            polled: false,
             misses: 0,
             sent_in_round: 0,
         })
@@ -97,13 +97,13 @@ impl PeerState {
         matches!(self.origin, Origin::Lingering { .. })
     }
 
-    pub(super) fn is_lane(&self) -> bool {
-        matches!(self.origin, Origin::Lane { .. })
+    pub(super) fn is_subflow(&self) -> bool {
+        matches!(self.origin, Origin::Subflow { .. })
     }
 
     /// Whether its handle was ever given out, and not taken back.
     pub(super) fn is_shown(&self) -> bool {
-        !self.is_half_open() && !self.is_lingering() && !self.is_lane()
+        !self.is_half_open() && !self.is_lingering() && !self.is_subflow()
     }
 
     pub(super) fn is_up(&self) -> bool {

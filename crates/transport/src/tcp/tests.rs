@@ -2,9 +2,9 @@
 //! suite; here is what is particular to TCP.
 
 mod hostile;
-mod lanes;
 mod remote_memory;
 mod strangers;
+mod subflows;
 mod support;
 mod trust;
 
@@ -205,7 +205,7 @@ fn who_is_silent_is_read_less_often_and_soon_again_once_it_speaks() {
     let silent = server.seen.packets[0].0;
     let misses = |server: &Node| server.tcp.slots.get(silent).unwrap().misses;
     // Where the second has taken its time, the first may be about to be left to epoll.
-    while server.tcp.hot.len() < 2 || misses(&server) > 1000 {
+    while server.tcp.polled.len() < 2 || misses(&server) > 1000 {
         all_speak(&mut server, &mut clients);
     }
     while misses(&server) < YIELD_AFTER_MISSES {

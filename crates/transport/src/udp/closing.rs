@@ -94,7 +94,7 @@ impl Core {
         }
     }
 
-    /// The system says that a datagram of ours, which begins with `front`, found nobody at `to`.
+    /// The system says that a datagram of ours, which begins with `front`, found no receiver at `to`.
     pub fn handle_unreachable(&mut self, now: Time, to: Remote, front: &[u8], sink: &mut dyn Sink) {
         if let Some(peer) = self.sender_of(to, front) {
             self.nobody_there(now, peer, "its host says that its process is gone", sink);
@@ -111,7 +111,7 @@ impl Core {
         }
     }
 
-    /// Whose datagram to `to` begins so. One of an earlier connection is nobody's.
+    /// Whose datagram to `to` begins so. One of an earlier connection belongs to no peer.
     fn sender_of(&self, to: Remote, front: &[u8]) -> Option<Peer> {
         let prefix = Prefix::peek(front).ok()?;
         let peer = *self.by_number.get(&prefix.from)?;
@@ -119,7 +119,7 @@ impl Core {
         (link.remote == to).then_some(peer)
     }
 
-    /// Somebody who should know says that the peer is gone, or is not there.
+    /// A source that should know says that the peer is gone, or is not there.
     pub(super) fn nobody_there(
         &mut self,
         now: Time,

@@ -9,11 +9,11 @@ use crate::tcp::config::KEY_BYTES;
 pub struct UdpConfig {
     /// The cluster's key. Both sides of a connection hold the same, or neither holds one; without it,
     /// only processes of the same user on this host are talked to, over loopback addresses.
-    /// Everything is encrypted in both cases: whoever can inject a datagram could otherwise forge one.
+    /// Everything is encrypted in both cases: an attacker who can inject a datagram could otherwise forge one.
     pub key: Option<[u8; KEY_BYTES]>,
     /// How long connecting to a peer, with everything up to mutual trust, may take.
     pub connect_timeout: Duration,
-    /// How long a peer that owes us something may be silent. Nobody but the peer's process itself
+    /// How long a peer that owes us something may be silent. Only the peer's process itself
     /// answers, so a process that others send to must poll more often than this.
     pub liveness_timeout: Duration,
     /// A peer that is silent for so long is asked for a sign of life. If it is gone, its host says so.

@@ -6,11 +6,11 @@
 //! [`Core::handle_datagram`] for each datagram that has arrived, [`Core::handle_unreachable`] for
 //! each datagram that the system says could not be delivered, [`Core::handle_timer`] when
 //! [`Core::next_deadline`] has come, and commands ([`Core::send`], [`Core::transfer`], …) at will.
-//! After any of them: [`Core::poll_events`] until it answers `false`, and [`Core::poll_transmit`]
-//! until it answers `None`; what it gives is to be sent in this order, and may be lost. `now` never
+//! After any of them: [`Core::poll_events`] until it returns `false`, and [`Core::poll_transmit`]
+//! until it returns `None`; what it gives is to be sent in this order, and may be lost. `now` never
 //! goes back.
 //!
-//! Who comes up is in `opening`, who goes down in `closing`.
+//! How peers come up is in `opening`, how they go down in `closing`.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -31,7 +31,7 @@ use crate::table::Table;
 use crate::tcp::session::{Bounds, Session};
 
 /// Datagrams that one peer may send before it is the next one's turn.
-const DATAGRAMS_PER_TURN: u32 = 8;
+const DATAGRAMS_PER_BURST: u32 = 8;
 
 /// Replies to strangers that may wait; more are left out, as if the network had lost them.
 pub(super) const MAX_REPLIES: usize = 256;
@@ -39,8 +39,8 @@ pub(super) const MAX_REPLIES: usize = 256;
 /// As many of them may be for one host, so that it leaves the others some.
 pub(super) const MAX_REPLIES_PER_HOST: usize = MAX_REPLIES / 4;
 
-/// What the core asks of those who drive it while it handles a datagram.
-pub trait Surroundings {
+/// What the core asks of its driver while it handles a datagram.
+pub trait Environment {
     /// Without a key: who holds the socket at `remote`, which is said to be `holder`; the error says
     /// why it is not talked to. `we_call` tells whether we reach out to it, or it to us.
     fn verify(&mut self, remote: Remote, holder: Holder, we_call: bool)
@@ -52,7 +52,7 @@ pub trait Surroundings {
     /// How large a datagram may be on the way to `remote`.
     fn datagram_bytes(&self, remote: Remote) -> usize;
 
-    /// Fills `into` with random numbers that nobody can guess.
+    /// Fills `into` with random numbers that no attacker can guess.
     fn random(&mut self, into: &mut [u8]);
 
     /// Whether segments travel in the clear when there is no key: in simulated networks, which look
@@ -156,9 +156,9 @@ impl Core {
         now: Time,
         peer: Peer,
         parts: &[&[u8]],
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
     ) -> Result<(), SendError> {
-        self.reach(now, peer, around)?;
+        self.reach(now, peer, environment)?;
         self.state(peer)?.session.send(parts)?;
         self.touch(now, peer);
         Ok(())
@@ -170,9 +170,9 @@ impl Core {
         now: Time,
         peer: Peer,
         transfer: Transfer,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
     ) -> Result<(), SendError> {
-        self.reach(now, peer, around)?;
+        self.reach(now, peer, environment)?;
         self.state(peer)?.session.transfer(transfer)?;
         self.touch(now, peer);
         self.make_due(peer);
@@ -185,9 +185,9 @@ impl Core {
         now: Time,
         peer: Peer,
         atomic: Atomic,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
     ) -> Result<(), SendError> {
-        self.reach(now, peer, around)?;
+        self.reach(now, peer, environment)?;
         self.state(peer)?.session.atomic(atomic)?;
         self.touch(now, peer);
         self.make_due(peer);
@@ -200,17 +200,17 @@ impl Core {
         peer: Peer,
         memory: &Memory,
         access: Access,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
     ) -> Result<RegionDescriptor, Error> {
         if access.allows(Direction::Put) && !memory.is_writable() {
             return Err(Error::Unsupported(
-                "memory that was lent for reading cannot be exported for writing",
+                "memory that is for reading only cannot be exported for writing",
             ));
         }
         let state = self.state(peer).map_err(|_| Error::NoPeer)?;
         loop {
             let mut bytes = [0; 8];
-            around.random(&mut bytes);
+            environment.random(&mut bytes);
             let key = u64::from_le_bytes(bytes);
             if key != 0 && !state.session.exports(key) {
                 return Ok(state.session.export(key, memory, access));
@@ -241,10 +241,10 @@ impl Core {
         }
     }
 
-    /// See [`crate::Method::take_back`].
-    pub fn take_back(&mut self, peer: Peer) {
+    /// See [`crate::Method::cancel_placement`].
+    pub fn cancel_placement(&mut self, peer: Peer) {
         if let Some(state) = self.peers.get_mut(peer) {
-            state.session.take_back();
+            state.session.cancel_placement();
         }
     }
 
@@ -274,14 +274,14 @@ impl Core {
         &mut self,
         now: Time,
         peer: Peer,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
     ) -> Result<(), SendError> {
         let state = self.state(peer)?;
         if let Some(cause) = &state.gone {
             return Err(SendError::Gone(cause.clone()));
         }
         if state.link.is_none() && state.failed.is_none() {
-            self.begin_to_connect(now, peer, around);
+            self.begin_to_connect(now, peer, environment);
         }
         Ok(())
     }
@@ -365,11 +365,11 @@ impl Core {
         }
     }
 
-    /// Reports what has happened without a datagram. Answers whether there was anything.
+    /// Reports what has happened without a datagram. Returns whether there was anything.
     pub fn poll_events(
         &mut self,
         now: Time,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
         sink: &mut dyn Sink,
     ) -> bool {
         let Some(peer) = self.due.pop_front() else {
@@ -380,7 +380,7 @@ impl Core {
         };
         state.due = false;
         if std::mem::take(&mut state.goes_on) && state.link.is_none() {
-            self.begin_to_connect(now, peer, around);
+            self.begin_to_connect(now, peer, environment);
             return true;
         }
         if let Some(cause) = state.failed.take() {
@@ -441,9 +441,9 @@ impl Core {
                 && link.transmit(now, session, &mut self.scratch, out)
             {
                 let to = link.remote;
-                state.turn += 1;
-                if state.turn >= DATAGRAMS_PER_TURN {
-                    state.turn = 0;
+                state.burst += 1;
+                if state.burst >= DATAGRAMS_PER_BURST {
+                    state.burst = 0;
                     self.ready.rotate_left(1);
                 }
                 if state.session.owes_writable() {
@@ -452,7 +452,7 @@ impl Core {
                 self.set_timer(peer);
                 return Some(to);
             }
-            state.turn = 0;
+            state.burst = 0;
             state.ready = false;
             self.ready.pop_front();
             self.set_timer(peer);
@@ -491,7 +491,7 @@ impl Core {
         now: Time,
         from: Remote,
         bytes: &[u8],
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
         sink: &mut dyn Sink,
     ) {
         // Whatever was altered on the way counts as lost.
@@ -510,7 +510,7 @@ impl Core {
                 }
             }
             Datagram::Greeting(prefix, greeting) => {
-                self.greeting(now, from, prefix, greeting, around, sink);
+                self.greeting(now, from, prefix, greeting, environment, sink);
             }
             Datagram::Reset(prefix) => {
                 let why = "another process has taken its place at its address";
@@ -536,7 +536,7 @@ impl Core {
         self.reply(to, reset);
     }
 
-    /// Whose connection a datagram belongs to. A stranger who wants an answer is told that it has none.
+    /// Whose connection a datagram belongs to. A stranger that wants an answer is told that it has none.
     fn addressee(
         &mut self,
         from: Remote,

@@ -136,7 +136,7 @@ impl Incoming {
     }
 
     /// Takes a span of the stream: what continues it goes to `deliver`, what is ahead is kept.
-    /// Answers whether it was taken; if not, the datagram must count as lost.
+    /// Returns whether it was taken; if not, the datagram must count as lost.
     pub(super) fn accept(
         &mut self,
         offset: u64,

@@ -54,7 +54,7 @@ pub(super) struct Opening {
     pub(super) greeting: Greeting,
     /// Handshakes that may yet be answered: one for each cookie that came, the latest last.
     pub(super) noise: VecDeque<Begun>,
-    /// What somebody said who may not be the callee: believed when nothing better has come in time.
+    /// What a sender said that may not be the callee: believed when nothing better has come in time.
     pub(super) refused: Option<PeerError>,
     /// Acceptances of which the kernel did not confirm that they are the callee's.
     pub(super) disbelieved: u64,
@@ -90,7 +90,7 @@ pub(super) struct Link {
     /// Until when it must be up.
     trust_deadline: Time,
     heard_at: Time,
-    /// Since when somebody owes somebody something.
+    /// Since when one side owes the other something.
     outstanding_since: Option<Time>,
     /// Since when its host says that it is gone, in which words.
     suspected: Option<(Time, &'static str)>,
@@ -174,13 +174,13 @@ impl Link {
         self.outgoing.ping();
     }
 
-    /// A sign of life that nobody else could have given.
+    /// A sign of life that only the peer could have given.
     pub(super) fn heard(&mut self, now: Time) {
         self.heard_at = now;
         self.suspected = None;
     }
 
-    /// Somebody says that the peer is gone. It is asked, and given some time to prove the opposite.
+    /// A datagram says that the peer is gone. It is asked, and given some time to prove the opposite.
     pub(super) fn suspect(&mut self, now: Time, why: &'static str) {
         if self.is_up() && self.suspected.is_none() {
             self.suspected = Some((now, why));
@@ -197,7 +197,7 @@ impl Link {
         }
     }
 
-    /// Takes a segment of a number that is new. Answers whether it was taken, or had to be treated as
+    /// Takes a segment of a number that is new. Returns whether it was taken, or had to be treated as
     /// lost.
     pub(super) fn input(
         &mut self,

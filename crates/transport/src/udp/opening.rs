@@ -4,7 +4,7 @@
 //! caller                                   callee
 //!   Open ─────────────────────────────────────►          keeps nothing
 //!   ◄─────────────────────────────────── Cookie
-//!   Open: cookie, psk, e ─────────────────────►          opens the message; no key: asks who is there
+//!   Open: cookie, psk, e ─────────────────────►          opens the message; no key: asks the kernel
 //!   ◄────────────────────────────── Accept: e, ee        a place among the half-open
 //!   first segment ────────────────────────────►          up
 //! ```
@@ -14,7 +14,7 @@
 //! acceptance from where the kernel knows nobody whom we talk to. The cookie proves that it receives what is sent to its address;
 //! the first segment that it is the one whose ephemeral key was in its opening. The Noise message fits
 //! its cookie alone: a recorded opening is worth no more than one place among the half-open, as long as
-//! its cookie is good, and only until somebody else needs it.
+//! its cookie is good, and only until another caller needs it.
 //!
 //! Without a cluster's key the handshake is the same, under a key that everybody knows. It says nothing
 //! about who the other side is; that the kernel does, at the moment of opening. What it gives is
@@ -26,7 +26,7 @@ use std::time::Duration;
 use causeway_wire::datagram::{Greeting, Kind, PUBLIC_KEY, Prefix};
 use causeway_wire::tcp::{Auth, Holder, Refusal};
 
-use super::core::{Core, Surroundings};
+use super::core::{Core, Environment};
 use super::link::{Link, Opening, Phase};
 use super::noise::{self, Call, EPHEMERAL_BYTES};
 use super::table::{Origin, PeerState, describe};
@@ -47,9 +47,9 @@ const HALF_OPEN_GRACE: Duration = Duration::from_secs(1);
 /// Our side.
 impl Core {
     /// The key of handshakes, if there are any.
-    fn secret(&self, around: &dyn Surroundings) -> Option<[u8; KEY_BYTES]> {
+    fn secret(&self, environment: &dyn Environment) -> Option<[u8; KEY_BYTES]> {
         match self.config.key {
-            None if around.is_in_the_clear() => None,
+            None if environment.is_in_the_clear() => None,
             key => Some(key.unwrap_or(PUBLIC_KEY)),
         }
     }
@@ -59,9 +59,9 @@ impl Core {
         &mut self,
         now: Time,
         peer: Peer,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
     ) {
-        let number = self.fresh_number(around);
+        let number = self.fresh_number(environment);
         let Some(state) = self.peers.get_mut(peer) else {
             return;
         };
@@ -73,12 +73,12 @@ impl Core {
             state.failed = Some(PeerError::Refused("it has no address".to_owned()));
             return self.make_due(peer);
         };
-        let greeting = greet(&self.config.key, target, around);
+        let greeting = greet(&self.config.key, target, environment);
         let link = Link::new(
             target,
             number,
             Phase::Opening(Opening::new(greeting, now)),
-            around.datagram_bytes(target),
+            environment.datagram_bytes(target),
             now + self.config.connect_timeout,
             now,
             &self.config,
@@ -89,10 +89,10 @@ impl Core {
     }
 
     /// A number for a connection: not 0, and not in use.
-    fn fresh_number(&self, around: &mut dyn Surroundings) -> u64 {
+    fn fresh_number(&self, environment: &mut dyn Environment) -> u64 {
         loop {
             let mut bytes = [0; 8];
-            around.random(&mut bytes);
+            environment.random(&mut bytes);
             let number = u64::from_le_bytes(bytes);
             if number != 0 && !self.by_number.contains_key(&number) {
                 return number;
@@ -100,25 +100,25 @@ impl Core {
         }
     }
 
-    /// A greeting from somebody.
+    /// A greeting from a peer or a stranger.
     pub(super) fn greeting(
         &mut self,
         now: Time,
         from: Remote,
         prefix: Prefix,
         greeting: Greeting,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
         sink: &mut dyn Sink,
     ) {
         if prefix.kind == Kind::Open {
-            return self.opened(now, from, prefix, greeting, around);
+            return self.opened(now, from, prefix, greeting, environment);
         }
         let Some(peer) = self.opening_to(from, prefix) else {
             return;
         };
         match prefix.kind {
-            Kind::Cookie => self.cookie_came(now, peer, greeting, around),
-            Kind::Accept => self.accepted(now, peer, prefix.from, greeting, around, sink),
+            Kind::Cookie => self.cookie_came(now, peer, greeting, environment),
+            Kind::Accept => self.accepted(now, peer, prefix.from, greeting, environment, sink),
             Kind::Refuse => {
                 self.turned_away(now, peer, refused(greeting.refusal, "datagram"), sink)
             }
@@ -139,9 +139,9 @@ impl Core {
         now: Time,
         peer: Peer,
         theirs: Greeting,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
     ) {
-        let secret = self.secret(around);
+        let secret = self.secret(environment);
         let Some(state) = self.peers.get_mut(peer) else {
             return;
         };
@@ -159,7 +159,7 @@ impl Core {
                 cookie: &theirs.cookie,
             };
             let mut random = [0; EPHEMERAL_BYTES];
-            around.random(&mut random);
+            environment.random(&mut random);
             match noise::call(secret, call, random) {
                 Ok((begun, message)) => {
                     if opening.noise.len() >= MAX_BEGUN {
@@ -185,11 +185,11 @@ impl Core {
         peer: Peer,
         theirs: u64,
         greeting: Greeting,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
         sink: &mut dyn Sink,
     ) {
         let keyed = self.config.key.is_some();
-        let sealed = self.secret(around).is_some();
+        let sealed = self.secret(environment).is_some();
         let Some(state) = self.peers.get_mut(peer) else {
             return;
         };
@@ -200,7 +200,7 @@ impl Core {
         // Asked before the handshake goes on: an answer that is not believed leaves it as it was.
         let identity = match keyed {
             true => Identity::Keyed,
-            false => match around.verify(link.remote, greeting.holder, true) {
+            false => match environment.verify(link.remote, greeting.holder, true) {
                 Ok(identity) => identity,
                 Err(reason) => return opening.disbelieve(reason),
             },
@@ -228,7 +228,7 @@ impl Core {
         self.touch(now, peer);
     }
 
-    /// Somebody says that the peer at hand does not take us, and nothing proves that it is the peer. With
+    /// A datagram says that the peer at hand does not take us, and nothing proves that it is the peer. With
     /// a key, and so from anywhere, that is no reason to stop asking.
     pub(super) fn turned_away(
         &mut self,
@@ -274,14 +274,14 @@ impl Core {
 
 /// The callee's side.
 impl Core {
-    /// Somebody wants to be let in.
+    /// A caller wants to connect.
     fn opened(
         &mut self,
         now: Time,
         from: Remote,
         prefix: Prefix,
         theirs: Greeting,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
     ) {
         let caller = prefix.from;
         if caller == 0 {
@@ -292,7 +292,7 @@ impl Core {
             return self.disown(from, caller, 0);
         }
         if let Some(&peer) = self.by_caller.get(&(from, caller)) {
-            return self.accept_again(from, peer, around);
+            return self.accept_again(from, peer, environment);
         }
         match (self.config.key.is_some(), theirs.auth) {
             (true, Auth::SameUser) => return self.refuse(from, caller, Refusal::KeyNeeded),
@@ -314,7 +314,7 @@ impl Core {
             }
             return self.refuse(from, caller, Refusal::Full);
         }
-        self.let_in(now, from, caller, theirs, around);
+        self.let_in(now, from, caller, theirs, environment);
     }
 
     fn let_in(
@@ -323,12 +323,12 @@ impl Core {
         from: Remote,
         caller: u64,
         theirs: Greeting,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
     ) {
         // What costs least comes first, and nothing is kept before all of it is done.
         let (identity, source) = match &self.config.key {
             Some(_) => (Identity::Keyed, Source::host(from.address.ip())),
-            None => match around.verify(from, theirs.holder, false) {
+            None => match environment.verify(from, theirs.holder, false) {
                 Ok(identity @ Identity::Local { uid, .. }) => (identity, Source::User(uid)),
                 Ok(identity) => (identity, Source::host(from.address.ip())),
                 Err(reason) => {
@@ -346,15 +346,15 @@ impl Core {
         if in_its_way.as_ref().is_some_and(has_to_wait) {
             return; // it asks again, and by then some have come up or run out of time
         }
-        let mut answer = greet(&self.config.key, from, around);
+        let mut answer = greet(&self.config.key, from, environment);
         let mut seal = None;
-        if let Some(secret) = self.secret(around) {
+        if let Some(secret) = self.secret(environment) {
             let call = Call {
                 caller,
                 cookie: &theirs.cookie,
             };
             let mut random = [0; EPHEMERAL_BYTES];
-            around.random(&mut random);
+            environment.random(&mut random);
             match noise::answer(&secret, call, random, &theirs.noise) {
                 Ok((sealed, message)) => {
                     seal = Some(sealed);
@@ -371,12 +371,12 @@ impl Core {
             let waited_ms = now.saturating_sub(oldest.since).as_millis() as u64;
             self.end(now, peer, PeerError::TimedOut(waited_ms), &mut Silence);
         }
-        let number = self.fresh_number(around);
+        let number = self.fresh_number(environment);
         let mut link = Link::new(
             from,
             number,
             Phase::Accepting(answer),
-            around.datagram_bytes(from),
+            environment.datagram_bytes(from),
             now + self.config.connect_timeout,
             now,
             &self.config,
@@ -399,14 +399,14 @@ impl Core {
     }
 
     /// The caller repeats itself: the acceptance was lost, or is on its way.
-    fn accept_again(&mut self, from: Remote, peer: Peer, around: &mut dyn Surroundings) {
+    fn accept_again(&mut self, from: Remote, peer: Peer, environment: &mut dyn Environment) {
         let Some(link) = self.peers.get(peer).and_then(|state| state.link.as_ref()) else {
             return;
         };
         if let Phase::Accepting(answer) = link.phase {
             // Without a key the answer is for nobody but whom the kernel names, also the second time.
             let holder = Holder::default();
-            if self.config.key.is_none() && around.verify(from, holder, false).is_err() {
+            if self.config.key.is_none() && environment.verify(from, holder, false).is_err() {
                 return;
             }
             let (caller, number) = (link.theirs, link.ours);
@@ -442,7 +442,7 @@ impl Core {
 }
 
 /// What both sides say of themselves.
-fn greet(key: &Option<[u8; KEY_BYTES]>, to: Remote, around: &dyn Surroundings) -> Greeting {
+fn greet(key: &Option<[u8; KEY_BYTES]>, to: Remote, environment: &dyn Environment) -> Greeting {
     match key {
         Some(_) => Greeting {
             auth: Auth::ClusterKey,
@@ -450,7 +450,7 @@ fn greet(key: &Option<[u8; KEY_BYTES]>, to: Remote, around: &dyn Surroundings) -
         },
         None => Greeting {
             auth: Auth::SameUser,
-            holder: around.holder(to.socket),
+            holder: environment.holder(to.socket),
             ..Greeting::default()
         },
     }

@@ -238,7 +238,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Everything before `received` has arrived. Answers the bytes of the datagrams up to number
+    /// Everything before `received` has arrived. Returns the bytes of the datagrams up to number
     /// `largest` that were still thought to be on their way.
     fn release(&mut self, received: u64, largest: u64) -> usize {
         let Some(count) = received.checked_sub(self.start).filter(|&count| count > 0) else {

@@ -18,7 +18,7 @@ impl Core {
         self.peers.shown(peer)?.identity
     }
 
-    /// Memory that is held for peers now, apart from what callers lent.
+    /// Memory that is held for peers now, apart from the buffers of callers.
     pub fn owned_bytes(&self) -> usize {
         let replies: usize = self.replies.iter().map(|(_, bytes)| bytes.len()).sum();
         let peers = self.peers.iter().map(|state| {

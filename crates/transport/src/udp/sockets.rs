@@ -1,4 +1,4 @@
-//! The real ground: sockets of the kernel, its clock and its random numbers.
+//! Datagram I/O of the operating system: sockets of the kernel, its clock and its random numbers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,8 +12,8 @@ use causeway_wire::datagram::{MAX_DATAGRAM_BYTES, PREFIX_BYTES, SAFE_DATAGRAM_BY
 use causeway_wire::tcp::Holder;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
-use super::core::Surroundings;
-use super::ground::{Arrival, Arrivals, Batch, Ground};
+use super::core::Environment;
+use super::datagram_io::{Arrival, Arrivals, Batch, DatagramIo};
 use super::{Remote, SCHEME};
 use crate::address::Address;
 use crate::blocking::measure;
@@ -29,13 +29,13 @@ const LOOPBACK_BYTES: usize = 32 * 1024;
 /// What IPv6 (the larger of the two) and UDP put before a datagram.
 const HEADERS_BYTES: usize = 40 + 8;
 
-/// Room for each datagram that is received: nobody is told to send larger ones.
+/// Room for each datagram that is received: no peer is told to send larger ones.
 const SLOT_BYTES: usize = LOOPBACK_BYTES;
 
 /// Datagrams taken in one round.
 const RECEIVES_PER_ROUND: usize = 16;
 
-/// Reports on datagrams that found nobody, taken per socket and round.
+/// Reports on datagrams that found no receiver, taken per socket and round.
 const REPORTS_PER_ROUND: usize = 64;
 
 /// Reports that are kept until the next look; of more, the later ones are left out.
@@ -104,7 +104,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// Takes what the kernel has to say of datagrams that were sent; answers whether there was anything.
+    /// Takes what the kernel has to say of datagrams that were sent; returns whether there was anything.
     fn take_reports(&mut self) -> bool {
         let mut any = false;
         for number in 0..self.sockets.len() {
@@ -133,13 +133,13 @@ impl Sockets {
     }
 }
 
-impl Surroundings for Sockets {
+impl Environment for Sockets {
     /// Root is let in, and may reach out to anybody; but nobody else gets in with root.
     ///
     /// The kernel tells whose a socket is at this moment, and the handshake that is under way gives
-    /// keys to whoever receives at the port and sends from it now. Should another user get hold of
+    /// keys to the process that receives at the port and sends from it now. Should another user get hold of
     /// the port later, it can neither read what is still sent to it nor take part: it sees sealed
-    /// segments, until the connection is found dead. What remains is somebody who gives up the port
+    /// segments, until the connection is found dead. What remains is a process that gives up the port
     /// between the handshake and this question, to a process of the right user: that process
     /// disowns the connection, which ends, unless the port changes hands once more before it is asked.
     fn verify(
@@ -157,7 +157,7 @@ impl Surroundings for Sockets {
         let me = rustix::process::geteuid().as_raw();
         let is_let_in = |owner: &net::Owner| is_let_in(owner.uid, me, we_call);
         let ours = self.sockets.get(remote.socket as usize).map(|s| s.address);
-        // The kernel's table, which can be long, is read only for those who pass the quick question.
+        // The kernel's table, which can be long, is read only for callers that pass the quick question.
         let quick = match ours {
             Some(ours) => self.owners.of_datagram_socket(ours, address).ok(),
             None => None,
@@ -215,7 +215,7 @@ impl Surroundings for Sockets {
     }
 }
 
-impl Ground for Sockets {
+impl DatagramIo for Sockets {
     fn resolve(&self, address: &Address) -> Result<Vec<SocketAddr>, Error> {
         resolve_for(SCHEME, address)
     }

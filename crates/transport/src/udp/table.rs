@@ -49,8 +49,8 @@ pub(super) struct PeerState {
     pub(super) ready: bool,
     /// In the queue of those that have something to report.
     pub(super) due: bool,
-    /// Datagrams sent in its present turn.
-    pub(super) turn: u32,
+    /// Datagrams sent in its present burst.
+    pub(super) burst: u32,
     /// Under which time it stands among the timers.
     pub(super) timer: Option<Time>,
 }
@@ -69,7 +69,7 @@ impl PeerState {
             goes_on: false,
             ready: false,
             due: false,
-            turn: 0,
+            burst: 0,
             timer: None,
         }
     }

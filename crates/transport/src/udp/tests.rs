@@ -174,7 +174,7 @@ impl Stranger {
         None
     }
 
-    /// Gets as far as an acceptance; answers the callee's number and the connection's seal.
+    /// Gets as far as an acceptance; returns the callee's number and the connection's seal.
     fn let_in(&self, number: u64, udp: &mut Udp, seen: &mut Seen) -> (u64, noise::Seal) {
         let before = udp.core.strangers.len();
         self.open(number, Greeting::default());
@@ -197,7 +197,7 @@ impl Stranger {
     }
 }
 
-/// The opening of somebody without a key who has a cookie.
+/// The opening of a caller without a key that has a cookie.
 fn opening(number: u64, cookie: [u8; COOKIE_BYTES]) -> (noise::Begun, Greeting) {
     let call = noise::Call {
         caller: number,
@@ -278,8 +278,8 @@ fn half_open_connections_are_few_and_end() {
     let (_, greeting) = opening(9, cookie);
     let almost = oldest + Duration::from_millis(999);
     for (now, is_let_in) in [(almost, false), (oldest + Duration::from_secs(1), true)] {
-        let Udp { core, ground, .. } = &mut udp;
-        core.greeting(now, from, prefix, greeting, ground, &mut seen);
+        let Udp { core, io, .. } = &mut udp;
+        core.greeting(now, from, prefix, greeting, io, &mut seen);
         assert_eq!(core.by_caller.contains_key(&(from, 9)), is_let_in);
         assert_eq!((core.strangers.len(), core.peers.len()), (8, 8));
         assert_ne!(first(core) == oldest, is_let_in, "the oldest goes");
@@ -338,7 +338,7 @@ fn whoever_breaks_the_protocol_is_dropped() {
     }
 }
 
-/// Whoever comes to hold the port of a peer that is gone knows both numbers of the connection.
+/// A process that comes to hold the port of a peer that is gone knows both numbers of the connection.
 #[test]
 fn without_a_key_the_numbers_of_a_connection_are_not_enough_to_take_it_over() {
     let (mut udp, address) = listening(None);

@@ -164,9 +164,12 @@ fn internal_packets_have_these_bytes() {
 #[test]
 fn layouts_out_of_bounds_are_refused() {
     let layout = PairLayout::new(32 << 10, 8192).unwrap();
-    assert_eq!(layout.assist(0), 4096 + (64 << 10) + (512 << 10));
-    assert_eq!(layout.len(), layout.assist(0) + 8192);
-    assert_eq!(layout.assist_block(1, 2), layout.assist(0) + 4096 + 384);
+    assert_eq!(layout.split_copies(0), 4096 + (64 << 10) + (512 << 10));
+    assert_eq!(layout.len(), layout.split_copies(0) + 8192);
+    assert_eq!(
+        layout.split_copy_block(1, 2),
+        layout.split_copies(0) + 4096 + 384
+    );
     assert_eq!(layout.max_packet(), 8448);
     assert_eq!((layout.ring(0), layout.ring(1)), (1536, 2560 + (32 << 10)));
     assert_eq!((layout.control(0), layout.control(1)), (34304, 34816));

@@ -14,8 +14,8 @@ fn hello_has_its_golden_bytes_both_ways() {
             descriptor: 0x0807_0605,
         },
         fast_aes: true,
-        lanes: 4,
-        purpose: Purpose::Lane,
+        connections: 4,
+        purpose: Purpose::Subflow,
     };
     let golden = *b"causeway\x05\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x00";
     assert_eq!(hello.encode(), golden);
@@ -33,7 +33,7 @@ fn hello_refuses_every_unknown_value() {
         (11, 2),
         (20, 2),
         (21, 0),
-        (21, MAX_LANES + 1),
+        (21, MAX_CONNECTIONS + 1),
         (22, 2),
         (23, 1),
     ] {

@@ -57,7 +57,7 @@ fn a_posted_receive() {
 #[test]
 fn a_send_in_the_queue() {
     let mut a = node("cancel-queued-client");
-    // Nobody answers: the connection is never greeted.
+    // No peer replies: the connection is never greeted.
     let mut silent = Mem::new(Options::default()).unwrap();
     causeway_transport::Method::listen(&mut silent, &"mem://cancel-queued".parse().unwrap())
         .unwrap();

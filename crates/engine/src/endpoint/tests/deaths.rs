@@ -30,7 +30,7 @@ fn nobody_listens() {
     drive(&mut [&mut a], |nodes| nodes[0].done.len() == 3);
     assert!((1..=3).all(|user| failed_by_peer(&a, user, "mem://death-nobody")));
     assert_eq!(data.sharers(), 1);
-    // Somebody comes: the same handle works.
+    // A process listens there: the same handle works.
     let mut late = node("death-nobody");
     a.send_unexpected(to, &memory(7, 5), 1, 4);
     drive(&mut [&mut a, &mut late], |nodes| {

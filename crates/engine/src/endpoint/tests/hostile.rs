@@ -306,7 +306,7 @@ fn a_peer_that_asks_without_listening_is_dropped() {
     assert_eq!(node.bmi.get_info(None).connected, 0);
 }
 
-/// Long lists of memory are not kept for messages that nobody has asked for; the message arrives all
+/// Long lists of memory are not kept for messages that no receive has asked for; the message arrives all
 /// the same.
 #[test]
 fn unmatched_announcements_are_kept_small() {

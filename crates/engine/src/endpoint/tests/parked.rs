@@ -1,4 +1,4 @@
-//! A thread that sleeps apart from its endpoint, and what others do meanwhile.
+//! A thread that sleeps detached from its endpoint, and what others do meanwhile.
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;

@@ -252,7 +252,7 @@ fn a_transfer_over_tcp_is_seen_to_move_and_small_messages_are_not_taken_for_it()
     assert_ne!(activity(&server, from), before.1);
 }
 
-/// Quiet peers are not looked at, and nobody wakes up for them.
+/// Quiet peers are not looked at, and no thread wakes up for them.
 #[test]
 fn peers_without_news_cost_nothing_and_those_that_wait_are_looked_at_in_time() {
     const PEERS: u64 = 50;
@@ -266,7 +266,7 @@ fn peers_without_news_cost_nothing_and_those_that_wait_are_looked_at_in_time() {
     let quiet = |node: &Node| node.bmi.watch.deadline(&node.bmi.conversations).is_none();
     drive(&mut [&mut server], |nodes| quiet(nodes[0]));
     assert_eq!(rows(&server).len() as u64, PEERS);
-    // One of them is waited for: whoever sleeps wakes up when that has lasted too long, not before.
+    // One of them is waited for: a sleeping thread wakes up when that has lasted too long, not before.
     server.recv(clients[7].0, &[memory(0, 10)], 1, 1);
     let soon = std::time::Instant::now() + Duration::from_secs(5);
     let late = soon + Duration::from_secs(60);

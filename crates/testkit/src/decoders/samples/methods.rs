@@ -38,8 +38,8 @@ pub(in crate::decoders) fn openings() -> Vec<Vec<u8>> {
             descriptor: 5,
         },
         fast_aes: true,
-        lanes: 2,
-        purpose: tcp::Purpose::Lane,
+        connections: 2,
+        purpose: tcp::Purpose::Subflow,
     };
     let steps = [
         (tcp::StepKind::Noise, tcp::Refusal::None, &[7_u8; 48][..]),

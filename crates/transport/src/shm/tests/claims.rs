@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use causeway_wire::shm::assist::{Claims, FAILED};
+use causeway_wire::shm::split_copy::{Claims, FAILED};
 
 use super::hostile::noise;
 use crate::shm::claim::{From, Helped, LEAST_STEAL, Nonsense, Share, portion};
@@ -62,15 +62,18 @@ fn two_sides_take_every_unit_once_in_any_order() {
     for _ in 0..2000 {
         let block = Block::default();
         let units = 1 + random() as u32 % 200;
-        let mut started = block.share().open(units);
+        let mut initiated = block.share().open(units);
         let mut taken = vec![0; units as usize];
         let mut unfinished = Vec::new();
         let mut helped = 0;
-        while !started.is_all_claimed() || !unfinished.is_empty() {
+        while !initiated.is_all_claimed() || !unfinished.is_empty() {
             let (most, from) = (1 + random() as u32 % 40, any_from(random()));
             match random() % 3 {
                 0 => {
-                    let part = block.share().claim_front(&mut started, most, from).unwrap();
+                    let part = block
+                        .share()
+                        .claim_front(&mut initiated, most, from)
+                        .unwrap();
                     part.for_each(|unit| taken[unit as usize] += 1);
                 }
                 1 => {
@@ -92,9 +95,9 @@ fn two_sides_take_every_unit_once_in_any_order() {
                 any,
                 finished,
                 failed,
-            } = block.share().helped(&started).unwrap();
+            } = block.share().helped(&initiated).unwrap();
             assert!(!failed && (!any || helped > 0));
-            if started.is_all_claimed() {
+            if initiated.is_all_claimed() {
                 assert_eq!(finished, unfinished.is_empty());
             }
         }
@@ -105,21 +108,21 @@ fn two_sides_take_every_unit_once_in_any_order() {
 #[test]
 fn a_closed_transfer_gives_nothing_away_and_waits_for_what_was_taken() {
     let block = Block::default();
-    let mut started = block.share().open(100);
+    let mut initiated = block.share().open(100);
     assert_eq!(
         block.share().claim_back(100, 7, From::OwnHalf),
         Some(93..100)
     );
-    block.share().close(&mut started).unwrap();
-    assert!(started.is_all_claimed());
+    block.share().close(&mut initiated).unwrap();
+    assert!(initiated.is_all_claimed());
     assert_eq!(block.share().claim_back(100, 7, From::Anywhere), None);
-    assert!(!block.share().helped(&started).unwrap().finished);
+    assert!(!block.share().helped(&initiated).unwrap().finished);
     block.share().finish_back(7, false);
     let Helped {
         any,
         finished,
         failed,
-    } = block.share().helped(&started).unwrap();
+    } = block.share().helped(&initiated).unwrap();
     assert!(any && finished && failed);
 }
 
@@ -143,28 +146,34 @@ fn words_that_no_helper_writes_are_found_out() {
     ];
     for lie in lies {
         let block = Block::default();
-        let mut started = block.share().open(100);
-        let own = block.share().claim_front(&mut started, 10, From::OwnHalf);
+        let mut initiated = block.share().open(100);
+        let own = block.share().claim_front(&mut initiated, 10, From::OwnHalf);
         assert_eq!(own, Ok(0..10));
         block.claims.store(lie, Relaxed);
-        let next = block.share().claim_front(&mut started, 10, From::Anywhere);
+        let next = block
+            .share()
+            .claim_front(&mut initiated, 10, From::Anywhere);
         assert_eq!(next, Err(Nonsense), "{lie:#x}");
-        assert_eq!(block.share().close(&mut started), Err(Nonsense), "{lie:#x}");
+        assert_eq!(
+            block.share().close(&mut initiated),
+            Err(Nonsense),
+            "{lie:#x}"
+        );
     }
     let block = Block::default();
-    let mut started = block.share().open(100);
-    block.share().close(&mut started).unwrap();
+    let mut initiated = block.share().open(100);
+    block.share().close(&mut initiated).unwrap();
     block.done.store(1, Relaxed);
-    assert_eq!(block.share().helped(&started), Err(Nonsense));
+    assert_eq!(block.share().helped(&initiated), Err(Nonsense));
     block.done.store(FAILED, Relaxed);
-    assert!(block.share().helped(&started).unwrap().failed);
+    assert!(block.share().helped(&initiated).unwrap().failed);
     block
         .claims
         .store(Claims { front: 0, back: 9 }.pack(), Relaxed);
     let declined = block.share().claim_back(9, 9, From::Anywhere);
     assert_eq!(declined, None, "all of it is done again");
     block.done.store(0, Relaxed);
-    // The helper does not trust the starter either.
+    // The helper does not trust the initiator either.
     for word in [5, Claims { front: 8, back: 8 }.pack()] {
         block.claims.store(word, Relaxed);
         assert_eq!(block.share().claim_back(u32::MAX, 10, From::OwnHalf), None);

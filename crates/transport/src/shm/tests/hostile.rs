@@ -106,7 +106,7 @@ fn answer(socket: &RecordSocket) -> Option<Record> {
     }
 }
 
-/// Sends a first record and answers what comes back, once the host is done with it.
+/// Sends a first record and returns what comes back, once the host is done with it.
 fn greet(
     host: &mut Host,
     address: &Address,

@@ -1,6 +1,5 @@
 //! Tests of the method with real memory, sockets and processes.
 
-mod assist;
 mod claims;
 mod death;
 mod hostile;
@@ -8,6 +7,7 @@ mod packets;
 mod park;
 mod regions;
 mod revocation;
+mod split_copy;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -113,7 +113,7 @@ impl Host {
     }
 }
 
-/// Sleeps until the method has something to do; answers whether it says so.
+/// Sleeps until the method has something to do; returns whether it says so.
 fn sleep_on(shm: &Shm, most: Duration) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let descriptor = shm.pollable();

@@ -1,4 +1,4 @@
-//! Packets: order, room, cold rings, many peers.
+//! Packets: order, room, rings that are not polled, many peers.
 
 use causeway_wire::shm::PairLayout;
 
@@ -177,7 +177,7 @@ fn a_thousand_peers_are_served_and_the_quiet_ones_cost_nothing() {
     for _ in 0..20_000 {
         server.poll();
     }
-    assert!(server.shm.hot.len() <= 4, "quiet rings are not polled");
+    assert!(server.shm.polled.len() <= 4, "quiet rings are not polled");
     for (nth, peer) in ids.iter().enumerate() {
         server.shm.send(*peer, &[&nth.to_le_bytes()]).unwrap();
     }
@@ -225,7 +225,7 @@ fn an_address_where_nobody_listens_shows_as_the_peer_going_down() {
     assert_eq!(client.shm.send(peer, &[b"x"]), Err(SendError::WouldBlock));
     client.until("it is reported", |client| !client.log.down.is_empty());
     assert!(matches!(client.log.down[0], (down, PeerError::Refused(_)) if down == peer));
-    // Once somebody listens, the same handle reaches them.
+    // Once a host listens, the same handle reaches them.
     let mut server = Host::listening(ShmConfig::default(), &address);
     client.shm.send(peer, &[b"now"]).unwrap();
     both(&mut client, &mut server, "it has arrived", |_, server| {
@@ -351,7 +351,7 @@ fn a_transfer_that_waits_for_the_meeting_is_not_forgotten() {
     assert_eq!(near.to_vec(), [7; 64]);
 }
 
-/// Bytes of ring 0 behind its short lap and before the first packet's place that somebody has written.
+/// Bytes of ring 0 behind its short lap and before the first packet's place that the sender has written.
 fn written_behind_the_short_lap(met: &mut Met) -> usize {
     let view = met.client.shm.peers.get_mut(met.to_server);
     let view = view.unwrap().pair().unwrap().view();

@@ -48,18 +48,18 @@ fn make_it_park(host: &mut Host) {
     panic!("it never parks");
 }
 
-/// Runs `rouse` on another thread, again and again, while `host` is parked until `done`.
+/// Runs `wake` on another thread, again and again, while `host` is parked until `done`.
 fn parks_through<T: Send>(
     host: &mut Host,
     what: &str,
-    rouse: impl FnOnce() -> T + Send,
+    wake: impl FnOnce() -> T + Send,
     done: impl Fn(&Host) -> bool,
 ) -> T {
     make_it_park(host);
     std::thread::scope(|scope| {
-        let rousing = scope.spawn(rouse);
+        let waking = scope.spawn(wake);
         parked_until(host, &WakeFlag::default(), what, done);
-        rousing.join().unwrap()
+        waking.join().unwrap()
     })
 }
 

@@ -1,7 +1,7 @@
 //! Remote memory: both ways, both engines, lists, protection, revocation, mapping.
 
 use causeway_sys::memfd;
-use causeway_sys::memory::{Memory, lend_read};
+use causeway_sys::memory::{Memory, with_foreign_read_only};
 use causeway_wire::region::RegionDescriptor;
 
 use super::*;
@@ -211,21 +211,21 @@ fn lent_memory_is_no_target() {
     let mut met = meet(ShmConfig::default());
     let far = Memory::from_vec(vec![1; 64]);
     let region = met.export(&far, Access::ReadWrite);
-    lend_read(&[9; 64], |lent| {
-        let got = met.transfer(Direction::Get, vec![lent.clone()], vec![region], None);
+    with_foreign_read_only(&[9; 64], |memory| {
+        let got = met.transfer(Direction::Get, vec![memory.clone()], vec![region], None);
         assert!(matches!(got, Err(TransferError::Copy(_))));
-        met.transfer(Direction::Put, vec![lent.clone()], vec![region], None)
+        met.transfer(Direction::Put, vec![memory.clone()], vec![region], None)
             .unwrap();
         let (client, server) = (&mut met.client, met.to_server);
         assert!(
             client
                 .shm
-                .grant(server, lent, Registration::NONE, Access::ReadWrite)
+                .grant(server, memory, Registration::NONE, Access::ReadWrite)
                 .is_err()
         );
         let read = client
             .shm
-            .grant(server, lent, Registration::NONE, Access::Read)
+            .grant(server, memory, Registration::NONE, Access::Read)
             .unwrap();
         client.shm.revoke(server, read.key);
     });

@@ -197,7 +197,7 @@ fn who_does_not_wait_asks_again() {
     assert!(server.shm.deadline().is_none());
 }
 
-/// Nobody waits for a peer that only reads, whatever it says that it does.
+/// The owner does not wait for a peer that only reads, whatever it says that it does.
 #[test]
 fn memory_that_is_read_is_free_at_once() {
     let mut met = meet(ShmConfig::default());

@@ -1,7 +1,7 @@
 //! Remote atomics: a request and an answer, each one short frame.
 //!
 //! The requester keeps at most [`ATOMIC_WINDOW`] of them unanswered; the owner does each as it comes and keeps nothing but
-//! the answers that wait to be sent.
+//! the replies that wait to be sent.
 
 use std::collections::VecDeque;
 

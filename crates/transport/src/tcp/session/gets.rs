@@ -17,12 +17,12 @@ use smallvec::SmallVec;
 use super::coverage::{Coverage, Rejected};
 use super::cursor::Cursor;
 use super::inbox::Stream;
-use super::{Bulk, MAIN, Session, Turn, violation};
+use super::{Bulk, MAIN, Quantum, Session, violation};
 use crate::error::{PeerError, TransferError};
 use crate::method::{Direction, NotifyPacket, Peer, Sink, Token, Transfer};
-use crate::tcp::outbox::Lender;
+use crate::tcp::outbox::SpanOwner;
 
-/// Pieces of one request that may have come apart from each other, over further lanes: there are no more of them.
+/// Pieces of one request that may have come apart from each other, over subflows: there are no more of them.
 const MAX_APART: usize = (MAX_GET_BYTES as usize).div_ceil(MAX_PIECE);
 
 /// A get of ours.
@@ -79,7 +79,7 @@ struct Request {
     began: Coverage,
     landed: u64,
     len: u64,
-    /// The end, if it has overtaken data on other lanes.
+    /// The end, if it has overtaken data on other connections.
     end: Option<End>,
 }
 
@@ -360,25 +360,25 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn serve_turn(&mut self, mut serve: Serve, at: usize) -> Turn<Bulk> {
+    pub(super) fn serve_quantum(&mut self, mut serve: Serve, at: usize) -> Quantum<Bulk> {
         let Some(spans) = self.gather(&mut serve) else {
             self.end_serve(&serve, false, at);
-            return Turn::Over;
+            return Quantum::Over;
         };
         let len = spans.iter().map(|(_, memory)| memory.len()).sum();
         let mut header = Header::new(Kind::GetData, len).with_id(serve.id);
         header.base = serve.sent;
-        let outbox = &mut self.lane(at).outbox;
+        let outbox = &mut self.connection(at).outbox;
         outbox.line_up_bytes(&header.encode());
         for (key, memory) in spans {
-            outbox.line_up_memory(memory, Lender::Export(key));
+            outbox.line_up_memory(memory, SpanOwner::Export(key));
         }
         serve.sent += len as u64;
         if serve.index < serve.fragments.len() {
-            return Turn::Again(Bulk::Serve(serve));
+            return Quantum::Again(Bulk::Serve(serve));
         }
         self.end_serve(&serve, true, at);
-        Turn::Over
+        Quantum::Over
     }
 
     fn end_serve(&mut self, serve: &Serve, served: bool, at: usize) {

@@ -10,7 +10,7 @@ use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 use super::cursor::Cursor;
 use super::{MAIN, Session, violation};
 use crate::error::PeerError;
-use crate::method::{PLACE_HEAD_BYTES, Peer, Sink, Spans};
+use crate::method::{PLACEMENT_HEAD_BYTES, Peer, Sink, Spans};
 
 /// Below this many expected bytes of data a read straight into memory does not pay.
 const DIRECT_FROM_BYTES: usize = 8 * 1024;
@@ -30,23 +30,23 @@ pub(super) enum Stream {
     /// Into the local list of the get with this number, from here on.
     Get { id: u64, at: Cursor },
     /// Into the memory that the sink gave for a packet.
-    Packet(Landing),
+    Packet(Placement),
 }
 
-/// A packet on its way to its place.
+/// A packet that is written straight into a receive buffer of the sink.
 #[derive(Debug)]
-pub(super) struct Landing {
-    head: [u8; PLACE_HEAD_BYTES],
-    /// The place of the bytes behind the head, and how far it is filled.
+pub(super) struct Placement {
+    head: [u8; PLACEMENT_HEAD_BYTES],
+    /// The receive buffer for the bytes behind the head, and how far it is filled.
     into: Spans,
     at: Cursor,
 }
 
-impl Landing {
+impl Placement {
     /// The frame as far as it has come, if `missing` bytes have not.
     fn to_frame(&self, missing: usize) -> Vec<u8> {
         let len: usize = self.into.iter().map(Memory::len).sum();
-        let payload = PLACE_HEAD_BYTES + len;
+        let payload = PLACEMENT_HEAD_BYTES + len;
         let mut frame = Vec::with_capacity(HEADER_BYTES + payload);
         frame.extend_from_slice(&Header::new(Kind::Packet, payload).encode());
         frame.extend_from_slice(&self.head);
@@ -64,20 +64,20 @@ impl Landing {
     }
 }
 
-/// So much of a packet's frame must be there for its place to be asked for.
-const PLACE_FROM: usize = HEADER_BYTES + PLACE_HEAD_BYTES;
+/// So much of a packet's frame must be there before the sink is asked for a receive buffer.
+const PLACEMENT_FROM_BYTES: usize = HEADER_BYTES + PLACEMENT_HEAD_BYTES;
 
 /// What data belongs to.
-enum Landed {
+enum Received {
     Put(u64),
     Get(u64),
-    Packet([u8; PLACE_HEAD_BYTES]),
+    Packet([u8; PLACEMENT_HEAD_BYTES]),
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    /// The beginning of a frame whose rest has not come: at most a header and a packet. A packet's place is
-    /// not asked for (again) when it has [`PLACE_FROM`] bytes.
+    /// The beginning of a frame whose rest has not come: at most a header and a packet. The sink is
+    /// not asked (again) for a receive buffer when a packet has [`PLACEMENT_FROM_BYTES`] bytes.
     partial: Vec<u8>,
     /// Data that is arriving, and how much of it is to come: never 0.
     pub(super) stream: Option<(Stream, usize)>,
@@ -104,7 +104,7 @@ impl Session {
                     return Ok(());
                 }
             }
-            let inbox = &self.lane(at).inbox;
+            let inbox = &self.connection(at).inbox;
             bytes = if inbox.stream.is_some() {
                 self.read_data(at, bytes, peer, sink)?
             } else if inbox.partial.is_empty() {
@@ -116,7 +116,7 @@ impl Session {
         Ok(())
     }
 
-    /// A frame begins at the front of `bytes`. Answers what follows.
+    /// A frame begins at the front of `bytes`. Returns what follows.
     fn read_frame<'a>(
         &mut self,
         at: usize,
@@ -125,29 +125,29 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<&'a [u8], PeerError> {
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-            self.lane(at).inbox.partial.extend_from_slice(bytes);
+            self.connection(at).inbox.partial.extend_from_slice(bytes);
             return Ok(&[]);
         };
         let header = decode(header)?;
-        check_lane(at, header.kind)?;
+        check_subflow(at, header.kind)?;
         if is_data(header.kind) {
             self.begin_data(at, &header)?;
             return Ok(rest);
         }
         let Some((payload, rest)) = rest.split_at_checked(header.payload_len()) else {
             if let Some((head, behind)) = rest.split_first_chunk()
-                && self.place(at, &header, head, behind.len(), peer, sink)
+                && self.begin_placement(at, &header, head, behind.len(), peer, sink)
             {
                 return Ok(behind);
             }
-            self.lane(at).inbox.partial.extend_from_slice(bytes);
+            self.connection(at).inbox.partial.extend_from_slice(bytes);
             return Ok(&[]);
         };
         self.frame(header, payload, peer, sink)?;
         Ok(rest)
     }
 
-    /// `bytes` continue a frame whose beginning was kept. Answers what follows.
+    /// `bytes` continue a frame whose beginning was kept. Returns what follows.
     fn read_rest_of_frame<'a>(
         &mut self,
         at: usize,
@@ -155,82 +155,92 @@ impl Session {
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<&'a [u8], PeerError> {
-        let asked = self.lane(at).inbox.partial.len() >= PLACE_FROM;
+        let asked = self.connection(at).inbox.partial.len() >= PLACEMENT_FROM_BYTES;
         let bytes = self.top_up(at, bytes, HEADER_BYTES);
-        let Some(header) = self.lane(at).inbox.partial.first_chunk::<HEADER_BYTES>() else {
+        let Some(header) = self
+            .connection(at)
+            .inbox
+            .partial
+            .first_chunk::<HEADER_BYTES>()
+        else {
             return Ok(bytes);
         };
         let header = decode(header)?;
-        check_lane(at, header.kind)?;
+        check_subflow(at, header.kind)?;
         if is_data(header.kind) {
-            self.lane(at).inbox.partial = Vec::new();
+            self.connection(at).inbox.partial = Vec::new();
             self.begin_data(at, &header)?;
             return Ok(bytes);
         }
         let whole = HEADER_BYTES + header.payload_len();
         let mut bytes = bytes;
-        if !asked && whole > PLACE_FROM {
-            bytes = self.top_up(at, bytes, PLACE_FROM);
-            let Some((_, head)) = self.lane(at).inbox.partial.split_last_chunk() else {
+        if !asked && whole > PLACEMENT_FROM_BYTES {
+            bytes = self.top_up(at, bytes, PLACEMENT_FROM_BYTES);
+            let Some((_, head)) = self.connection(at).inbox.partial.split_last_chunk() else {
                 return Ok(bytes);
             };
-            let (head, complete) = (*head, self.lane(at).inbox.partial.len() == PLACE_FROM);
-            if complete && self.place(at, &header, &head, bytes.len(), peer, sink) {
-                self.lane(at).inbox.partial = Vec::new();
+            let (head, complete) = (
+                *head,
+                self.connection(at).inbox.partial.len() == PLACEMENT_FROM_BYTES,
+            );
+            if complete && self.begin_placement(at, &header, &head, bytes.len(), peer, sink) {
+                self.connection(at).inbox.partial = Vec::new();
                 return Ok(bytes);
             }
         }
         let bytes = self.top_up(at, bytes, whole);
-        if self.lane(at).inbox.partial.len() == whole {
-            let frame = std::mem::take(&mut self.lane(at).inbox.partial);
+        if self.connection(at).inbox.partial.len() == whole {
+            let frame = std::mem::take(&mut self.connection(at).inbox.partial);
             let payload = frame.get(HEADER_BYTES..).unwrap_or_default();
             self.frame(header, payload, peer, sink)?;
         }
         Ok(bytes)
     }
 
-    /// Asks for a place for a packet that begins with `head` if, with `there` bytes behind that, much of it is
-    /// still to come. If there is one, what is behind the head is data.
-    fn place(
+    /// Asks the sink for a receive buffer for a packet that begins with `head` if, with `there` bytes behind that, much of it is
+    /// still to come. If there is one, what is behind the head is data for it.
+    fn begin_placement(
         &mut self,
         at: usize,
         header: &Header,
-        head: &[u8; PLACE_HEAD_BYTES],
+        head: &[u8; PLACEMENT_HEAD_BYTES],
         there: usize,
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> bool {
         let len = header.payload_len();
-        let missing = len.saturating_sub(PLACE_HEAD_BYTES);
+        let missing = len.saturating_sub(PLACEMENT_HEAD_BYTES);
         if header.kind != Kind::Packet || missing < there.saturating_add(DIRECT_FROM_BYTES) {
             return false;
         }
         let mut into = Spans::new();
-        if !sink.place(peer, head, len, &mut into) {
+        if !sink.receive_buffer(peer, head, len, &mut into) {
             return false;
         }
         debug_assert_eq!(into.iter().map(Memory::len).sum::<usize>(), missing);
-        let landing = Landing {
+        let placement = Placement {
             head: *head,
             into,
             at: Cursor::default(),
         };
-        self.lane(at).inbox.stream = Some((Stream::Packet(landing), missing));
+        self.connection(at).inbox.stream = Some((Stream::Packet(placement), missing));
         true
     }
 
-    /// Keeps what is left of a packet on its way to its place, and what has come of it, here.
-    pub fn take_back(&mut self) {
+    /// Cancels the placement of a packet: what has come of it, and what is still to come, is kept here.
+    pub fn cancel_placement(&mut self) {
         let inbox = &mut self.main.inbox;
         match inbox.stream.take() {
-            Some((Stream::Packet(landing), missing)) => inbox.partial = landing.to_frame(missing),
+            Some((Stream::Packet(placement), missing)) => {
+                inbox.partial = placement.to_frame(missing)
+            }
             stream => inbox.stream = stream,
         }
     }
 
-    /// Moves bytes to the kept beginning until it has `len`; answers what is left of `bytes`.
+    /// Moves bytes to the kept beginning until it has `len`; returns what is left of `bytes`.
     fn top_up<'a>(&mut self, at: usize, bytes: &'a [u8], len: usize) -> &'a [u8] {
-        let partial = &mut self.lane(at).inbox.partial;
+        let partial = &mut self.connection(at).inbox.partial;
         let missing = len.saturating_sub(partial.len()).min(bytes.len());
         let (now, rest) = bytes.split_at(missing);
         partial.extend_from_slice(now);
@@ -243,7 +253,7 @@ impl Session {
             _ => self.begin_get_data(header)?,
         };
         if header.payload_len() > 0 {
-            self.lane(at).inbox.stream = Some((stream, header.payload_len()));
+            self.connection(at).inbox.stream = Some((stream, header.payload_len()));
         }
         Ok(())
     }
@@ -255,7 +265,7 @@ impl Session {
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<&'a [u8], PeerError> {
-        let Some((mut stream, missing)) = self.lane(at).inbox.stream.take() else {
+        let Some((mut stream, missing)) = self.connection(at).inbox.stream.take() else {
             return Ok(bytes);
         };
         let (now, rest) = bytes.split_at(missing.min(bytes.len()));
@@ -266,7 +276,7 @@ impl Session {
             }
             Stream::Discard { .. } => {}
             Stream::Get { id, at } => self.gets.write(*id, at, now),
-            Stream::Packet(Landing { into, at, .. }) => at.write(into, now),
+            Stream::Packet(Placement { into, at, .. }) => at.write(into, now),
         }
         self.data_came(at, stream, missing, now.len(), peer, sink)?;
         Ok(rest)
@@ -282,10 +292,10 @@ impl Session {
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
-        let landed = match &stream {
-            Stream::Put { id, .. } | Stream::Discard { id } => Landed::Put(*id),
-            Stream::Get { id, .. } => Landed::Get(*id),
-            Stream::Packet(landing) => Landed::Packet(landing.head),
+        let received = match &stream {
+            Stream::Put { id, .. } | Stream::Discard { id } => Received::Put(*id),
+            Stream::Get { id, .. } => Received::Get(*id),
+            Stream::Packet(placement) => Received::Packet(placement.head),
         };
         let missing = missing.saturating_sub(count);
         if missing == 0
@@ -294,13 +304,13 @@ impl Session {
             self.note_written(*key, frame);
         }
         // What has landed is let go before its transfer, or its packet, may end.
-        self.lane(at).inbox.stream = (missing > 0).then_some((stream, missing));
-        match landed {
-            Landed::Put(id) => self.put_landed(id, count as u64, peer, sink),
-            Landed::Get(id) => self.get_landed(id, count as u64, peer, sink),
-            Landed::Packet(head) => {
+        self.connection(at).inbox.stream = (missing > 0).then_some((stream, missing));
+        match received {
+            Received::Put(id) => self.put_landed(id, count as u64, peer, sink),
+            Received::Get(id) => self.get_landed(id, count as u64, peer, sink),
+            Received::Packet(head) => {
                 if missing == 0 {
-                    sink.placed(peer, &head);
+                    sink.placement_done(peer, &head);
                 }
                 Ok(())
             }
@@ -311,12 +321,14 @@ impl Session {
     /// them, into `spans`. Bytes read behind them are the next input.
     pub fn direct(&self, at: usize, most: usize, spans: &mut Vec<Memory>) -> bool {
         spans.clear();
-        match &self.lane_ref(at).inbox.stream {
+        match &self.connection_ref(at).inbox.stream {
             Some((stream, missing)) if *missing >= DIRECT_FROM_BYTES => match stream {
                 Stream::Put { into, .. } => spans.push(into.clone()),
                 Stream::Discard { .. } => {}
                 Stream::Get { id, at } => self.gets.spans(*id, *at, *missing, most, spans),
-                Stream::Packet(landing) => landing.at.spans(&landing.into, *missing, most, spans),
+                Stream::Packet(placement) => {
+                    placement.at.spans(&placement.into, *missing, most, spans)
+                }
             },
             _ => {}
         }
@@ -331,14 +343,14 @@ impl Session {
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
-        let Some((mut stream, missing)) = self.lane(at).inbox.stream.take() else {
+        let Some((mut stream, missing)) = self.connection(at).inbox.stream.take() else {
             return Ok(());
         };
         match &mut stream {
             Stream::Put { into, .. } => *into = into.slice(count..into.len()),
             Stream::Discard { .. } => {}
             Stream::Get { id, at } => self.gets.skip(*id, at, count),
-            Stream::Packet(Landing { into, at, .. }) => at.skip(into, count),
+            Stream::Packet(Placement { into, at, .. }) => at.skip(into, count),
         }
         self.data_came(at, stream, missing, count, peer, sink)
     }
@@ -346,8 +358,9 @@ impl Session {
     /// Whether every stream stands between two frames.
     #[cfg(test)]
     pub(super) fn is_between_frames(&self) -> bool {
-        self.lanes()
-            .all(|lane| lane.inbox.partial.is_empty() && lane.inbox.stream.is_none())
+        self.connections().all(|connection| {
+            connection.inbox.partial.is_empty() && connection.inbox.stream.is_none()
+        })
     }
 }
 
@@ -355,11 +368,11 @@ fn is_data(kind: Kind) -> bool {
     matches!(kind, Kind::Put | Kind::GetData)
 }
 
-/// Only data may come on further lanes: everything else has an order.
-fn check_lane(at: usize, kind: Kind) -> Result<(), PeerError> {
+/// Only data may come on subflows: everything else has an order.
+fn check_subflow(at: usize, kind: Kind) -> Result<(), PeerError> {
     match at == MAIN || is_data(kind) {
         true => Ok(()),
-        false => Err(violation("it sends on a further lane what has an order")),
+        false => Err(violation("it sends on a subflow what has an order")),
     }
 }
 

@@ -8,7 +8,7 @@ use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 pub(super) struct Pausing {
     /// Packets are not delivered now.
     pub(super) is_on: bool,
-    /// What has come on the first lane, from the first packet that was not delivered on.
+    /// What has come on the first connection, from the first packet that was not delivered on.
     held: Vec<u8>,
 }
 

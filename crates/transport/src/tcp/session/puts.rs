@@ -14,13 +14,13 @@ use causeway_wire::tcp::{Header, Kind, MAX_PIECE, PUT_WINDOW};
 use super::cursor::Cursor;
 use super::inbox::Stream;
 use super::{
-    Bulk, FIRST_BASE, MAIN, MAX_WRITTEN_APART, SPREAD_FROM_BYTES, Session, Turn, violation,
+    Bulk, FIRST_BASE, MAIN, MAX_WRITTEN_APART, Quantum, SPREAD_FROM_BYTES, Session, violation,
 };
 use crate::error::{PeerError, TransferError};
 use crate::method::{Direction, Packet, Peer, Sink, Token, Transfer};
-use crate::tcp::outbox::Lender;
+use crate::tcp::outbox::SpanOwner;
 
-/// The most frames that one turn lines up: a turn of many small ones shall end as well.
+/// The most frames that one quantum lines up: a quantum of many small ones shall end as well.
 const MAX_FRAMES_PER_TURN: usize = 1024;
 
 /// A put of ours that is not sent to its end.
@@ -87,7 +87,7 @@ struct Open {
     id: u64,
     refused: bool,
     landed: u64,
-    /// The end, if it has overtaken data on other lanes.
+    /// The end, if it has overtaken data on other connections.
     end: Option<End>,
 }
 
@@ -166,7 +166,7 @@ impl Session {
         }
     }
 
-    pub(super) fn put_turn(&mut self, mut put: Put, at: usize) -> Turn<Bulk> {
+    pub(super) fn put_quantum(&mut self, mut put: Put, at: usize) -> Quantum<Bulk> {
         let mut lined_up = 0;
         for _ in 0..MAX_FRAMES_PER_TURN {
             let Some((region, base, len)) = put.next() else {
@@ -175,7 +175,7 @@ impl Session {
             let mut header = Header::new(Kind::Put, len).with_id(put.id);
             header.key = region.key;
             header.base = base;
-            let outbox = &mut self.lane(at).outbox;
+            let outbox = &mut self.connection(at).outbox;
             outbox.line_up_bytes(&header.encode());
             let mut missing = len;
             while missing > 0 {
@@ -184,7 +184,7 @@ impl Session {
                 };
                 put.local.skip(&put.transfer.local, span.len());
                 missing -= span.len();
-                outbox.line_up_memory(span, Lender::Put(put.id));
+                outbox.line_up_memory(span, SpanOwner::Put(put.id));
             }
             lined_up += len;
             if lined_up >= MAX_PIECE {
@@ -192,10 +192,10 @@ impl Session {
             }
         }
         if put.rest().is_some() {
-            return Turn::Again(Bulk::Put(put));
+            return Quantum::Again(Bulk::Put(put));
         }
         self.line_up_put_end(put, at);
-        Turn::Over
+        Quantum::Over
     }
 
     fn line_up_put_end(&mut self, put: Put, at: usize) {
@@ -221,8 +221,8 @@ impl Session {
 
     /// Whether data of our put is lined up.
     fn is_sending(&self, id: u64) -> bool {
-        self.lanes()
-            .any(|lane| lane.outbox.borrows(Lender::Put(id)))
+        self.connections()
+            .any(|connection| connection.outbox.borrows(SpanOwner::Put(id)))
     }
 
     pub(super) fn put_done(
@@ -253,7 +253,7 @@ impl Session {
 /// Our side of the peer's puts.
 impl Session {
     pub(super) fn begin_put_data(&mut self, header: &Header) -> Result<Stream, PeerError> {
-        self.wants_lanes |= u64::from(header.len) >= SPREAD_FROM_BYTES;
+        self.wants_subflows |= u64::from(header.len) >= SPREAD_FROM_BYTES;
         let into = self.exported(header.key, header.base, header.len.into(), Direction::Put);
         let open = self.puts.open(header.id)?;
         match into.filter(|_| !open.refused) {
@@ -286,8 +286,8 @@ impl Session {
 
     /// Turns away what is arriving under `key`.
     pub(super) fn revoke_put(&mut self, key: u64) {
-        for lane in std::iter::once(&mut self.main).chain(&mut self.further) {
-            let Some((stream, _)) = &mut lane.inbox.stream else {
+        for connection in std::iter::once(&mut self.main).chain(&mut self.subflows) {
+            let Some((stream, _)) = &mut connection.inbox.stream else {
                 continue;
             };
             if let Stream::Put { id, key: of, .. } = *stream

@@ -9,7 +9,7 @@ use causeway_wire::random::SplitMix64;
 use causeway_wire::region::RegionDescriptor;
 
 use super::*;
-use crate::method::{PLACE_HEAD_BYTES, Spans, part_of};
+use crate::method::{PLACEMENT_HEAD_BYTES, Spans, part_of};
 
 /// The same seed gives the same run.
 struct Random(SplitMix64);
@@ -32,11 +32,11 @@ impl Random {
 struct Seen {
     packets: VecDeque<Vec<u8>>,
     done: HashMap<Token, Result<(), TransferError>>,
-    /// Packets that wanted a place: every second one gets it.
+    /// Packets that a receive buffer was asked for: every second one gets it.
     asked: usize,
-    landing: Option<([u8; PLACE_HEAD_BYTES], Vec<Memory>)>,
+    placement: Option<([u8; PLACEMENT_HEAD_BYTES], Vec<Memory>)>,
     placed: usize,
-    taken_back: usize,
+    cancelled: usize,
 }
 
 impl Sink for Seen {
@@ -49,25 +49,25 @@ impl Sink for Seen {
     fn peer_up(&mut self, _: Peer) {}
     fn peer_down(&mut self, _: Peer, _: PeerError) {}
     fn writable(&mut self, _: Peer) {}
-    fn place(
+    fn receive_buffer(
         &mut self,
         _: Peer,
-        head: &[u8; PLACE_HEAD_BYTES],
+        head: &[u8; PLACEMENT_HEAD_BYTES],
         len: usize,
         into: &mut Spans,
     ) -> bool {
-        assert!(self.landing.is_none(), "two packets land at once");
+        assert!(self.placement.is_none(), "two packets placed at once");
         self.asked += 1;
         if self.asked.is_multiple_of(2) {
             return false;
         }
         let rest = len - head.len();
         into.extend([rest / 3, 0, rest - rest / 3].map(Memory::zeroed));
-        self.landing = Some((*head, into.to_vec()));
+        self.placement = Some((*head, into.to_vec()));
         true
     }
-    fn placed(&mut self, _: Peer, head: &[u8; PLACE_HEAD_BYTES]) {
-        let (shown, memory) = self.landing.take().expect("nothing lands");
+    fn placement_done(&mut self, _: Peer, head: &[u8; PLACEMENT_HEAD_BYTES]) {
+        let (shown, memory) = self.placement.take().expect("no placement");
         assert_eq!(*head, shown);
         let mut packet = head.to_vec();
         packet.extend(memory.iter().flat_map(Memory::to_vec));
@@ -85,22 +85,22 @@ const PEER: Peer = Peer(0);
 struct Side {
     session: Session,
     seen: Seen,
-    /// Bytes on their way to this side, by lane.
+    /// Bytes on their way to this side, by connection.
     wires: Vec<VecDeque<u8>>,
     /// Pauses that have held something back.
     stops: usize,
 }
 
 impl Side {
-    fn new(lanes: usize) -> Self {
+    fn new(connections: usize) -> Self {
         let mut session = Session::new(BOUNDS);
-        for _ in 1..lanes {
-            session.add_lane();
+        for _ in 1..connections {
+            session.add_subflow();
         }
         Self {
             session,
             seen: Seen::default(),
-            wires: vec![VecDeque::new(); lanes],
+            wires: vec![VecDeque::new(); connections],
             stops: 0,
         }
     }
@@ -124,7 +124,7 @@ fn transmit(from: &mut Side, to: &mut Side, random: &mut Random) {
         budget -= now;
         sent += now;
     }
-    from.session.lane(at).outbox.advance(sent);
+    from.session.connection(at).outbox.advance(sent);
 }
 
 /// Pauses, or resumes, as luck will.
@@ -146,13 +146,14 @@ fn pause(side: &mut Side, random: &mut Random) {
 fn receive(side: &mut Side, random: &mut Random) {
     let at = random.below(side.wires.len());
     pause(side, random);
-    // Apart from what had begun to land, and from what further lanes complete.
-    let holds = side.session.pausing.is_on && side.seen.landing.is_none() && side.wires.len() == 1;
+    // Apart from a packet whose placement has begun, and from what subflows complete.
+    let holds =
+        side.session.pausing.is_on && side.seen.placement.is_none() && side.wires.len() == 1;
     let before = side.seen.packets.len();
-    if side.seen.landing.is_some() && random.below(4) == 0 {
-        side.session.take_back();
-        side.seen.landing = None;
-        side.seen.taken_back += 1;
+    if side.seen.placement.is_some() && random.below(4) == 0 {
+        side.session.cancel_placement();
+        side.seen.placement = None;
+        side.seen.cancelled += 1;
     }
     let count = random.length(400_000).min(side.wires[at].len());
     let mut bytes: Vec<u8> = side.wires[at].drain(..count).collect();
@@ -212,16 +213,16 @@ struct Expected {
 
 #[test]
 fn whatever_the_split_points_everything_arrives_once_and_in_order() {
-    let (mut placed, mut taken_back, mut stops) = (0, 0, 0);
-    // Lanes overtake each other as they like.
+    let (mut placed, mut cancelled, mut stops) = (0, 0, 0);
+    // Connections overtake each other as they like.
     for seed in 1..=100 {
-        let lanes = if seed <= 60 { 1 } else { 2 + seed as usize % 3 };
-        let side = run(seed, lanes);
+        let connections = if seed <= 60 { 1 } else { 2 + seed as usize % 3 };
+        let side = run(seed, connections);
         placed += side.seen.placed;
-        taken_back += side.seen.taken_back;
+        cancelled += side.seen.cancelled;
         stops += side.stops;
     }
-    assert!(placed > 20 && taken_back > 20, "{placed}, {taken_back}");
+    assert!(placed > 20 && cancelled > 20, "{placed}, {cancelled}");
     assert!(stops > 100, "{stops}");
 }
 
@@ -233,7 +234,7 @@ fn a_packet_that_never_gets_complete_lets_go_of_its_place() {
         let mut frame = Header::new(Kind::Packet, MAX_PACKET).encode().to_vec();
         frame.extend([5; 5000]);
         session.input(MAIN, &frame, PEER, seen).unwrap();
-        let (_, memory) = seen.landing.take().expect("it is large enough");
+        let (_, memory) = seen.placement.take().expect("it is large enough");
         let mut spans = Vec::new();
         assert!(session.direct(MAIN, 8, &mut spans));
         spans.clear();
@@ -241,26 +242,26 @@ fn a_packet_that_never_gets_complete_lets_go_of_its_place() {
             session.fail(&PeerError::Closed, PEER, seen);
             assert!(session.is_between_frames());
         } else {
-            session.take_back();
+            session.cancel_placement();
             let rest = vec![6; MAX_PACKET - 5000];
             session.input(MAIN, &rest, PEER, seen).unwrap();
             let packet = seen.packets.pop_front().expect("it is whole");
             assert_eq!(packet, [vec![5; 5000], rest].concat());
         }
-        // The place has what had come before, and nothing more.
-        let place: Vec<u8> = memory.iter().flat_map(Memory::to_vec).collect();
-        let came = 5000 - PLACE_HEAD_BYTES;
-        assert!(place[..came].iter().all(|byte| *byte == 5));
-        assert!(place[came..].iter().all(|byte| *byte == 0));
+        // The receive buffer has what had come before, and nothing more.
+        let buffer: Vec<u8> = memory.iter().flat_map(Memory::to_vec).collect();
+        let came = 5000 - PLACEMENT_HEAD_BYTES;
+        assert!(buffer[..came].iter().all(|byte| *byte == 5));
+        assert!(buffer[came..].iter().all(|byte| *byte == 0));
         assert!(!session.direct(MAIN, 8, &mut spans));
         assert!(seen.packets.is_empty() && seen.placed == 0);
     }
 }
 
-fn run(seed: u64, lanes: usize) -> Side {
+fn run(seed: u64, connections: usize) -> Side {
     const MOST: usize = 700_000;
     let random = &mut Random(SplitMix64::new(seed));
-    let (mut a, mut b) = (Side::new(lanes), Side::new(lanes));
+    let (mut a, mut b) = (Side::new(connections), Side::new(connections));
     let mut packets = VecDeque::new();
     let mut expected: HashMap<Token, Expected> = HashMap::new();
     let mut notifies = Vec::new();
@@ -376,8 +377,8 @@ fn random_frames_do_no_more_than_end_the_session() {
     let mut ended = 0;
     for seed in 1..=3000_u64 {
         let random = &mut Random(SplitMix64::new(seed));
-        let lanes = 1 + seed as usize % 2;
-        let mut side = Side::new(lanes);
+        let connections = 1 + seed as usize % 2;
+        let mut side = Side::new(connections);
         let exported = Memory::zeroed(5000);
         let beside = Memory::zeroed(100);
         side.session.export(7, &exported, Access::Write);
@@ -402,12 +403,12 @@ fn random_frames_do_no_more_than_end_the_session() {
         let mut over = false;
         for _ in 0..30 {
             let bytes = hostile(random);
-            let at = random.below(lanes);
+            let at = random.below(connections);
             side.session.refill(at);
             if random.below(2) == 0 {
                 let most = side.session.outbox(at).lined_up();
                 let sent = random.below(most + 1);
-                side.session.lane(at).outbox.advance(sent);
+                side.session.connection(at).outbox.advance(sent);
             }
             let (front, back) = bytes.split_at(random.below(bytes.len()));
             let fed = side
@@ -467,8 +468,8 @@ fn hostile(random: &mut Random) -> Vec<u8> {
 const STALE: u8 = 0xee;
 
 /// A session that gets so many bytes into memory that held other data, and the number of its first request.
-fn getting(len: usize, lanes: usize) -> (Side, Memory, u64) {
-    let mut side = Side::new(lanes);
+fn getting(len: usize, connections: usize) -> (Side, Memory, u64) {
+    let mut side = Side::new(connections);
     let into = Memory::from_vec(vec![STALE; len]);
     let transfer = Transfer {
         direction: Direction::Get,
@@ -527,9 +528,9 @@ fn a_get_is_not_complete_with_bytes_that_came_twice() {
     ];
     for (at, (honest, frames)) in answers.into_iter().enumerate() {
         let (mut side, into, id) = getting(LEN, 3);
-        let fed = frames.iter().try_for_each(|(lane, part)| {
+        let fed = frames.iter().try_for_each(|(connection, part)| {
             let Side { session, seen, .. } = &mut side;
-            session.input(*lane, &data(id, (*part).clone()), PEER, seen)
+            session.input(*connection, &data(id, (*part).clone()), PEER, seen)
         });
         let end = Header::new(Kind::GetDone, 0)
             .with_id(id)
@@ -554,23 +555,23 @@ fn an_export_is_written_when_each_of_its_bytes_is() {
     let mut side = Side::new(2);
     let memory = Memory::from_vec(vec![STALE; LEN]);
     side.session.export(5, &memory, Access::Write);
-    let put = |side: &mut Side, lane: usize, part: std::ops::Range<usize>| {
+    let put = |side: &mut Side, connection: usize, part: std::ops::Range<usize>| {
         let mut header = Header::new(Kind::Put, part.len()).with_id(1);
         (header.key, header.base) = (5, FIRST_BASE + part.start as u64);
         let mut frame = header.encode().to_vec();
         frame.resize(HEADER_BYTES + part.len(), 0x11);
         let Side { session, seen, .. } = side;
-        session.input(lane, &frame, PEER, seen).unwrap();
+        session.input(connection, &frame, PEER, seen).unwrap();
         session.is_all_written(5)
     };
     assert!(!side.session.is_all_written(5));
-    for (lane, part, whole) in [
+    for (connection, part, whole) in [
         (0, 0..4500, false),
         (1, 0..4500, false),
         (0, 4501..9000, false),
         (1, 4400..4501, true),
     ] {
-        assert_eq!(put(&mut side, lane, part.clone()), whole, "{part:?}");
+        assert_eq!(put(&mut side, connection, part.clone()), whole, "{part:?}");
     }
     side.session.unexport(5);
     assert!(!side.session.is_all_written(5), "there is no such export");

@@ -139,7 +139,7 @@ fn half_open_connections_do_not_lock_others_out() {
     drop(idle);
 }
 
-/// Sends `bytes` on a connection that has come up and answers how the server saw it end.
+/// Sends `bytes` on a connection that has come up and returns how the server saw it end.
 fn after_handshake(bytes: &[u8]) -> PeerError {
     let mut server = Node::new(plain());
     let address = server.listen();
@@ -302,7 +302,7 @@ fn a_thousand_clients_come_and_vanish() {
             .disconnect(Instant::now(), peer, &mut server.seen);
     }
     assert_eq!(server.tcp.slots.len(), 0);
-    assert!(server.tcp.hot.is_empty());
+    assert!(server.tcp.polled.is_empty());
     still_works(&mut server, &address);
 }
 

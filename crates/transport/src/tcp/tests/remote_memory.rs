@@ -3,7 +3,7 @@
 use super::support::*;
 use crate::error::{PeerError, TransferError};
 use crate::method::{Access, Direction, Method, Registration, part_of};
-use causeway_sys::memory::{Memory, lend_read};
+use causeway_sys::memory::{Memory, with_foreign_read_only};
 use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
@@ -74,8 +74,8 @@ fn lent_memory_is_no_target() {
         .tcp
         .grant(back, &far, Registration::NONE, Access::ReadWrite)
         .unwrap();
-    lend_read(&[9; 8192], |lent| {
-        let local = std::slice::from_ref(lent);
+    with_foreign_read_only(&[9; 8192], |memory| {
+        let local = std::slice::from_ref(memory);
         let get = transfer(Direction::Get, local, &[region], Some(b"no"), 1);
         client.tcp.transfer(peer, get).unwrap();
         let put = transfer(Direction::Put, local, &[region], None, 2);
@@ -93,13 +93,13 @@ fn lent_memory_is_no_target() {
             assert!(
                 client
                     .tcp
-                    .grant(peer, lent, Registration::NONE, access)
+                    .grant(peer, memory, Registration::NONE, access)
                     .is_err()
             );
         }
         let read = client
             .tcp
-            .grant(peer, lent, Registration::NONE, Access::Read)
+            .grant(peer, memory, Registration::NONE, Access::Read)
             .unwrap();
         client.tcp.revoke(peer, read.key);
     });

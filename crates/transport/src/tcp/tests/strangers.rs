@@ -1,4 +1,4 @@
-//! Connections that prove nothing: they cost those that do next to nothing, whoever makes them.
+//! Connections that prove nothing: they cost those that do next to nothing, whichever user makes them.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use crate::method::Method;
 use crate::tcp::beginning::{is_let_in, same_user};
 use crate::tcp::handshake::{Handshake, Role};
 
-/// Somebody who has no rights here.
+/// A user without rights here.
 const STRANGER: u32 = 65_534;
 
 /// The users as whom connections can be made: our own and, if we may, another one.

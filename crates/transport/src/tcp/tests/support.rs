@@ -34,7 +34,7 @@ pub(super) fn terms(key: Option<[u8; 32]>, encrypt: bool, holder: Holder) -> Ter
         encrypt,
         holder,
         fast_aes: has_fast_aes(),
-        lanes: 1,
+        connections: 1,
         ticket: None,
     }
 }
@@ -105,7 +105,7 @@ impl Node {
         self.tcp.poll(Instant::now(), &mut self.seen)
     }
 
-    /// Sleeps a moment at most; answers whether the descriptor is readable.
+    /// Sleeps a moment at most; returns whether the descriptor is readable.
     pub(super) fn readable(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let descriptor = self.tcp.pollable();

@@ -1,4 +1,4 @@
-//! Who may talk to whom.
+//! Trust: which processes may connect to which.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -184,7 +184,7 @@ fn agreed(server: &mut Node, at: &str) -> (TcpStream, Box<snow::TransportState>)
     (stream, agreement.unwrap().cipher.unwrap())
 }
 
-/// Lets two handshakes talk, changing the initiator's hello on the way; answers both agreements.
+/// Lets two handshakes talk, changing the initiator's hello on the way; returns both agreements.
 fn talk(fast_aes: [bool; 2], change: impl Fn(&mut Vec<u8>)) -> [Option<Agreement>; 2] {
     let side = |role, fast_aes| {
         let ours = terms(Some([0x42; 32]), true, Holder::default());
@@ -224,7 +224,7 @@ fn processors_without_aes_agree_on_another_cipher() {
 }
 
 #[test]
-fn nobody_on_the_way_chooses_the_cipher_or_the_lanes() {
+fn nobody_on_the_way_chooses_the_cipher_or_the_connections() {
     for (at, bit) in [(20, 1), (21, 2)] {
         let [one, other] = talk([true, true], |hello| hello[at] ^= bit);
         assert!(one.is_none() && other.is_none(), "byte {at}");

@@ -1,8 +1,8 @@
-//! Callers, and what somebody who plays a callee can do to them.
+//! Callers, and what a false callee can do to them.
 
 use causeway_wire::tcp::Holder;
 
-use super::core::Surroundings;
+use super::core::Environment;
 use super::sockets::Sockets;
 use super::*;
 use crate::method::Identity;
@@ -39,7 +39,7 @@ impl Callee {
         }
     }
 
-    /// The next opening: who calls, under which number, with which greeting.
+    /// The next opening: from which caller, under which number, with which greeting.
     fn opening(&self, caller: &mut Udp, seen: &mut Seen) -> (SocketAddr, u64, Greeting) {
         let (bytes, from) = self.next(caller, seen);
         match Datagram::decode(&bytes) {
@@ -50,7 +50,7 @@ impl Callee {
         }
     }
 
-    /// Gives the caller a cookie; answers the opening that it comes back in.
+    /// Gives the caller a cookie; returns the opening that it comes back in.
     fn hand_cookie(
         &self,
         byte: u8,
@@ -160,13 +160,13 @@ fn an_acceptance_of_an_earlier_opening_is_one() {
     }
 }
 
-/// The kernel names somebody whom we do not talk to, as long as `doubts` says so.
+/// The kernel names a user whom we do not talk to, as long as `doubts` says so.
 struct Kernel<'a> {
     sockets: &'a mut Sockets,
     doubts: bool,
 }
 
-impl Surroundings for Kernel<'_> {
+impl Environment for Kernel<'_> {
     fn verify(&mut self, at: Remote, holder: Holder, we_call: bool) -> Result<Identity, String> {
         match self.doubts {
             true => Err("it belongs to somebody else".to_owned()),
@@ -204,7 +204,7 @@ fn accept(
     seen: &mut Seen,
 ) {
     let now = caller.now();
-    let Udp { core, ground, .. } = caller;
+    let Udp { core, io, .. } = caller;
     let remote = Remote {
         socket: 0,
         address: callee.socket.local_addr().unwrap(),
@@ -215,7 +215,7 @@ fn accept(
         from: 9,
     };
     let mut kernel = Kernel {
-        sockets: ground,
+        sockets: io,
         doubts,
     };
     core.greeting(now, remote, prefix, greeting, &mut kernel, seen);
@@ -321,7 +321,7 @@ fn cookies_are_taken_no_faster_than_openings_are_sent() {
     let mut seen = Seen::default();
     let (mut caller, peer, from, number) = calling(&callee, &mut seen);
     let now = caller.now();
-    let Udp { core, ground, .. } = &mut caller;
+    let Udp { core, io, .. } = &mut caller;
     let remote = Remote {
         socket: 0,
         address: callee.socket.local_addr().unwrap(),
@@ -336,10 +336,10 @@ fn cookies_are_taken_no_faster_than_openings_are_sent() {
     let mut sent = 0;
     for byte in 1..=100 {
         let greeting = cookie(byte);
-        core.greeting(now, remote, prefix, greeting, ground, &mut seen);
+        core.greeting(now, remote, prefix, greeting, io, &mut seen);
         let mut other = greeting;
         other.cookie[0] ^= 0x80;
-        core.greeting(now, remote, prefix, other, ground, &mut seen);
+        core.greeting(now, remote, prefix, other, io, &mut seen);
         while core.poll_transmit(now, &mut Vec::new()).is_some() {
             sent += 1;
         }

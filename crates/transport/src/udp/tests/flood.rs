@@ -3,7 +3,7 @@
 
 use causeway_wire::tcp::Holder;
 
-use super::core::{Core, MAX_REPLIES, MAX_REPLIES_PER_HOST, Surroundings};
+use super::core::{Core, Environment, MAX_REPLIES, MAX_REPLIES_PER_HOST};
 use super::*;
 use crate::method::Identity;
 
@@ -19,7 +19,7 @@ struct Host {
 
 const NO_RIGHTS: u8 = 9;
 
-impl Surroundings for Host {
+impl Environment for Host {
     fn verify(&mut self, remote: Remote, _: Holder, _: bool) -> Result<Identity, String> {
         self.verified += 1;
         let IpAddr::V4(address) = remote.address.ip() else {

@@ -1,22 +1,22 @@
-//! The starter's side of transfers that both sides work on: which transfers are shared, and what the
-//! starter copies of them in one step.
+//! The initiator's side of split copies: which transfers are shared, and what the
+//! initiator copies of them in one step.
 
 use std::ops::Range;
 
 use causeway_sys::memory::Memory;
 use causeway_wire::shm::PairLayout;
-use causeway_wire::shm::assist::UNIT_BYTES;
+use causeway_wire::shm::split_copy::UNIT_BYTES;
 use smallvec::SmallVec;
 
-use super::assist::Description;
 use super::claim::{From, Nonsense};
 use super::copying::{self, Piece, PieceError};
 use super::pair::{Attach, Pair};
+use super::split_copy::Description;
 use super::transfer::{Active, MAX_PIECE, Step};
 use crate::error::{PeerError, TransferError};
 use crate::method::Direction;
 
-/// A single transfer that is shorter is over before the other side has seen that it could help.
+/// A single transfer that is shorter is over before a helper has seen it.
 const LEAST_ALONE: u64 = 24 << 10;
 
 /// Among several, sharing pays from here on: each side copies its parts of many by one system call.
@@ -28,7 +28,7 @@ const WINDOW: usize = 32;
 /// Bytes that one step copies.
 const BATCH: u64 = 512 << 10;
 
-/// A part that the starter has taken of a transfer.
+/// A part that the initiator has taken of a transfer.
 struct Part {
     /// The transfer's place in the queue.
     at: usize,
@@ -110,7 +110,7 @@ pub(super) fn step(pair: &mut Pair) -> Step {
     };
     pair.offers.tell_open();
     if parts.is_empty() {
-        // All is taken; what has come meanwhile is found by whoever looks for news.
+        // All is taken; what has come meanwhile is found by the poll that looks for news.
         return Step::Watch;
     }
     match copy_parts(pair, &parts) {
@@ -173,7 +173,7 @@ fn take(pair: &mut Pair) -> Result<Parts, Nonsense> {
     Ok(parts)
 }
 
-/// Takes the front transfer back, if nobody copies parts of it any more.
+/// Takes the front transfer back, if neither side copies parts of it any more.
 pub(super) fn settle(pair: &mut Pair) {
     if let Err(error) = try_settle(pair) {
         distrust(pair, error);
@@ -234,7 +234,7 @@ fn copy_parts(pair: &mut Pair, parts: &[Part]) -> Result<(), Nonsense> {
     Ok(())
 }
 
-/// Copies parts, those to be written under announced keys. Answers the reason if cross-memory attach does not work.
+/// Copies parts, those to be written under announced keys. Returns the reason if cross-memory attach does not work.
 fn copy_announced(pair: &mut Pair, parts: &[Part]) -> Option<String> {
     let mut failures: Vec<(usize, TransferError)> = Vec::new();
     let mut refused = None;

@@ -1,4 +1,4 @@
-//! What the method stands on: sockets and random numbers, or something that plays them.
+//! What the method sends and receives with: sockets and random numbers, or what simulates them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use super::Remote;
-use super::core::Surroundings;
+use super::core::Environment;
 use crate::address::Address;
 use crate::error::Error;
 
@@ -71,7 +71,7 @@ impl Batch {
 pub enum Arrival {
     /// A datagram, in this part of [`Arrivals::room`].
     Datagram(Remote, Range<usize>),
-    /// A datagram of ours, which begins as this part of [`Arrivals::room`], found nobody there.
+    /// A datagram of ours, which begins as this part of [`Arrivals::room`], found no receiver there.
     NobodyThere(Remote, Range<usize>),
     /// The same, but it was too large for the way.
     TooLarge(Remote, Range<usize>),
@@ -87,7 +87,7 @@ pub struct Arrivals {
 }
 
 /// See the module's page.
-pub trait Ground: Surroundings + Send {
+pub trait DatagramIo: Environment + Send {
     /// All socket addresses of an address of this method, those that are to be tried first in front.
     fn resolve(&self, address: &Address) -> Result<Vec<SocketAddr>, Error>;
 
@@ -103,7 +103,7 @@ pub trait Ground: Surroundings + Send {
     /// Takes what has come, a bounded amount.
     fn receive(&mut self, arrivals: &mut Arrivals);
 
-    /// Whether there is news of datagrams that were sent, which [`Ground::receive`] tells. Asked before every sleep and
+    /// Whether there is news of datagrams that were sent, which [`DatagramIo::receive`] tells. Asked before every sleep and
     /// now and then: what is not taken would end each sleep at once, and takes the room of what is to be received.
     fn has_reports(&mut self) -> bool {
         false

@@ -8,7 +8,7 @@ use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::Memory;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::shm::PairLayout;
-use causeway_wire::shm::assist as format;
+use causeway_wire::shm::split_copy as format;
 
 use super::*;
 use crate::method::{Access, Direction, Registration, Sharing, Transfer};
@@ -69,7 +69,7 @@ impl Get {
     /// A word of the first block of the client, which is side 0.
     fn word(&self, offset: usize) -> &AtomicU64 {
         let layout = PairLayout::new(ShmConfig::default().ring_bytes, 8192).unwrap();
-        self.mapping.word(layout.assist_block(0, 0) + offset)
+        self.mapping.word(layout.split_copy_block(0, 0) + offset)
     }
 
     fn share(&self) -> Share<'_, AtomicU64> {
@@ -79,7 +79,7 @@ impl Get {
         }
     }
 
-    /// Takes a part as a helper would that then does not go on. Answers which bytes.
+    /// Takes a part as a helper would that then does not go on. Returns which bytes.
     fn claim(&mut self) -> std::ops::Range<usize> {
         self.met.client.poll();
         let units = (LEN as u64 / format::UNIT_BYTES) as u32;
@@ -109,7 +109,7 @@ fn falls_asleep(host: &mut Host) {
     }
 }
 
-/// Whoever looks sees that a shared transfer gets on, on both sides, and that it does not.
+/// The progress counters show that a shared transfer gets on, on both sides, and that it does not.
 #[test]
 fn a_shared_transfer_shows_as_activity() {
     let mut get = Get::start(ShmConfig::default());
@@ -118,7 +118,7 @@ fn a_shared_transfer_shows_as_activity() {
     let begun = get.met.client.shm.activity(to_server);
     get.poll_client();
     let copied = get.met.client.shm.activity(to_server);
-    assert_ne!(copied, begun, "the starter has copied the rest");
+    assert_ne!(copied, begun, "the initiator has copied the rest");
     get.poll_client();
     let waiting = get.met.client.shm.activity(to_server);
     assert_eq!(waiting, copied, "the helper does not go on");
@@ -136,7 +136,7 @@ fn a_shared_transfer_shows_as_activity() {
     });
 }
 
-/// Both sides copy; with sharing off on either side the starter does it alone.
+/// Both sides copy; with sharing off on either side the initiator does it alone.
 #[test]
 fn both_sides_copy_unless_one_does_not_want_to() {
     for (offers, helps) in [(true, true), (true, false), (false, true)] {
@@ -176,7 +176,7 @@ fn both_sides_copy_unless_one_does_not_want_to() {
     }
 }
 
-/// Nothing completes before a slow helper has finished what it took; a sleeping starter is rung then.
+/// Nothing completes before a slow helper has finished what it took; a sleeping initiator is rung then.
 #[test]
 fn a_transfer_waits_for_what_the_helper_has_taken() {
     let mut get = Get::start(ShmConfig::default());
@@ -196,9 +196,9 @@ fn a_transfer_waits_for_what_the_helper_has_taken() {
     let units = (part.len() as u64 / format::UNIT_BYTES) as u32;
     let done = pair(&mut met.server, met.to_client).view();
     let layout = PairLayout::new(ShmConfig::default().ring_bytes, 8192).unwrap();
-    done.word(layout.assist_block(0, 0) + share)
+    done.word(layout.split_copy_block(0, 0) + share)
         .fetch_add(units.into(), SeqCst);
-    let wants = done.word(layout.assist(0) + format::WANTS_RING);
+    let wants = done.word(layout.split_copies(0) + format::WANTS_RING);
     assert!(crate::shm::claim::must_ring(wants));
     pair(&mut met.server, met.to_client).ring_peer();
     assert!(sleep_on(&met.client.shm, PATIENCE));
@@ -208,7 +208,7 @@ fn a_transfer_waits_for_what_the_helper_has_taken() {
     assert!(get.near.to_vec() == pattern(LEN));
 }
 
-/// What a helper could not copy, the starter copies itself.
+/// What a helper could not copy, the initiator copies itself.
 #[test]
 fn what_the_helper_fails_to_copy_is_copied_again() {
     let mut get = Get::start(ShmConfig::default());
@@ -281,7 +281,7 @@ fn a_lying_helper_is_found_out() {
     );
 }
 
-/// A starter that offers what it has no right to, or that is not there, gets no help and no harm.
+/// An initiator that offers what it has no right to, or that is not there, gets no help and no harm.
 #[test]
 fn offers_of_nonsense_are_declined() {
     let mut met = meet(ShmConfig::default());
@@ -291,7 +291,7 @@ fn offers_of_nonsense_are_declined() {
         .unwrap();
     let target = Memory::zeroed(64 << 10);
     let client = pair(&mut met.client, met.to_server);
-    let good = crate::shm::assist::Description {
+    let good = crate::shm::split_copy::Description {
         direction: Direction::Get,
         key: region.key,
         far: region.base,
@@ -300,24 +300,24 @@ fn offers_of_nonsense_are_declined() {
         object: None,
     };
     let bad = [
-        crate::shm::assist::Description {
+        crate::shm::split_copy::Description {
             key: region.key ^ 1 << 40,
             ..good
         },
-        crate::shm::assist::Description {
+        crate::shm::split_copy::Description {
             far: region.base - 4096,
             ..good
         },
-        crate::shm::assist::Description {
+        crate::shm::split_copy::Description {
             far: region.base + LEN as u64 - 4096,
             ..good
         },
-        crate::shm::assist::Description {
+        crate::shm::split_copy::Description {
             direction: Direction::Put,
             ..good
         },
-        crate::shm::assist::Description { near: 4096, ..good },
-        crate::shm::assist::Description {
+        crate::shm::split_copy::Description { near: 4096, ..good },
+        crate::shm::split_copy::Description {
             far: u64::MAX - 100,
             len: 1 << 40,
             ..good

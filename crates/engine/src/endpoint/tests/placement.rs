@@ -3,7 +3,7 @@
 use super::*;
 use crate::operation::State;
 
-/// Large enough to land, and so small that more of them may be sent ahead than one poll reads.
+/// Large enough to be placed, and so small that more of them may be sent ahead than one poll reads.
 const LEN: usize = 30_000;
 const TAG: Tag = 5;
 /// All of them together cost less than half of the largest window.
@@ -11,7 +11,7 @@ const MESSAGES: usize = 16;
 
 /// A pair over sockets whose client may send half a megabyte ahead.
 fn warm_pair() -> (Node, Node, Addr, Addr) {
-    let (mut a, mut b, to, from) = pair_over(Medium::Tcp, "landing", Config::default());
+    let (mut a, mut b, to, from) = pair_over(Medium::Tcp, "placed", Config::default());
     let into = Memory::zeroed(LEN);
     for _ in 0..10 {
         for _ in 0..MESSAGES {
@@ -27,9 +27,9 @@ fn warm_pair() -> (Node, Node, Addr, Addr) {
     (a, b, to, from)
 }
 
-/// Posts receives, sends to them, and goes on until one of them is half filled: answers the receives, with
-/// their memory, and the place of that one.
-fn half_landed(
+/// Posts receives, sends to them, and goes on until one of them is half filled: returns the receives, with
+/// their memory, and the index of that one.
+fn half_placed(
     a: &mut Node,
     b: &mut Node,
     (to, from): (Addr, Addr),
@@ -51,7 +51,7 @@ fn half_landed(
         while b.done.len() < MESSAGES {
             a.step();
             b.step();
-            let landing = posted.iter().position(|(op, _)| {
+            let placed = posted.iter().position(|(op, _)| {
                 let op = b.bmi.conversations.shared.ops.find(op.0);
                 op.is_some_and(|op| {
                     matches!(
@@ -60,8 +60,8 @@ fn half_landed(
                     )
                 })
             });
-            if let Some(landing) = landing {
-                return (posted, landing);
+            if let Some(placed) = placed {
+                return (posted, placed);
             }
             assert!(start.elapsed() < Duration::from_secs(30), "no end in sight");
         }
@@ -76,24 +76,24 @@ fn half_landed(
 #[test]
 fn a_receive_that_is_cancelled_gives_its_message_to_the_next() {
     let (mut a, mut b, to, from) = warm_pair();
-    let (posted, landing) = half_landed(&mut a, &mut b, (to, from));
-    b.bmi.cancel(posted[landing].0);
+    let (posted, placed) = half_placed(&mut a, &mut b, (to, from));
+    b.bmi.cancel(posted[placed].0);
     b.step();
     let cancelled = Some(&Err(OpError::Cancelled));
-    assert_eq!(b.result(landing as u64), cancelled);
-    let left = posted[landing].1.to_vec();
+    assert_eq!(b.result(placed as u64), cancelled);
+    let left = posted[placed].1.to_vec();
     // One receive more, for the last message.
     let last = Memory::zeroed(LEN);
     b.recv(from, std::slice::from_ref(&last), TAG, 100);
     drive(&mut [&mut a, &mut b], |nodes| {
         nodes[0].done.len() == MESSAGES && nodes[1].done.len() == MESSAGES + 1
     });
-    let whole = posted.iter().enumerate().filter(|(at, _)| *at != landing);
+    let whole = posted.iter().enumerate().filter(|(at, _)| *at != placed);
     let places = whole.map(|(_, (_, into))| into).chain([&last]);
     for (at, into) in places.enumerate() {
         assert!(into.to_vec() == bytes(at, LEN), "message {at}");
     }
-    assert!(posted[landing].1.to_vec() == left, "touched after the end");
+    assert!(posted[placed].1.to_vec() == left, "touched after the end");
     let info = b.bmi.get_info(None);
     assert_eq!((info.operations, info.early_bytes), (0, 0));
 }
@@ -101,17 +101,17 @@ fn a_receive_that_is_cancelled_gives_its_message_to_the_next() {
 #[test]
 fn a_receive_whose_peer_is_dropped_lets_go_of_its_memory() {
     let (mut a, mut b, to, from) = warm_pair();
-    let (posted, landing) = half_landed(&mut a, &mut b, (to, from));
+    let (posted, placed) = half_placed(&mut a, &mut b, (to, from));
     let peer = b.bmi.conversations.peers.find(from.0).unwrap();
     b.bmi.drop_connection(peer);
     b.step();
     assert!(matches!(
-        b.result(landing as u64),
+        b.result(placed as u64),
         Some(Err(OpError::Peer { .. }))
     ));
-    let left = posted[landing].1.to_vec();
+    let left = posted[placed].1.to_vec();
     idle(&mut [&mut a, &mut b]);
-    assert!(posted[landing].1.to_vec() == left, "touched after the end");
+    assert!(posted[placed].1.to_vec() == left, "touched after the end");
 }
 
 #[test]

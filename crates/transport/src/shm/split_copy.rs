@@ -1,17 +1,17 @@
-//! Transfers that both sides work on: what the starter shares of them, and how the other side helps.
+//! Split copies: transfers that both sides copy. What the initiator shares of them, and how the helper helps.
 //!
-//! The starter describes a transfer of contiguous memory in a block of its page and takes parts of it
-//! from the front ([`Offers`]); the other side, when it polls and has nothing else to do, takes parts
-//! from the back ([`help`]). `claim` says who takes what.
+//! The initiator describes a transfer of contiguous memory in a block of its page and takes parts of it
+//! from the front ([`Offers`]); the helper, when it polls and has nothing else to do, takes parts
+//! from the back ([`help`]). `claim` says which side takes what.
 //!
-//! Whose memory is safe how: the starter touches the helper's memory under its hazard words, as in
-//! any transfer. The helper touches the starter's memory only between claiming a part and counting it as
-//! finished; the starter completes the transfer, or gives the memory back after a failure, only when all
+//! What keeps memory safe: the initiator touches the helper's memory under its hazard words, as in
+//! any transfer. The helper touches the initiator's memory only between claiming a part and counting it as
+//! finished; the initiator completes the transfer, or gives the memory back after a failure, only when all
 //! that was claimed is finished, or the helper has died. If the connection ends first, memory that the
-//! helper may be writing goes to `limbo` ([`revoke`]). The helper copies inside one poll, so its own export
+//! helper may be writing goes to `quarantine` ([`revoke`]). The helper copies inside one poll, so its own export
 //! cannot end meanwhile.
 //!
-//! The starter does not see what a helper has really copied. So only processes of its own user help it: a helper
+//! The initiator does not see what a helper has really copied. So only processes of its own user help it: a helper
 //! that lies learns nothing of what was in the memory before that it could not read anyway.
 
 use std::ops::Range;
@@ -23,29 +23,29 @@ use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::Memory;
 use causeway_wire::region::ObjectSpan;
 use causeway_wire::shm::PairLayout;
-use causeway_wire::shm::assist::{self, BLOCKS, PUT, UNIT_BYTES};
+use causeway_wire::shm::split_copy::{self, BLOCKS, PUT, UNIT_BYTES};
 
-use super::claim::{self, From, Helped, Nonsense, Share, Started};
+use super::claim::{self, From, Helped, Initiated, Nonsense, Share};
 use super::copying::{self, Piece};
-use super::limbo::Held;
 use super::pair::{Attach, Pair, Stage};
+use super::quarantine::DeferredFree;
 use super::transfer::MAX_PIECE;
 use crate::method::Direction;
 
-/// What the starter says about a transfer.
+/// What the initiator says about a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Description {
-    /// Seen from the starter.
+    /// Seen from the initiator.
     pub(super) direction: Direction,
     /// The helper's region.
     pub(super) key: u64,
     /// The helper's address of the first byte.
     pub(super) far: u64,
-    /// The starter's.
+    /// The initiator's.
     pub(super) near: u64,
     /// Bytes.
     pub(super) len: u64,
-    /// Where the starter's memory lies in an object of its.
+    /// Where the initiator's memory lies in an object of its.
     pub(super) object: Option<ObjectSpan>,
 }
 
@@ -65,7 +65,7 @@ fn units_in(bytes: u64) -> u32 {
     u32::try_from(bytes / UNIT_BYTES).unwrap_or(u32::MAX)
 }
 
-/// The page of the transfers that `side` started.
+/// The page of the transfers that `side` initiated.
 #[derive(Clone)]
 struct Page {
     mapping: Arc<Mapping>,
@@ -75,18 +75,19 @@ struct Page {
 
 impl Page {
     fn head(&self, offset: usize) -> &AtomicU64 {
-        self.mapping.word(self.layout.assist(self.side) + offset)
+        self.mapping
+            .word(self.layout.split_copies(self.side) + offset)
     }
 
     fn word(&self, block: usize, offset: usize) -> &AtomicU64 {
-        let at = self.layout.assist_block(self.side, block);
+        let at = self.layout.split_copy_block(self.side, block);
         self.mapping.word(at + offset)
     }
 
     fn share(&self, block: usize) -> Share<'_, AtomicU64> {
         Share {
-            claims: self.word(block, assist::CLAIMS),
-            done: self.word(block, assist::DONE),
+            claims: self.word(block, split_copy::CLAIMS),
+            done: self.word(block, split_copy::DONE),
         }
     }
 
@@ -100,12 +101,12 @@ impl Page {
             offset: 0,
         });
         let words = [
-            (assist::KEY, description.key),
-            (assist::FAR, description.far),
-            (assist::NEAR, description.near),
-            (assist::LEN, description.len | put),
-            (assist::OBJECT, span.object),
-            (assist::OFFSET, span.offset),
+            (split_copy::KEY, description.key),
+            (split_copy::FAR, description.far),
+            (split_copy::NEAR, description.near),
+            (split_copy::LEN, description.len | put),
+            (split_copy::OBJECT, span.object),
+            (split_copy::OFFSET, span.offset),
         ];
         for (offset, value) in words {
             self.word(block, offset).store(value, Relaxed);
@@ -114,26 +115,26 @@ impl Page {
 
     fn description(&self, block: usize) -> Description {
         let word = |offset| self.word(block, offset).load(Relaxed);
-        let (len, object) = (word(assist::LEN), word(assist::OBJECT));
+        let (len, object) = (word(split_copy::LEN), word(split_copy::OBJECT));
         Description {
             direction: if len & PUT == 0 {
                 Direction::Get
             } else {
                 Direction::Put
             },
-            key: word(assist::KEY),
-            far: word(assist::FAR),
-            near: word(assist::NEAR),
+            key: word(split_copy::KEY),
+            far: word(split_copy::FAR),
+            near: word(split_copy::NEAR),
             len: len & !PUT,
             object: (object != 0).then(|| ObjectSpan {
                 object,
-                offset: word(assist::OFFSET),
+                offset: word(split_copy::OFFSET),
             }),
         }
     }
 }
 
-/// The starter's part.
+/// The initiator's part.
 pub(super) struct Offers {
     page: Page,
     /// Blocks that hold a transfer.
@@ -150,8 +151,8 @@ pub(super) struct Offers {
 pub(super) struct Offer {
     block: usize,
     len: u64,
-    started: Started,
-    /// It is to be done again, by the starter alone.
+    initiated: Initiated,
+    /// It is to be done again, by the initiator alone.
     again: bool,
 }
 
@@ -184,13 +185,13 @@ impl Offers {
         let block = blocks.find(|block| self.used & 1 << block == 0)?;
         self.next = (block + 1) % BLOCKS;
         self.page.describe(block, description);
-        let started = self.page.share(block).open(units);
+        let initiated = self.page.share(block).open(units);
         self.used |= 1 << block;
         self.open |= 1 << block;
         Some(Offer {
             block,
             len: description.len,
-            started,
+            initiated,
             again: false,
         })
     }
@@ -199,7 +200,7 @@ impl Offers {
     pub(super) fn tell_open(&mut self) {
         if self.open != self.told {
             self.told = self.open;
-            self.page.head(assist::OPEN).store(self.open, Release);
+            self.page.head(split_copy::OPEN).store(self.open, Release);
         }
     }
 
@@ -211,20 +212,20 @@ impl Offers {
         from: From,
     ) -> Result<Range<u64>, Nonsense> {
         let share = self.page.share(offer.block);
-        let units = share.claim_front(&mut offer.started, units_in(most), from)?;
+        let units = share.claim_front(&mut offer.initiated, units_in(most), from)?;
         self.note_claimed(offer);
         Ok(bytes_of(&units, offer.len))
     }
 
     fn note_claimed(&mut self, offer: &Offer) {
-        if offer.started.is_all_claimed() {
+        if offer.initiated.is_all_claimed() {
             self.open &= !(1 << offer.block);
         }
     }
 
-    /// Nobody takes anything of it any more.
+    /// Neither side takes anything of it any more.
     pub(super) fn close(&mut self, offer: &mut Offer) -> Result<(), Nonsense> {
-        self.page.share(offer.block).close(&mut offer.started)?;
+        self.page.share(offer.block).close(&mut offer.initiated)?;
         self.note_claimed(offer);
         Ok(())
     }
@@ -237,7 +238,7 @@ impl Offers {
 
     /// How far the helper is.
     pub(super) fn helped(&self, offer: &Offer) -> Result<Helped, Nonsense> {
-        self.page.share(offer.block).helped(&offer.started)
+        self.page.share(offer.block).helped(&offer.initiated)
     }
 
     /// What the helper says it has finished: of interest only if it changes.
@@ -247,10 +248,10 @@ impl Offers {
 
     /// Whether all parts are taken and the helper has finished its.
     pub(super) fn is_settled(&self, offer: &Offer) -> Result<bool, Nonsense> {
-        Ok(offer.started.is_all_claimed() && self.helped(offer)?.finished)
+        Ok(offer.initiated.is_all_claimed() && self.helped(offer)?.finished)
     }
 
-    /// Frees a settled transfer's block; answers whether all was copied.
+    /// Frees a settled transfer's block; returns whether all was copied.
     pub(super) fn free(&mut self, offer: &Offer) -> Result<bool, Nonsense> {
         let failed = self.helped(offer)?.failed;
         self.used &= !(1 << offer.block);
@@ -260,19 +261,19 @@ impl Offers {
     /// The helper shall ring when it has finished a part, or need not.
     pub(super) fn want_ring(&self, wanted: bool) {
         self.page
-            .head(assist::WANTS_RING)
+            .head(split_copy::WANTS_RING)
             .store(wanted.into(), SeqCst);
     }
 }
 
 /// The helper's part.
-pub(super) struct Assists {
+pub(super) struct Helper {
     page: Page,
     /// Where the last help was.
     next: usize,
 }
 
-impl Assists {
+impl Helper {
     /// What `owner` shares.
     pub(super) fn new(mapping: &Arc<Mapping>, layout: PairLayout, owner: usize) -> Self {
         Self {
@@ -288,12 +289,12 @@ impl Assists {
     /// Whether there may be something to do.
     #[inline]
     pub(super) fn is_any_open(&self) -> bool {
-        self.page.head(assist::OPEN).load(Relaxed) != 0
+        self.page.head(split_copy::OPEN).load(Relaxed) != 0
     }
 
     /// Blocks that may have something left, beginning where the last help was.
     fn open(&self) -> impl Iterator<Item = usize> + use<> {
-        let open = self.page.head(assist::OPEN).load(Acquire);
+        let open = self.page.head(split_copy::OPEN).load(Acquire);
         let blocks = (self.next..BLOCKS).chain(0..self.next);
         blocks.filter(move |block| open & 1 << block != 0)
     }
@@ -322,13 +323,13 @@ impl Taken {
     }
 }
 
-/// Whether the helper has a way to the starter's memory.
+/// Whether the helper has a way to the initiator's memory.
 fn is_reachable(pair: &mut Pair, description: &Description) -> bool {
     matches!(pair.attach, Attach::Usable(_))
         || near_memory(pair, description, &(0..description.len)).is_some()
 }
 
-/// The starter's memory, where it can be mapped.
+/// The initiator's memory, where it can be mapped.
 fn near_memory(pair: &mut Pair, description: &Description, bytes: &Range<u64>) -> Option<Memory> {
     let span = description.object?;
     let offset = span.offset.checked_add(bytes.start)?;
@@ -336,9 +337,9 @@ fn near_memory(pair: &mut Pair, description: &Description, bytes: &Range<u64>) -
     pair.find_object(ObjectSpan { offset, ..span }, base, bytes.end - bytes.start)
 }
 
-/// Copies a bounded part of what the peer shares; answers whether there was something.
+/// Copies a bounded part of what the peer shares; returns whether there was something.
 pub(super) fn help(pair: &mut Pair) -> bool {
-    if pair.stage != Stage::Up || pair.failing.is_some() || !pair.assists.is_any_open() {
+    if pair.stage != Stage::Up || pair.failing.is_some() || !pair.helper.is_any_open() {
         return false;
     }
     let taken = take(pair);
@@ -349,7 +350,7 @@ pub(super) fn help(pair: &mut Pair) -> bool {
     pair.shared_bytes += bytes.sum::<u64>();
     copy_taken(pair, taken);
     fence(SeqCst);
-    if claim::must_ring(pair.assists.page.head(assist::WANTS_RING)) {
+    if claim::must_ring(pair.helper.page.head(split_copy::WANTS_RING)) {
         pair.ring_peer();
     }
     true
@@ -360,9 +361,9 @@ pub(super) fn can_help(pair: &mut Pair) -> bool {
     if pair.stage != Stage::Up || pair.failing.is_some() || !pair.exports.is_any() {
         return false;
     }
-    let blocks: Vec<usize> = pair.assists.open().collect();
+    let blocks: Vec<usize> = pair.helper.open().collect();
     blocks.into_iter().any(|block| {
-        let page = &pair.assists.page;
+        let page = &pair.helper.page;
         let description = page.description(block);
         let countable = units_of(description.len).is_some();
         countable && page.share(block).has_left() && is_reachable(pair, &description)
@@ -374,23 +375,23 @@ fn take(pair: &mut Pair) -> Vec<Taken> {
     let mut taken = Vec::new();
     let mut room = MAX_PIECE as u64;
     for from in [From::OwnHalf, From::Anywhere] {
-        for block in pair.assists.open() {
-            let before = pair.assists.page.description(block);
+        for block in pair.helper.open() {
+            let before = pair.helper.page.description(block);
             let Some(units) = units_of(before.len) else {
                 continue;
             };
             if room < UNIT_BYTES || !is_reachable(pair, &before) {
                 continue;
             }
-            let share = pair.assists.page.share(block);
+            let share = pair.helper.page.share(block);
             let Some(units) = share.claim_back(units, units_in(room), from) else {
                 continue;
             };
             // The block may have been used again before the claim, not after it.
-            let description = pair.assists.page.description(block);
+            let description = pair.helper.page.description(block);
             let bytes = bytes_of(&units, description.len);
             room = room.saturating_sub(bytes.end - bytes.start);
-            pair.assists.next = block;
+            pair.helper.next = block;
             taken.push(Taken {
                 block,
                 units: units.end - units.start,
@@ -451,7 +452,7 @@ fn copy_taken(pair: &mut Pair, taken: Vec<Taken>) {
             Direction::Get => Direction::Put,
             Direction::Put => Direction::Get,
         };
-        // What could not be copied is the starter's to deal with, and to tell.
+        // What could not be copied is the initiator's to deal with, and to tell.
         let failures = copying::attach_all(pid, ours, &pieces);
         for (at, (part, _)) in same.into_iter().enumerate() {
             let copied = matches!(&failures, Ok(failures) if failures.iter().all(|f| f.0 != at));
@@ -461,14 +462,14 @@ fn copy_taken(pair: &mut Pair, taken: Vec<Taken>) {
 }
 
 fn finish(pair: &Pair, part: &Taken, copied: bool) {
-    let share = pair.assists.page.share(part.block);
+    let share = pair.helper.page.share(part.block);
     share.finish_back(part.units, copied);
 }
 
-/// Ends what the peer may do with the memory of our shared transfers. Answers what it may be writing
+/// Ends what the peer may do with the memory of our shared transfers. Returns what it may be writing
 /// at this moment. What it may be reading is of no concern: it copies into memory whose owner hears
 /// that the connection has ended, not that the transfer is done.
-pub(super) fn revoke(pair: &mut Pair) -> Vec<Held> {
+pub(super) fn revoke(pair: &mut Pair) -> Vec<DeferredFree> {
     let mut held = Vec::new();
     for active in &mut pair.transfers.queue {
         let Some(mut offer) = active.offer.take() else {
@@ -478,11 +479,15 @@ pub(super) fn revoke(pair: &mut Pair) -> Vec<Held> {
         let _ = pair.offers.close(&mut offer);
         let page = pair.offers.page.clone();
         let is_touched = move || {
-            let helped = page.share(offer.block).helped(&offer.started);
-            !offer.started.is_all_claimed() || !helped.is_ok_and(|helped| helped.finished)
+            let helped = page.share(offer.block).helped(&offer.initiated);
+            !offer.initiated.is_all_claimed() || !helped.is_ok_and(|helped| helped.finished)
         };
         if active.transfer.direction == Direction::Get && is_touched() {
-            held.push(Held::new(None, active.transfer.local.to_vec(), is_touched));
+            held.push(DeferredFree::new(
+                None,
+                active.transfer.local.to_vec(),
+                is_touched,
+            ));
         }
     }
     held

@@ -1,4 +1,4 @@
-//! Further connections with one peer.
+//! Subflows: extra connections with one peer.
 
 use std::net::TcpStream;
 
@@ -17,19 +17,27 @@ use std::time::Instant;
 
 const LARGE: usize = 3 << 20;
 
-fn with_lanes(config: TcpConfig, lanes: u8) -> TcpConfig {
-    TcpConfig { lanes, ..config }
+fn with_connections(config: TcpConfig, connections: u8) -> TcpConfig {
+    TcpConfig {
+        connections,
+        ..config
+    }
 }
 
-/// The lanes of a node's peer that stand.
+/// The subflows of a node's peer that stand.
 fn standing(node: &Node, peer: Peer) -> Vec<Peer> {
     let state = node.tcp.slots.get(peer).unwrap();
-    let mut lanes = state.lanes.clone();
-    lanes.retain(|&lane| node.tcp.slots.get(lane).is_some_and(|state| state.is_up()));
-    lanes
+    let mut subflows = state.subflows.clone();
+    subflows.retain(|&subflow| {
+        node.tcp
+            .slots
+            .get(subflow)
+            .is_some_and(|state| state.is_up())
+    });
+    subflows
 }
 
-/// Starts a large transfer from the client and answers both sides' memory.
+/// Starts a large transfer from the client and returns both sides' memory.
 fn start(
     client: &mut Node,
     server: &mut Node,
@@ -56,7 +64,7 @@ fn start(
     (ours, theirs)
 }
 
-/// Moves something large, so that lanes are made, and waits for them.
+/// Moves something large, so that subflows are made, and waits for them.
 fn met(config: &TcpConfig) -> (Node, Node, Peer) {
     let (mut client, mut server, peer) = pair(config.clone(), config.clone());
     send(&mut client, peer, b"hello", &mut server);
@@ -78,7 +86,7 @@ fn met(config: &TcpConfig) -> (Node, Node, Peer) {
 #[test]
 fn large_transfers_use_them_and_arrive_whole() {
     for config in [plain(), keyed(false), keyed(true)] {
-        let (mut client, mut server, peer) = met(&with_lanes(config, 3));
+        let (mut client, mut server, peer) = met(&with_connections(config, 3));
         let report = client.tcp.report(peer).unwrap();
         let facts = report.facts.iter();
         let large = facts.clone().find(|fact| fact.0 == "large transfers");
@@ -99,14 +107,18 @@ fn large_transfers_use_them_and_arrive_whole() {
             assert!(ours.to_vec() == pattern(kept, LARGE));
             server.seen.packets.clear();
         }
-        assert_eq!(server.seen.ups.len(), 1, "lanes are nobody of their own");
+        assert_eq!(
+            server.seen.ups.len(),
+            1,
+            "subflows are no peers of their own"
+        );
         assert!(client.seen.downs.is_empty() && server.seen.downs.is_empty());
     }
 }
 
 #[test]
 fn the_side_that_was_connected_to_uses_them_too() {
-    let (mut client, mut server, peer) = met(&with_lanes(plain(), 3));
+    let (mut client, mut server, peer) = met(&with_connections(plain(), 3));
     let back = server.seen.ups[0];
     let ours = Memory::from_vec(pattern(1, LARGE));
     let region = client
@@ -134,7 +146,8 @@ fn the_side_that_was_connected_to_uses_them_too() {
 
 #[test]
 fn one_side_that_takes_only_one_connection_decides() {
-    let (mut client, mut server, peer) = pair(with_lanes(plain(), 4), with_lanes(plain(), 1));
+    let (mut client, mut server, peer) =
+        pair(with_connections(plain(), 4), with_connections(plain(), 1));
     send(&mut client, peer, b"hello", &mut server);
     until(&mut [&mut client, &mut server], |nodes| {
         !nodes[1].seen.packets.is_empty()
@@ -143,7 +156,7 @@ fn one_side_that_takes_only_one_connection_decides() {
     until(&mut [&mut client, &mut server], |nodes| {
         !nodes[0].seen.done.is_empty()
     });
-    assert!(client.tcp.slots.get(peer).unwrap().lanes.is_empty());
+    assert!(client.tcp.slots.get(peer).unwrap().subflows.is_empty());
 }
 
 #[test]
@@ -151,13 +164,20 @@ fn the_death_of_one_is_the_death_of_the_peer() {
     for victim in 0..2 {
         let config = TcpConfig {
             linger_timeout: std::time::Duration::from_millis(200),
-            ..with_lanes(keyed(true), 3)
+            ..with_connections(keyed(true), 3)
         };
         let (mut client, mut server, peer) = met(&config);
         let back = server.seen.ups[0];
         start(&mut client, &mut server, peer, Direction::Get, 9);
-        let lane = standing(&client, peer)[victim];
-        let link = client.tcp.slots.get(lane).unwrap().link.as_ref().unwrap();
+        let subflow = standing(&client, peer)[victim];
+        let link = client
+            .tcp
+            .slots
+            .get(subflow)
+            .unwrap()
+            .link
+            .as_ref()
+            .unwrap();
         net::shut_writing(&link.socket).unwrap();
         until(&mut [&mut client, &mut server], |nodes| {
             nodes.iter().all(|node| !node.seen.downs.is_empty())
@@ -168,7 +188,7 @@ fn the_death_of_one_is_the_death_of_the_peer() {
             matches!(result, Ok(()) | Err(TransferError::Peer(_)))
         };
         assert!(broken(&client.seen.done[0].2));
-        // Nothing of the old incarnation is left, and a new one comes up with lanes of its own.
+        // Nothing of the old incarnation is left, and a new one comes up with subflows of its own.
         assert_eq!(client.tcp.slots.len(), 1);
         client.seen.done.clear();
         server.seen.packets.clear();
@@ -186,8 +206,8 @@ fn the_death_of_one_is_the_death_of_the_peer() {
 }
 
 #[test]
-fn packets_before_a_graceful_end_are_delivered_though_lanes_close_first() {
-    let (mut client, mut server, peer) = met(&with_lanes(plain(), 3));
+fn packets_before_a_graceful_end_are_delivered_though_subflows_close_first() {
+    let (mut client, mut server, peer) = met(&with_connections(plain(), 3));
     for number in 0..30_u32 {
         let mut packet = vec![0; 50_000];
         packet[..4].copy_from_slice(&number.to_le_bytes());
@@ -207,7 +227,7 @@ fn packets_before_a_graceful_end_are_delivered_though_lanes_close_first() {
 
 #[test]
 fn a_ticket_that_nobody_gave_out_opens_nothing() {
-    let (mut client, mut server, _) = met(&with_lanes(plain(), 3));
+    let (mut client, mut server, _) = met(&with_connections(plain(), 3));
     let address = match &client.tcp.slots.iter_mut().next().unwrap().origin {
         Origin::Connected { targets, at } => targets[*at],
         _ => panic!("the peer comes first"),
@@ -223,7 +243,7 @@ fn a_ticket_that_nobody_gave_out_opens_nothing() {
         Role::Initiator,
         Terms {
             ticket: Some(Ticket([9; TICKET_BYTES])),
-            lanes: 3,
+            connections: 3,
             ..terms(None, false, holder)
         },
     );

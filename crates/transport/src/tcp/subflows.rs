@@ -1,8 +1,8 @@
-//! Further connections with a peer, for the data of large transfers.
+//! Subflows: extra connections with a peer, for the data of large transfers.
 //!
 //! The side that was connected to *invites*: it sends a random ticket on the first connection. The other
 //! side connects as often as the invitation says, as soon as there is something large to move, and
-//! shows the ticket in each handshake, which also proves anew who it is. A lane has a place in the
+//! shows the ticket in each handshake, which also proves anew who it is. A subflow has a place in the
 //! table of peers for its socket; what it carries belongs to the peer's session. It lives and dies
 //! with its peer: when one ends, what it carried is lost, and so is the peer.
 
@@ -19,9 +19,9 @@ use crate::error::PeerError;
 use crate::method::{Peer, Silence, Sink};
 
 impl Tcp {
-    /// A peer that connected to us has come up and takes further lanes.
-    pub(super) fn invite(&mut self, peer: Peer, lanes: u8) {
-        let Some(state) = self.slots.get_mut(peer).filter(|_| lanes > 1) else {
+    /// A peer that connected to us has come up and takes subflows.
+    pub(super) fn invite(&mut self, peer: Peer, connections: u8) {
+        let Some(state) = self.slots.get_mut(peer).filter(|_| connections > 1) else {
             return;
         };
         let Ok(ticket) = random::bytes().map(Ticket) else {
@@ -31,7 +31,7 @@ impl Tcp {
         self.tickets.insert(ticket, peer);
         state.session.invite(Invitation {
             ticket,
-            lanes: usize::from(lanes) - 1,
+            subflows: usize::from(connections) - 1,
         });
     }
 
@@ -54,101 +54,101 @@ impl Tcp {
         let deadline = now + self.config.connect_timeout;
         let bounds = self.bounds();
         for _ in 0..invitation
-            .lanes
-            .min(usize::from(self.config.lanes).saturating_sub(1))
+            .subflows
+            .min(usize::from(self.config.connections).saturating_sub(1))
         {
             let Ok(socket) = net::connect(&target) else {
                 return;
             };
-            let origin = Origin::Lane {
+            let origin = Origin::Subflow {
                 of: peer,
                 ticket: Some(invitation.ticket),
             };
-            let lane = self
+            let subflow = self
                 .slots
                 .insert(|handle| PeerState::new(handle, origin, address.clone(), bounds));
-            let data = epoll::EventData::new_u64(lane.0);
+            let data = epoll::EventData::new_u64(subflow.0);
             if epoll::add(&self.epoll, &socket, data, epoll::EventFlags::OUT).is_err() {
-                self.slots.remove(lane);
+                self.slots.remove(subflow);
                 return;
             }
-            if let Some(state) = self.slots.get_mut(lane) {
+            if let Some(state) = self.slots.get_mut(subflow) {
                 state.link = Some(Link::new(socket, Phase::Connecting, now, deadline));
                 Self::make_timed(&mut self.timed, state);
             }
             if let Some(state) = self.slots.get_mut(peer) {
-                state.lanes.push(lane);
+                state.subflows.push(subflow);
             }
         }
     }
 
-    /// The peer whose ticket a connection has shown, if it may have one more lane.
-    fn invited(&self, lane: Peer, ticket: Ticket) -> Option<Peer> {
+    /// The peer whose ticket a connection has shown, if it may have one more subflow.
+    fn invited(&self, subflow: Peer, ticket: Ticket) -> Option<Peer> {
         let of = *self.tickets.get(&ticket)?;
         let state = self.slots.shown(of)?;
-        let has_place = state.lanes.len() + 1 < usize::from(self.config.lanes);
-        let same = self.slots.get(lane)?.identity == state.identity;
+        let has_place = state.subflows.len() + 1 < usize::from(self.config.connections);
+        let same = self.slots.get(subflow)?.identity == state.identity;
         (has_place && same && state.is_up()).then_some(of)
     }
 
-    /// A connection that somebody has made to us turns out to be a lane.
+    /// A connection that a peer has made to us turns out to be a subflow.
     pub(super) fn join(
         &mut self,
-        lane: Peer,
+        subflow: Peer,
         ticket: Ticket,
         agreement: Agreement,
         sink: &mut dyn Sink,
     ) {
-        let Some(of) = self.invited(lane, ticket) else {
-            let cause = "its ticket for a further lane is not valid".to_owned();
-            return self.end(lane, PeerError::Unauthorised(cause), &mut Silence);
+        let Some(of) = self.invited(subflow, ticket) else {
+            let cause = "its ticket for a subflow is not valid".to_owned();
+            return self.end(subflow, PeerError::Unauthorised(cause), &mut Silence);
         };
-        self.trust(lane, Origin::Lane { of, ticket: None });
+        self.trust(subflow, Origin::Subflow { of, ticket: None });
         if let Some(state) = self.slots.get_mut(of) {
-            state.lanes.push(lane);
+            state.subflows.push(subflow);
         }
-        self.stand(lane, of, agreement, sink);
+        self.stand(subflow, of, agreement, sink);
     }
 
-    /// A lane has come up.
+    /// A subflow has come up.
     pub(super) fn stand(
         &mut self,
-        lane: Peer,
+        subflow: Peer,
         of: Peer,
         agreement: Agreement,
         sink: &mut dyn Sink,
     ) {
-        let Some(mut link) = self.slots.get_mut(lane).and_then(|s| s.link.take()) else {
+        let Some(mut link) = self.slots.get_mut(subflow).and_then(|s| s.link.take()) else {
             return;
         };
         let rest = link.agree(agreement);
         let Some(state) = self.slots.get_mut(of) else {
-            self.slots.remove(lane);
+            self.slots.remove(subflow);
             return;
         };
-        link.lane = state.session.add_lane();
+        link.connection = state.session.add_subflow();
         let fed = link.input(&rest, &mut state.session, of, &mut self.buffers, sink);
         Self::make_due(&mut self.due, state);
-        if let Some(state) = self.slots.get_mut(lane) {
+        if let Some(state) = self.slots.get_mut(subflow) {
             state.link = Some(link);
         }
         match fed {
-            Ok(()) => self.heat(lane),
+            Ok(()) => self.start_polling(subflow),
             Err(cause) => self.end(of, cause, sink),
         }
     }
 
-    /// Reads a lane that stands. Answers whether anything happened.
-    pub(super) fn read_lane(&mut self, lane: Peer, of: Peer, sink: &mut dyn Sink) -> bool {
-        let Some(mut link) = self.slots.get_mut(lane).and_then(|s| s.link.take()) else {
+    /// Reads a subflow that stands. Returns whether anything happened.
+    pub(super) fn read_subflow(&mut self, subflow: Peer, of: Peer, sink: &mut dyn Sink) -> bool {
+        let Some(mut link) = self.slots.get_mut(subflow).and_then(|s| s.link.take()) else {
             return false;
         };
         let Some(state) = self.slots.get_mut(of) else {
-            self.slots.remove(lane);
+            self.slots.remove(subflow);
             return true;
         };
         let outcome = link.read(&mut state.session, of, &mut self.buffers, sink);
-        if let Some(state) = self.slots.get_mut(lane) {
+        if let Some(state) = self.slots.get_mut(subflow) {
             state.link = Some(link);
         }
         match outcome {
@@ -162,66 +162,66 @@ impl Tcp {
                 true
             }
             Err(cause) => {
-                self.lose(lane, of, cause);
+                self.lose(subflow, of, cause);
                 true
             }
         }
     }
 
-    /// A lane is gone. The first connection may still bring packets, and why: it is given time.
-    fn lose(&mut self, lane: Peer, of: Peer, cause: PeerError) {
-        self.hot.retain(|&hot| hot != lane);
-        self.slots.remove(lane);
+    /// A subflow is gone. The first connection may still bring packets, and why: it is given time.
+    fn lose(&mut self, subflow: Peer, of: Peer, cause: PeerError) {
+        self.polled.retain(|&polled| polled != subflow);
+        self.slots.remove(subflow);
         let until = self.clock.now() + self.config.linger_timeout;
         if let Some(state) = self.slots.get_mut(of) {
-            state.lanes.retain(|&other| other != lane);
+            state.subflows.retain(|&other| other != subflow);
             state.dying.get_or_insert((until, cause));
             Self::make_timed(&mut self.timed, state);
         }
     }
 
-    /// Closes a peer's lanes, and takes back its ticket.
-    pub(super) fn close_lanes(&mut self, lanes: Vec<Peer>, ticket: Option<Ticket>) {
-        for lane in lanes {
-            self.hot.retain(|&hot| hot != lane);
-            self.slots.remove(lane);
+    /// Closes a peer's subflows, and invalidates its ticket.
+    pub(super) fn close_subflows(&mut self, subflows: Vec<Peer>, ticket: Option<Ticket>) {
+        for subflow in subflows {
+            self.polled.retain(|&polled| polled != subflow);
+            self.slots.remove(subflow);
         }
         if let Some(ticket) = ticket {
             self.tickets.remove(&ticket);
         }
     }
 
-    /// Sends what a peer's lanes have to send. Answers whether anything was sent.
-    pub(super) fn flush_lanes(&mut self, peer: Peer) -> bool {
+    /// Sends what a peer's subflows have to send. Returns whether anything was sent.
+    pub(super) fn flush_subflows(&mut self, peer: Peer) -> bool {
         let Some(state) = self.slots.get_mut(peer) else {
             return false;
         };
-        let lanes = std::mem::take(&mut state.lanes);
+        let subflows = std::mem::take(&mut state.subflows);
         let mut any = false;
         let mut lost = None;
-        for &lane in &lanes {
-            let Some(mut link) = self.slots.get_mut(lane).and_then(|s| s.link.take()) else {
+        for &subflow in &subflows {
+            let Some(mut link) = self.slots.get_mut(subflow).and_then(|s| s.link.take()) else {
                 continue;
             };
             if let Some(state) = self.slots.get_mut(peer).filter(|_| link.is_up()) {
                 any |= link.flush(&mut state.session, &mut self.buffers);
-                Self::watch(&self.epoll, &mut link, lane, false);
+                Self::watch(&self.epoll, &mut link, subflow, false);
                 if !link.has_sent_all(&state.session) && !link.full {
                     Self::make_due(&mut self.due, state);
                 }
                 if let Some(cause) = &link.broken {
-                    lost = Some((lane, cause.clone()));
+                    lost = Some((subflow, cause.clone()));
                 }
             }
-            if let Some(state) = self.slots.get_mut(lane) {
+            if let Some(state) = self.slots.get_mut(subflow) {
                 state.link = Some(link);
             }
         }
         if let Some(state) = self.slots.get_mut(peer) {
-            state.lanes = lanes;
+            state.subflows = subflows;
         }
-        if let Some((lane, cause)) = lost {
-            self.lose(lane, peer, cause);
+        if let Some((subflow, cause)) = lost {
+            self.lose(subflow, peer, cause);
         }
         any
     }

@@ -1,8 +1,8 @@
 //! Memory that the peer may not touch any more, and that it may be touching all the same.
 //!
 //! A peer that is stopped (SIGSTOP, a debugger) in the middle of writing our memory leaves open for how long
-//! it will go on doing that. Nobody waits for it: the memory is kept aside ([`Limbo`]) with what tells
-//! that the peer has finished ([`Held`]) or that it is gone ([`Witness`]), and freed then.
+//! it will go on doing that. No caller waits for it: the memory is quarantined ([`Quarantine`]), and freed
+//! ([`DeferredFree`]) once the peer has finished or is gone ([`PeerLiveness`]).
 //!
 //! Memory that a peer can only read does not come here: what it reads too late it does not use (`regions`).
 
@@ -18,20 +18,20 @@ use crate::blocking::Blocking;
 /// How long a peer that runs is waited for: far longer than its copy takes, however loaded the machine.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How many pieces of memory are kept aside at most.
+/// How many pieces of memory are quarantined at most.
 const MOST: usize = 4096;
 
 /// What tells whether a peer can be in the middle of a copy.
 #[derive(Debug, Clone)]
-pub(super) struct Witness {
+pub(super) struct PeerLiveness {
     /// The connection's socket. A peer that copies has it open.
     pub(super) socket: Option<Arc<RecordSocket>>,
     /// The peer's process, where it is visible.
     pub(super) pid: Option<i32>,
 }
 
-impl Witness {
-    /// Whether nobody at the other end can be in the middle of a copy.
+impl PeerLiveness {
+    /// Whether the peer has ended, so that it cannot be in the middle of a copy.
     fn is_gone(&self) -> bool {
         self.socket
             .as_ref()
@@ -45,17 +45,17 @@ impl Witness {
 }
 
 /// Memory that a peer was writing when its right to do so ended.
-pub(super) struct Held {
+pub(super) struct DeferredFree {
     /// The key under which it was exported, if it was.
     key: Option<u64>,
     memory: Vec<Memory>,
     /// Whether the peer still is in that copy.
     is_touched: Box<dyn Fn() -> bool + Send>,
-    witness: Option<Witness>,
+    liveness: Option<PeerLiveness>,
     over: bool,
 }
 
-impl Held {
+impl DeferredFree {
     /// `memory`, which was exported under `key` and which the peer touches as long as `is_touched`.
     pub(super) fn new(
         key: Option<u64>,
@@ -66,26 +66,26 @@ impl Held {
             key,
             memory,
             is_touched: Box::new(is_touched),
-            witness: None,
+            liveness: None,
             over: false,
         }
     }
 
-    /// Has the memory freed when the peer is gone, too.
-    pub(super) fn watch(&mut self, witness: &Witness) {
-        self.witness = Some(witness.clone());
+    /// Has the memory freed also when the peer is gone.
+    pub(super) fn watch(&mut self, liveness: &PeerLiveness) {
+        self.liveness = Some(liveness.clone());
     }
 
     /// Whether the peer may still touch the memory. Once it does not, that stays so.
     fn may_be_touched(&mut self) -> bool {
         self.over = self.over
             || !(self.is_touched)()
-            || self.witness.as_ref().is_some_and(Witness::is_gone);
+            || self.liveness.as_ref().is_some_and(PeerLiveness::is_gone);
         !self.over
     }
 }
 
-impl Drop for Held {
+impl Drop for DeferredFree {
     fn drop(&mut self) {
         if !self.may_be_touched() {
             return;
@@ -101,70 +101,70 @@ impl Drop for Held {
     }
 }
 
-/// Waits until the peer touches none of `held`, at most for [`PATIENCE`], and no longer than it runs. One that
+/// Waits until the peer touches none of `deferred`, at most for [`PATIENCE`], and no longer than it runs. One that
 /// was waited for in vain (`stuck`) is not waited for again before it goes on. What it still touches then
-/// remains in `held`.
-pub(super) fn wait(held: &mut Vec<Held>, witness: &Witness, stuck: &mut bool) {
+/// remains in `deferred`.
+pub(super) fn wait(deferred: &mut Vec<DeferredFree>, liveness: &PeerLiveness, stuck: &mut bool) {
     let mut blocking = None;
-    let mut turn = 0u64;
+    let mut round = 0u64;
     loop {
-        held.retain_mut(Held::may_be_touched);
-        if held.is_empty() {
+        deferred.retain_mut(DeferredFree::may_be_touched);
+        if deferred.is_empty() {
             *stuck = false;
             return;
         }
-        turn += 1;
-        if turn < 1000 {
+        round += 1;
+        if round < 1000 {
             std::hint::spin_loop();
             continue;
         }
         std::thread::yield_now();
-        if turn.is_multiple_of(64) {
+        if round.is_multiple_of(64) {
             let blocking = blocking.get_or_insert_with(|| Blocking::at_most(PATIENCE));
-            if witness.is_gone() {
-                held.iter_mut().for_each(|held| held.over = true);
-            } else if *stuck || blocking.is_over() || witness.is_stopped() {
+            if liveness.is_gone() {
+                deferred.iter_mut().for_each(|entry| entry.over = true);
+            } else if *stuck || blocking.is_over() || liveness.is_stopped() {
                 *stuck = true;
-                held.iter_mut().for_each(|held| held.watch(witness));
+                deferred.iter_mut().for_each(|entry| entry.watch(liveness));
                 return;
             }
         }
     }
 }
 
-/// The memory that is kept aside by one instance. What is left when it ends is given up for good.
+/// The quarantined memory of one instance. What is left when it ends is given up for good.
 #[derive(Default)]
-pub(super) struct Limbo {
-    held: Vec<Held>,
+pub(super) struct Quarantine {
+    deferred: Vec<DeferredFree>,
 }
 
-impl Limbo {
+impl Quarantine {
     /// Gives all of it up unseen: a forked child cannot look at what its parent shares with peers.
     pub(super) fn forget(&mut self) {
-        std::mem::forget(std::mem::take(&mut self.held));
+        std::mem::forget(std::mem::take(&mut self.deferred));
     }
 
-    /// Keeps what [`wait`] has left, as far as there is room.
-    pub(super) fn keep(&mut self, held: &mut Vec<Held>) {
-        if self.held.len() + held.len() > MOST {
-            self.look();
+    /// Adds what [`wait`] has left, as far as there is room.
+    pub(super) fn add(&mut self, deferred: &mut Vec<DeferredFree>) {
+        if self.deferred.len() + deferred.len() > MOST {
+            self.reclaim();
         }
-        let room = MOST - self.held.len();
-        self.held.extend(held.drain(..).take(room));
+        let room = MOST - self.deferred.len();
+        self.deferred.extend(deferred.drain(..).take(room));
     }
 
-    /// Frees what nobody touches any more.
-    pub(super) fn look(&mut self) {
-        self.held.retain_mut(Held::may_be_touched);
+    /// Frees what no peer touches any more.
+    pub(super) fn reclaim(&mut self) {
+        self.deferred.retain_mut(DeferredFree::may_be_touched);
     }
 
     /// Whether there is nothing.
     pub(super) fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.deferred.is_empty()
     }
 
     /// Whether there is what was exported under `key`.
     pub(super) fn holds(&self, key: u64) -> bool {
-        self.held.iter().any(|held| held.key == Some(key))
+        self.deferred.iter().any(|entry| entry.key == Some(key))
     }
 }

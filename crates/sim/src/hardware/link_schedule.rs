@@ -9,7 +9,7 @@ use crate::engine::Time;
 /// A frame's way is reserved as a whole when it is sent, so that a frame that will come late, after waiting elsewhere, may
 /// have its place before one that comes early. The early one takes the gap before it, if it fits in.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct LinkSchedule {
     /// When it is taken: in order, without overlap.
     taken: VecDeque<(Time, Time)>,
     /// What was taken before this is forgotten.
@@ -24,7 +24,7 @@ pub(super) struct Gap {
     pub(super) end: Time,
 }
 
-impl Lane {
+impl LinkSchedule {
     /// The first gap of `length` from `earliest` on. What is before `now` is not needed any more.
     pub(super) fn gap(&mut self, now: Time, earliest: Time, length: Time) -> Gap {
         while let Some(&(_, end)) = self.taken.front().filter(|(_, end)| *end <= now) {
@@ -92,23 +92,23 @@ mod tests {
 
     #[test]
     fn gaps_are_found_and_neighbours_joined() {
-        let mut lane = Lane::default();
-        let take = |lane: &mut Lane, now, earliest, length| {
-            let gap = lane.gap(now, earliest, length);
-            lane.take(gap);
+        let mut schedule = LinkSchedule::default();
+        let take = |schedule: &mut LinkSchedule, now, earliest, length| {
+            let gap = schedule.gap(now, earliest, length);
+            schedule.take(gap);
             gap.start
         };
-        assert_eq!(take(&mut lane, 0, 100, 50), 100);
-        assert_eq!(take(&mut lane, 0, 0, 40), 0, "before it");
-        assert_eq!(take(&mut lane, 0, 20, 60), 40, "between them");
-        assert_eq!(take(&mut lane, 0, 20, 1), 150, "all is one now");
-        assert_eq!(lane.taken, [(0, 151)]);
-        assert_eq!(take(&mut lane, 0, 200, 10), 200);
-        lane.hold(151, 160);
-        lane.hold(200, 230);
-        assert_eq!(lane.taken, [(0, 151), (200, 230)]);
-        lane.hold(100, 190);
-        assert_eq!(take(&mut lane, 195, 150, 10), 190);
-        assert_eq!(lane.taken, [(190, 230)]);
+        assert_eq!(take(&mut schedule, 0, 100, 50), 100);
+        assert_eq!(take(&mut schedule, 0, 0, 40), 0, "before it");
+        assert_eq!(take(&mut schedule, 0, 20, 60), 40, "between them");
+        assert_eq!(take(&mut schedule, 0, 20, 1), 150, "all is one now");
+        assert_eq!(schedule.taken, [(0, 151)]);
+        assert_eq!(take(&mut schedule, 0, 200, 10), 200);
+        schedule.hold(151, 160);
+        schedule.hold(200, 230);
+        assert_eq!(schedule.taken, [(0, 151), (200, 230)]);
+        schedule.hold(100, 190);
+        assert_eq!(take(&mut schedule, 195, 150, 10), 190);
+        assert_eq!(schedule.taken, [(190, 230)]);
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_transport::udp::Remote;
-use causeway_transport::udp::core::Surroundings;
-use causeway_transport::udp::ground::{Arrival, Arrivals, Batch, Ground};
+use causeway_transport::udp::core::Environment;
+use causeway_transport::udp::datagram_io::{Arrival, Arrivals, Batch, DatagramIo};
 use causeway_transport::{Address, Error, Identity};
 use causeway_wire::tcp::Holder;
 
@@ -19,7 +19,7 @@ use crate::random::Random;
 const RECEIVE_BATCH: usize = 32;
 
 /// One process in a simulated network.
-pub struct SimulatedGround {
+pub struct SimulatedDatagramIo {
     network: Shared,
     host: SocketAddr,
     sockets: Vec<SocketAddr>,
@@ -28,7 +28,7 @@ pub struct SimulatedGround {
     never: Arc<OwnedFd>,
 }
 
-impl SimulatedGround {
+impl SimulatedDatagramIo {
     /// A process on `host` with random numbers that follow from `seed` and datagrams of at most
     /// `datagram_bytes`.
     pub fn new(network: &Shared, host: SocketAddr, seed: u64, datagram_bytes: usize) -> Self {
@@ -43,7 +43,7 @@ impl SimulatedGround {
     }
 }
 
-impl Drop for SimulatedGround {
+impl Drop for SimulatedDatagramIo {
     fn drop(&mut self) {
         let mut network = self.network.lock();
         for &socket in &self.sockets {
@@ -52,7 +52,7 @@ impl Drop for SimulatedGround {
     }
 }
 
-impl Surroundings for SimulatedGround {
+impl Environment for SimulatedDatagramIo {
     fn verify(&mut self, _: Remote, holder: Holder, _: bool) -> Result<Identity, String> {
         Ok(Identity::Local {
             pid: holder.pid as i32,
@@ -82,7 +82,7 @@ impl Surroundings for SimulatedGround {
     }
 }
 
-impl Ground for SimulatedGround {
+impl DatagramIo for SimulatedDatagramIo {
     fn resolve(&self, address: &Address) -> Result<Vec<SocketAddr>, Error> {
         let parsed = address.rest().parse();
         parsed
