@@ -10,14 +10,8 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use causeway_wire::datafile::{BLOCK_BYTES, Trust, physical, size_of_file, sums_offset};
-use causeway_wire::fs::Region;
+use causeway_wire::datafile::size_of_file;
 
-use super::blocks::{Blocks, set_latest};
-use super::datafile::{Datafile, Wait};
-use super::disk::put;
-use super::fault::Result;
-use super::pieces::{Cursor, Scratch};
 use super::sums::{BLOCK, SUMS};
 
 /// Blocks that a thread caches: those of several clients that go through a file each, and a share of the processor's
@@ -36,7 +30,7 @@ pub(super) struct Changes {
 pub(super) struct Change<'a> {
     changes: &'a Changes,
     /// Changes before this one, if all of them had ended when it began.
-    before: Option<u64>,
+    pub(super) before: Option<u64>,
 }
 
 impl Changes {
@@ -51,7 +45,7 @@ impl Changes {
     }
 
     /// How many changes there were, if none is in progress.
-    fn settled(&self) -> Option<u64> {
+    pub(super) fn settled(&self) -> Option<u64> {
         let ended = self.ended.load(Ordering::Acquire);
         (self.begun.load(Ordering::Acquire) == ended).then_some(ended)
     }
@@ -59,7 +53,7 @@ impl Changes {
 
 impl Change<'_> {
     /// The count of changes when this one has ended, if none has been in progress beside it so far.
-    fn after(&self) -> Option<u64> {
+    pub(super) fn after(&self) -> Option<u64> {
         let after = self.before? + 1;
         (self.changes.begun.load(Ordering::Acquire) == after).then_some(after)
     }
@@ -101,27 +95,27 @@ pub(super) struct BlockCache {
 }
 
 #[derive(Debug)]
-struct Slot {
+pub(super) struct Slot {
     /// Which block it is, and after how many changes of the datafile; `None` if there is none.
-    content: Option<Content>,
-    bytes: Box<[u8; BLOCK]>,
-    sums: [u8; SUMS],
+    pub(super) content: Option<Content>,
+    pub(super) bytes: Box<[u8; BLOCK]>,
+    pub(super) sums: [u8; SUMS],
     /// Bytes of the block that lie before the datafile's end.
-    found: usize,
+    pub(super) found: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Content {
-    datafile: u64,
-    block: u64,
-    changes: u64,
+pub(super) struct Content {
+    pub(super) datafile: u64,
+    pub(super) block: u64,
+    pub(super) changes: u64,
     /// What the kernel said of the file before the block was read from it; `None` of a block that was written.
-    stamp: Option<Stamp>,
+    pub(super) stamp: Option<Stamp>,
 }
 
 impl BlockCache {
     /// The slot of a datafile's block.
-    fn slot(&mut self, datafile: u64, block: u64) -> &mut Slot {
+    pub(super) fn slot(&mut self, datafile: u64, block: u64) -> &mut Slot {
         if self.slots.is_empty() {
             self.slots.resize_with(SLOTS, || Slot {
                 content: None,
@@ -136,7 +130,7 @@ impl BlockCache {
     }
 
     /// Keeps a datafile's blocks valid after a change that was of none of them.
-    fn carry_over(&mut self, datafile: u64, before: u64, after: u64) {
+    pub(super) fn carry_over(&mut self, datafile: u64, before: u64, after: u64) {
         for content in self
             .slots
             .iter_mut()
@@ -151,98 +145,10 @@ impl BlockCache {
 
 impl Slot {
     /// The content, if it is this block after so many changes.
-    fn find(&self, datafile: u64, block: u64, changes: Option<u64>) -> Option<Content> {
+    pub(super) fn find(&self, datafile: u64, block: u64, changes: Option<u64>) -> Option<Content> {
         self.content.filter(|content| {
             let found = (content.datafile, content.block, Some(content.changes));
             found == (datafile, block, changes)
         })
-    }
-}
-
-/// The block that all bytes of a part lie in, if it is no whole block.
-fn block_of(part: Region) -> Option<u64> {
-    let block = part.offset / BLOCK_BYTES;
-    let inside = part.offset - block * BLOCK_BYTES;
-    (part.len < BLOCK_BYTES && inside + part.len <= BLOCK_BYTES).then_some(block)
-}
-
-impl Datafile {
-    /// Reads some bytes of a block; returns where the data ended. `stamp` is what the kernel said of the file when the
-    /// request began. `None`, and nothing is done, if the part is not of that kind.
-    pub(super) fn read_small(
-        &self,
-        part: Region,
-        memory: &mut Cursor<'_>,
-        scratch: &mut Scratch,
-        wait: Wait,
-        stamp: Stamp,
-    ) -> Result<Option<u64>> {
-        let Some(block) = block_of(part).filter(|_| self.trust() == Trust::Latest) else {
-            return Ok(None);
-        };
-        let blocks = Blocks::of(part);
-        let changes = self.changes.settled();
-        let slot = scratch.cache.slot(self.number, block);
-        let cached = slot.find(self.number, block, changes);
-        if cached.is_none_or(|content| content.stamp != Some(stamp)) {
-            slot.content = None;
-            slot.found = self.fetch(blocks, &mut slot.bytes[..], &mut slot.sums, wait)?;
-            slot.content = changes.map(|changes| Content {
-                datafile: self.number,
-                block,
-                changes,
-                stamp: Some(stamp),
-            });
-        }
-        let start = (part.offset - blocks.offset()) as usize;
-        memory.copy_in(&slot.bytes[start..start + part.len as usize]);
-        Ok(Some(blocks.offset() + slot.found as u64))
-    }
-
-    /// Writes some bytes of a block, which is locked, as all that this change consists of. Returns whether it did:
-    /// nothing is done if the part is not of that kind.
-    pub(super) fn write_small(
-        &self,
-        part: Region,
-        memory: &mut Cursor<'_>,
-        scratch: &mut Scratch,
-        change: &Change<'_>,
-    ) -> Result<bool> {
-        let Some(block) = block_of(part).filter(|_| self.trust() == Trust::Latest) else {
-            return Ok(false);
-        };
-        let blocks = Blocks::of(part);
-        let is_begun = self.groups.has(blocks.group());
-        let slot = scratch.cache.slot(self.number, block);
-        // The sums of a group that was not begun are about to change.
-        let before = change.before.filter(|_| is_begun);
-        let cached = slot.find(self.number, block, before).is_some();
-        slot.content = None;
-        self.begin_group(blocks.group())?;
-        if !cached {
-            slot.found = self.fetch_held(blocks, &mut slot.bytes[..], &mut slot.sums)?;
-        }
-        self.begin_write()?;
-        let start = (part.offset - blocks.offset()) as usize;
-        let end = start + part.len as usize;
-        memory.copy_out(&mut slot.bytes[start..end]);
-        set_latest(&mut slot.sums, self.place(blocks).sum(0, &slot.bytes[..]));
-        let written = put(&self.file, &slot.sums, sums_offset(block))
-            .and_then(|()| put(&self.file, &slot.bytes[start..end], physical(part.offset)));
-        if let Err(error) = written {
-            self.settle(blocks, &mut slot.bytes[..], &mut slot.sums);
-            return Err(error.into());
-        }
-        slot.found = slot.found.max(end);
-        if let (Some(before), Some(after)) = (change.before, change.after()) {
-            slot.content = Some(Content {
-                datafile: self.number,
-                block,
-                changes: after,
-                stamp: None,
-            });
-            scratch.cache.carry_over(self.number, before, after);
-        }
-        Ok(true)
     }
 }

@@ -3,8 +3,8 @@
 //! One file per object, made when it is first written, with checksums inside (`docs/formats/datafile.md`
 //! draws it). Read [`store`] first (finding, making, seeding, cutting, removing, listing), then
 //! [`datafile`] (header, positioned I/O) over [`pieces`] (lists of regions and of memory), `blocks`
-//! (access with checksums, over `sums` and the locks of `ranges` and `groups`, which tells holes from losses; `block_cache`
-//! has the blocks of small accesses) and `disk` (the calls themselves). `history` records the order of writes for those that are repeated. [`fault`] has
+//! (access with checksums, over `sums` and the locks of `ranges` and `groups`, which tells holes from losses; `small` has
+//! accesses to a few bytes, over the `block_cache`) and `disk` (the calls themselves). `history` records the order of writes for those that are repeated. [`fault`] has
 //! what can be wrong, [`scrub`] searches for it, [`aside`] keeps what must not be deleted; [`place`] has names and
 //! directories, and [`pool`] threads for what would block the server's loop.
 
@@ -24,6 +24,7 @@ pub mod pool;
 mod ranges;
 mod replaced;
 pub mod scrub;
+mod small;
 pub mod store;
 pub(crate) mod sums;
 
