@@ -63,10 +63,10 @@ fn a_flood_from_many_senders_is_bounded_and_fair() {
 #[test]
 fn thousands_of_peers_share_the_memory() {
     const PEERS: usize = 600;
-    let mut server = node_with("flood-server", small_memory(), Options::default());
-    let mut peers: Vec<Node> = (0..PEERS).map(|n| node(&format!("flood-{n}"))).collect();
+    let mut server = node_with("crowd-server", small_memory(), Options::default());
+    let mut peers: Vec<Node> = (0..PEERS).map(|n| node(&format!("crowd-{n}"))).collect();
     for (n, peer) in peers.iter_mut().enumerate() {
-        let to = peer.bmi.lookup("mem://flood-server").unwrap();
+        let to = peer.bmi.lookup("mem://crowd-server").unwrap();
         for m in 0..3 {
             peer.send_unexpected(to, &memory(m, 2000), n as u64, m as u64);
         }
