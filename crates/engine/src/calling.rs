@@ -1,6 +1,7 @@
 //! Who calls whom: what an instance says of itself, and where the greeting of a connection stands.
 
-use causeway_wire::bmi::{Formats, Header, InstanceId, Introduction};
+use causeway_wire::bmi::{Header, InstanceId, Introduction};
+use causeway_wire::formats::Formats;
 
 /// Where the greeting of a connection stands. Small: every idle peer has one.
 #[derive(Debug, Default)]

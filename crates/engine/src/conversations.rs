@@ -9,7 +9,8 @@ use causeway_sys::memory::Memory;
 use causeway_transport::{
     Access, Direction, Error as TransportError, Packet, PeerError, Spans, Transfer, TransferError,
 };
-use causeway_wire::bmi::{Formats, Header, Introduction};
+use causeway_wire::bmi::{Header, Introduction};
+use causeway_wire::formats::Formats;
 use causeway_wire::region::Regions;
 
 use crate::calling::{Meeting, Rival};

@@ -28,6 +28,7 @@ use causeway_transport::{
 use causeway_wire::codec::Wire;
 use causeway_wire::datafile;
 use causeway_wire::datagram::{self, Datagram, Segment};
+use causeway_wire::formats::Formats;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::{atomic, bmi, fs, home, shm, store, tcp, vi, watch};
 
@@ -246,7 +247,7 @@ fn bmi_packet(bytes: &[u8]) {
         bmi::Body::Empty => header.encode().to_vec(),
     };
     if header.kind == bmi::Kind::Hello
-        && let Ok((formats, callable)) = bmi::Formats::of_hello(&header)
+        && let Ok((formats, callable)) = Formats::of_hello(&header)
     {
         let hello = formats.hello(callable);
         assert_eq!((hello.word, hello.regions), (header.word, header.regions));
@@ -272,8 +273,8 @@ fn tcp_opening(bytes: &[u8]) {
     let Ok(parsed) = tcp::Hello::decode(hello) else {
         return;
     };
-    // Of another version only what all versions have is read.
-    if parsed.version == tcp::VERSION {
+    // Of formats that this build does not speak only what all have is read.
+    if tcp::FORMATS.common(parsed.formats).is_some() {
         assert_eq!(parsed.encode(), *hello);
     }
     while let Ok(Some((step, len))) = tcp::Step::decode(rest) {
@@ -313,7 +314,7 @@ fn one_datagram(bytes: &[u8]) {
             datagram::begin_segment(prefix, number, &mut again);
             again.extend_from_slice(sealed);
         }
-        // Of another version no more than the prefix is known.
+        // Of other formats no more than the prefix is known.
         Ok(Datagram::Foreign(prefix, _)) => {
             assert_eq!(datagram::Prefix::peek(bytes), Ok(prefix));
             return;

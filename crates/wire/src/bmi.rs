@@ -14,11 +14,10 @@ mod greeting;
 use alloc::vec::Vec;
 
 use crate::codec::{Malformed, Reader, Wire, Writer, within};
+use crate::formats::Formats;
 use crate::region::{RegionDescriptor, Regions};
 
-pub use greeting::{
-    Formats, INTRODUCING, InstanceId, Introduction, MAX_INTRODUCED, MAX_INTRODUCED_BYTES,
-};
+pub use greeting::{INTRODUCING, InstanceId, Introduction, MAX_INTRODUCED, MAX_INTRODUCED_BYTES};
 
 /// Bytes of a [`Header`].
 pub const HEADER_BYTES: usize = 16;
@@ -193,7 +192,7 @@ impl Formats {
     /// The greeting that states them. A side that can be called itself introduces itself when it calls, where both speak
     /// a format with introductions.
     pub fn hello(self, callable: bool) -> Header {
-        let (word, regions) = self.stated();
+        let (word, regions) = self.to_words();
         Header {
             regions: regions | if callable { CALLABLE } else { 0 },
             ..Header::new(Kind::Hello, word)
@@ -202,7 +201,7 @@ impl Formats {
 
     /// What a greeting states, and whether its sender can be called.
     pub fn of_hello(hello: &Header) -> Result<(Self, bool), Malformed> {
-        let formats = Self::of(hello.word, hello.regions & !CALLABLE)?;
+        let formats = Self::from_words(hello.word, hello.regions & !CALLABLE)?;
         Ok((formats, hello.regions & CALLABLE != 0))
     }
 }

@@ -17,13 +17,15 @@ use alloc::vec::Vec;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::codec::{Malformed, Reader};
+use crate::codec::{Malformed, Reader, within};
+use crate::formats::Formats;
 use crate::tcp::{Auth, Holder, Refusal};
 
-/// The version of everything in this module. Both sides must have the same.
-pub const VERSION: u8 = 5;
+/// The formats of everything in this module that this build speaks. A [`Greeting`] has the same fields in each, and its
+/// prefix has the sender's lowest format; datagrams of an open connection have the highest common one.
+pub const FORMATS: Formats = Formats::only(5);
 
-/// Encoded size of the prefix: kind, version, and the incarnations of receiver and sender.
+/// Encoded size of the prefix: kind, format, and the incarnations of receiver and sender.
 pub const PREFIX_BYTES: usize = 20;
 
 /// Size of the checksum at the end of a datagram in the clear.
@@ -41,6 +43,9 @@ pub const NOISE_BYTES: usize = 48;
 /// Encoded size of a datagram that carries a [`Greeting`]. All are equally long, so that a sender with a
 /// forged address draws no more bytes to that address than it sends.
 pub const GREETING_BYTES: usize = PREFIX_BYTES + 12 + COOKIE_BYTES + NOISE_BYTES + CHECK_BYTES;
+
+/// Where a [`Greeting`] has the number of formats above the lowest.
+const ABOVE_AT: usize = PREFIX_BYTES + 2;
 
 /// Encoded size of a [`Segment`] without acknowledgement and data.
 pub const SEGMENT_BYTES: usize = 16;
@@ -117,7 +122,7 @@ impl Kind {
     }
 }
 
-/// The beginning of every datagram, in every version; so is the checksum at the end of those in the
+/// The beginning of every datagram, in every format; so is the checksum at the end of those in the
 /// clear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
@@ -138,18 +143,18 @@ impl Prefix {
 
     fn decode(input: &mut Reader<'_>) -> Result<(Self, u8), Malformed> {
         let kind = Kind::from_u8(input.u8("datagram kind")?)?;
-        let version = input.u8("datagram version")?;
+        let format = input.u8("datagram format")?;
         zero(input.u16("datagram reserved")?.into(), "datagram reserved")?;
         let prefix = Self {
             kind,
             to: input.u64("datagram receiver")?,
             from: input.u64("datagram sender")?,
         };
-        Ok((prefix, version))
+        Ok((prefix, format))
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[self.kind as u8, VERSION, 0, 0]);
+    fn encode(&self, format: u8, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[self.kind as u8, format, 0, 0]);
         out.extend_from_slice(&self.to.to_le_bytes());
         out.extend_from_slice(&self.from.to_le_bytes());
     }
@@ -158,6 +163,8 @@ impl Prefix {
 /// What the two sides of a connection tell each other before they trust each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Greeting {
+    /// What the sender speaks.
+    pub formats: Formats,
     /// How the sender authenticates.
     pub auth: Auth,
     /// Why not, in a [`Kind::Refuse`].
@@ -173,6 +180,7 @@ pub struct Greeting {
 impl Default for Greeting {
     fn default() -> Self {
         Self {
+            formats: FORMATS,
             auth: Auth::SameUser,
             refusal: Refusal::None,
             holder: Holder::default(),
@@ -186,8 +194,9 @@ impl Greeting {
     /// Appends a whole datagram of this greeting.
     pub fn encode(&self, prefix: Prefix, out: &mut Vec<u8>) {
         let start = out.len();
-        prefix.encode(out);
-        out.extend_from_slice(&[self.auth as u8, self.refusal as u8, 0, 0]);
+        prefix.encode(self.formats.lowest, out);
+        let above = self.formats.above();
+        out.extend_from_slice(&[self.auth as u8, self.refusal as u8, above, 0]);
         out.extend_from_slice(&self.holder.pid.to_le_bytes());
         out.extend_from_slice(&self.holder.descriptor.to_le_bytes());
         out.extend_from_slice(&self.cookie);
@@ -195,7 +204,7 @@ impl Greeting {
         seal_with_check(start, out);
     }
 
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn decode(formats: Formats, input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let auth = match input.u8("greeting authentication")? {
             0 => Auth::SameUser,
             1 => Auth::ClusterKey,
@@ -207,8 +216,14 @@ impl Greeting {
             }
         };
         let refusal = Refusal::from_u8(input.u8("greeting refusal")?)?;
-        zero(input.u16("greeting reserved")?.into(), "greeting reserved")?;
+        within(
+            input.u8("formats above")?,
+            formats.above().into(),
+            "formats above",
+        )?;
+        zero(input.u8("greeting reserved")?.into(), "greeting reserved")?;
         Ok(Self {
+            formats,
             auth,
             refusal,
             holder: Holder {
@@ -327,7 +342,7 @@ impl<'a> Segment<'a> {
 
 /// Begins a datagram of a segment: prefix and number. The segment, in the clear or sealed, follows.
 pub fn begin_segment(prefix: Prefix, number: u64, out: &mut Vec<u8>) {
-    prefix.encode(out);
+    prefix.encode(FORMATS.highest, out);
     out.extend_from_slice(&number.to_le_bytes());
 }
 
@@ -341,7 +356,7 @@ pub fn seal_with_check(start: usize, out: &mut Vec<u8>) {
 pub fn encode_reset(to: u64, from: u64, out: &mut Vec<u8>) {
     let start = out.len();
     let kind = Kind::Reset;
-    Prefix { kind, to, from }.encode(out);
+    Prefix { kind, to, from }.encode(FORMATS.highest, out);
     seal_with_check(start, out);
 }
 
@@ -356,9 +371,9 @@ pub enum Datagram<'a> {
     Plain(Prefix, u64, Segment<'a>),
     /// A sealed segment, and its number.
     Sealed(Prefix, u64, &'a [u8]),
-    /// In the clear, and of another version, which is in the second field; the prefix is all that is
-    /// known of it.
-    Foreign(Prefix, u8),
+    /// In the clear, and of formats that this build does not speak, which are in the second field; the prefix is all
+    /// that is known of it.
+    Foreign(Prefix, Formats),
 }
 
 impl<'a> Datagram<'a> {
@@ -366,13 +381,20 @@ impl<'a> Datagram<'a> {
     /// segment only decryption detects.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut input = Reader::new(bytes);
-        let (prefix, version) = Prefix::decode(&mut input)?;
+        let (prefix, format) = Prefix::decode(&mut input)?;
+
         let kind = prefix.kind;
+        let above = match kind {
+            Kind::Open | Kind::Cookie | Kind::Accept | Kind::Refuse => bytes.get(ABOVE_AT).copied(),
+            Kind::Reset | Kind::Plain | Kind::Sealed => None,
+        };
+        let formats = Formats::stated(format.into(), above.unwrap_or(0))?;
+        let foreign = FORMATS.common(formats).is_none();
         if kind == Kind::Sealed {
-            if version != VERSION {
+            if foreign {
                 return Err(Malformed::Unknown {
-                    field: "datagram version",
-                    value: version.into(),
+                    field: "datagram format",
+                    value: format.into(),
                 });
             }
             let number = input.u64("datagram number")?;
@@ -380,16 +402,17 @@ impl<'a> Datagram<'a> {
             return Ok(Self::Sealed(prefix, number, sealed));
         }
         check(bytes)?;
-        if version != VERSION {
-            return Ok(Self::Foreign(prefix, version));
-        }
         let body = input
             .remaining()
             .checked_sub(CHECK_BYTES)
             .ok_or(Malformed::Truncated {
                 field: "datagram check",
             })?;
-        let mut body = Reader::new(input.take(body, "datagram body")?);
+        let body = input.take(body, "datagram body")?;
+        if foreign {
+            return Ok(Self::Foreign(prefix, formats));
+        }
+        let mut body = Reader::new(body);
         let datagram = match kind {
             Kind::Plain => {
                 let number = body.u64("datagram number")?;
@@ -397,7 +420,7 @@ impl<'a> Datagram<'a> {
                 Self::Plain(prefix, number, Segment::decode(rest)?)
             }
             Kind::Reset => Self::Reset(prefix),
-            _ => Self::Greeting(prefix, Greeting::decode(&mut body)?),
+            _ => Self::Greeting(prefix, Greeting::decode(formats, &mut body)?),
         };
         body.finish()?;
         Ok(datagram)

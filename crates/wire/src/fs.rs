@@ -21,7 +21,7 @@ mod place;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES, PROTOCOL_VERSION};
+pub use codec::{FORMATS, MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES};
 pub use identity::{
     Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
     MAX_SERVER_NAME_BYTES, ServerIdentity, Target,

@@ -8,7 +8,7 @@
 //! keeps of a file), [`home`] (what a server's directory says of itself),
 //! [`watch`] (what a process shows of itself to
 //! observers) and [`vi`] (descriptors and frames of virtual interfaces). `docs/formats/`
-//! draws them. [`random`] is the sequence of numbers that one of them is made with.
+//! draws them. [`formats`] says how two builds agree on a format. [`random`] is the sequence of numbers that one of them is made with.
 //!
 //! There is no I/O here, no clock and no allocation policy: decoders borrow from or copy out of
 //! the bytes that they are given, never allocate more than the input could hold, and return
@@ -27,6 +27,7 @@ pub mod bmi;
 pub mod codec;
 pub mod datafile;
 pub mod datagram;
+pub mod formats;
 pub mod fs;
 pub mod home;
 pub mod random;

@@ -13,18 +13,19 @@ pub mod split_copy;
 
 use crate::atomic::{Operation, Outcome};
 use crate::codec::{Malformed, Reader, Wire, Writer, within};
+use crate::formats::Formats;
 
 /// `CWSM`, the first word of a handshake.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CWSM");
-/// Version of everything on this page. Both sides must have the same.
-pub const VERSION: u16 = 5;
+/// The formats of everything on this page that this build speaks.
+pub const FORMATS: Formats = Formats::only(5);
 /// The longest control record.
 pub const MAX_RECORD_BYTES: usize = 256;
 /// The longest text in a refusal.
 pub const MAX_REASON_BYTES: usize = 200;
 /// Handshake flag: the process is registered for `membarrier`, so senders to it may leave out
 /// their fences if they are too.
-pub const FLAG_MEMBARRIER: u16 = 1;
+pub const FLAG_MEMBARRIER: u8 = 1;
 
 /// Why a handshake is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,8 +102,10 @@ pub enum Record {
 /// See [`Record::Hello`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
+    /// What the sender speaks.
+    pub formats: Formats,
     /// The sender's `FLAG_*` bits.
-    pub flags: u16,
+    pub flags: u8,
     /// Bytes of each ring.
     pub ring_bytes: u32,
     /// Entries of each region table.
@@ -114,8 +117,10 @@ pub struct Hello {
 /// See [`Record::Welcome`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Welcome {
+    /// What the sender speaks.
+    pub formats: Formats,
     /// The sender's `FLAG_*` bits.
-    pub flags: u16,
+    pub flags: u8,
     /// About the sender.
     pub process: Process,
 }
@@ -169,13 +174,14 @@ const BULK: u8 = 9;
 /// The whole of a wake-up record.
 pub const WAKE_RECORD: [u8; 1] = [WAKE];
 
-fn encode_preamble(out: &mut Writer, flags: u16) {
+fn encode_preamble(out: &mut Writer, formats: Formats, flags: u8) {
     out.u32(MAGIC);
-    out.u16(VERSION);
-    out.u16(flags);
+    out.u16(formats.lowest.into());
+    out.u8(flags);
+    out.u8(formats.above());
 }
 
-fn decode_preamble(input: &mut Reader<'_>) -> Result<u16, Malformed> {
+fn decode_preamble(input: &mut Reader<'_>) -> Result<(Formats, u8), Malformed> {
     let magic = input.u32("magic")?;
     if magic != MAGIC {
         return Err(Malformed::Unknown {
@@ -183,14 +189,16 @@ fn decode_preamble(input: &mut Reader<'_>) -> Result<u16, Malformed> {
             value: magic.into(),
         });
     }
-    let version = input.u16("version of the shared-memory method")?;
-    if version != VERSION {
-        return Err(Malformed::Unknown {
-            field: "version of the shared-memory method",
-            value: version.into(),
-        });
+    let lowest = input.u16("format of the shared-memory method")?;
+    let flags = input.u8("flags")?;
+    let formats = Formats::stated(lowest, input.u8("formats above")?)?;
+    match FORMATS.common(formats) {
+        Some(_) => Ok((formats, flags)),
+        None => Err(Malformed::Unknown {
+            field: "format of the shared-memory method",
+            value: lowest.into(),
+        }),
     }
-    input.u16("flags")
 }
 
 impl Wire for Record {
@@ -198,14 +206,14 @@ impl Wire for Record {
         match self {
             Self::Hello(hello) => {
                 out.u8(HELLO);
-                encode_preamble(out, hello.flags);
+                encode_preamble(out, hello.formats, hello.flags);
                 out.u32(hello.ring_bytes);
                 out.u32(hello.region_slots);
                 hello.process.encode(out);
             }
             Self::Welcome(welcome) => {
                 out.u8(WELCOME);
-                encode_preamble(out, welcome.flags);
+                encode_preamble(out, welcome.formats, welcome.flags);
                 welcome.process.encode(out);
             }
             Self::Refused { reason, why } => {
@@ -235,16 +243,24 @@ impl Wire for Record {
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(match input.u8("record kind")? {
-            HELLO => Self::Hello(Hello {
-                flags: decode_preamble(input)?,
-                ring_bytes: input.u32("ring bytes")?,
-                region_slots: input.u32("region slots")?,
-                process: Process::decode(input)?,
-            }),
-            WELCOME => Self::Welcome(Welcome {
-                flags: decode_preamble(input)?,
-                process: Process::decode(input)?,
-            }),
+            HELLO => {
+                let (formats, flags) = decode_preamble(input)?;
+                Self::Hello(Hello {
+                    formats,
+                    flags,
+                    ring_bytes: input.u32("ring bytes")?,
+                    region_slots: input.u32("region slots")?,
+                    process: Process::decode(input)?,
+                })
+            }
+            WELCOME => {
+                let (formats, flags) = decode_preamble(input)?;
+                Self::Welcome(Welcome {
+                    formats,
+                    flags,
+                    process: Process::decode(input)?,
+                })
+            }
             REFUSED => Self::Refused {
                 why: Why::from_u8(input.u8("refusal kind")?)?,
                 reason: String::from_utf8_lossy(input.bytes(MAX_REASON_BYTES, "refusal")?)

@@ -14,9 +14,10 @@ use smallvec::SmallVec;
 
 use crate::atomic::{OPERATION_BYTES, OUTCOME_BYTES};
 use crate::codec::{Malformed, Reader, within};
+use crate::formats::Formats;
 
-/// The version of everything in this module. Both sides must have the same.
-pub const VERSION: u16 = 5;
+/// The formats of everything in this module that this build speaks. A [`Hello`] has the same fields in each.
+pub const FORMATS: Formats = Formats::only(5);
 
 /// The first bytes on every connection.
 pub const MAGIC: [u8; 8] = *b"causeway";
@@ -148,8 +149,8 @@ pub const MAX_CONNECTIONS: u8 = 16;
 /// The first 24 bytes that each side sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hello {
-    /// The sender's [`VERSION`].
-    pub version: u16,
+    /// What the sender speaks: its [`FORMATS`].
+    pub formats: Formats,
     /// How the sender authenticates.
     pub auth: Auth,
     /// Whether the sender wants encryption. It is on if either side wants it.
@@ -170,7 +171,7 @@ impl Hello {
     pub fn encode(&self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..10].copy_from_slice(&self.version.to_le_bytes());
+        bytes[8] = self.formats.lowest;
         bytes[10] = self.auth as u8;
         bytes[11] = self.encrypt.into();
         bytes[12..16].copy_from_slice(&self.holder.pid.to_le_bytes());
@@ -178,11 +179,12 @@ impl Hello {
         bytes[20] = self.fast_aes.into();
         bytes[21] = self.connections;
         bytes[22] = self.purpose as u8;
+        bytes[23] = self.formats.above();
         bytes
     }
 
-    /// Reads a hello. A version other than ours is read as far as the fields are known to mean
-    /// the same; the caller compares it.
+    /// Reads a hello. That of a side with which we share no format is read as far as the fields are known to mean
+    /// the same; the caller compares them.
     pub fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<Self, Malformed> {
         let mut input = Reader::new(bytes);
         if input.take(8, "hello magic")? != MAGIC {
@@ -191,7 +193,8 @@ impl Hello {
                 value: Reader::new(bytes).u64("hello magic")?,
             });
         }
-        let version = input.u16("hello version")?;
+        let lowest = input.u16("hello format")?;
+        let formats = Formats::stated(lowest, bytes[HELLO_BYTES - 1])?;
         let auth = match input.u8("hello authentication")? {
             0 => Auth::SameUser,
             1 => Auth::ClusterKey,
@@ -207,10 +210,10 @@ impl Hello {
             pid: input.u32("hello process")?,
             descriptor: input.u32("hello descriptor")?,
         };
-        if version != VERSION {
-            // Only what every version has: enough to say what is wrong.
+        if FORMATS.common(formats).is_none() {
+            // Only what every format has: enough to say what is wrong.
             return Ok(Self {
-                version,
+                formats,
                 auth,
                 encrypt,
                 holder,
@@ -238,10 +241,8 @@ impl Hello {
                 });
             }
         };
-        zero(input.u8("hello reserved")?.into(), "hello reserved")?;
-        input.finish()?;
         Ok(Self {
-            version,
+            formats,
             auth,
             encrypt,
             holder,
@@ -272,7 +273,7 @@ pub enum StepKind {
 pub enum Refusal {
     /// No reason applies ([`StepKind::Noise`] and [`StepKind::Accept`]).
     None = 0,
-    /// The versions differ.
+    /// No format is common.
     Version = 1,
     /// The refusing side demands the cluster's key and the other has none.
     KeyNeeded = 2,

@@ -20,7 +20,8 @@
 //! introduced to a caller whom it is calling ([`Conversations::meet`](crate::conversations::Conversations::meet)).
 
 use causeway_transport::Packet;
-use causeway_wire::bmi::{self as wire, Body, Formats, Header, INTRODUCING, InstanceId, Kind};
+use causeway_wire::bmi::{self as wire, Body, Header, INTRODUCING, InstanceId, Kind};
+use causeway_wire::formats::Formats;
 
 use super::{CONNECT, Conversation, LinkLimits, Phase};
 use crate::calling::{Awaited, Greeting, Meeting};
@@ -113,8 +114,7 @@ impl Conversation {
         };
         let ours = shared.own.formats;
         let Some(format) = ours.common(theirs) else {
-            let reason = format!("it speaks {theirs} of the message layer, this process {ours}");
-            return self.protocol_error(shared, reason);
+            return self.protocol_error(shared, ours.mismatch(theirs, "the message layer"));
         };
         self.greeting.format = format;
         let introduced = match self.greeting.called {

@@ -9,8 +9,8 @@ use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, Posted, Unexpected, W
 use causeway_sys::waits;
 use causeway_wire::codec::Wire as _;
 use causeway_wire::fs::{
-    Answer, Caller, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, Request,
-    ServerIdentity, Target,
+    Answer, Caller, Errno, FORMATS, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply,
+    Request, ServerIdentity, Target,
 };
 use causeway_wire::home::Enrollment;
 
@@ -498,7 +498,14 @@ impl Loop {
                 tracing::warn!(%malformed, "a request cannot be understood");
                 match Request::reply_tag_of(&message.data) {
                     Some(tag) => {
-                        let result = Err(failure(Errno::EPROTO, malformed.to_string()));
+                        let reason = match Request::foreign_format_of(&message.data) {
+                            None => malformed.to_string(),
+                            Some(theirs) => format!(
+                                "the request has {theirs} of the file system's protocol, and this server speaks {FORMATS}; \
+                                 run builds on both sides that share one"
+                            ),
+                        };
+                        let result = Err(failure(Errno::EPROTO, reason));
                         self.respond(from, tag, &Reply { result });
                     }
                     None => self.bmi.release(from),

@@ -2,6 +2,7 @@
 
 use causeway_wire::bmi;
 use causeway_wire::codec::Wire;
+use causeway_wire::formats::Formats;
 use causeway_wire::fs::{
     Answer, Attributes, Body, Caller, CheckCursor, Distribution, DistributionHint, Entry, Errno,
     Failure, Generation, Greeting, Incarnation, Kind, LayoutPart, LayoutServer, Node, ObjectId,
@@ -671,7 +672,7 @@ pub(super) fn packets() -> Vec<Vec<u8>> {
     .map(|kind| header(*kind, 0).encode().to_vec())
     .collect();
     for highest in 1..=2 {
-        let formats = bmi::Formats { lowest: 1, highest };
+        let formats = Formats { lowest: 1, highest };
         all.push(formats.hello(highest > 1).encode().to_vec());
     }
     for count in 0..=2 {

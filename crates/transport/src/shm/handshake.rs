@@ -14,8 +14,8 @@ use causeway_sys::memfd;
 use causeway_sys::socket::{Accepted, Credentials, Received, RecordSocket};
 use causeway_wire::codec::Wire;
 use causeway_wire::shm::{
-    FLAG_MEMBARRIER, Hello, MAX_REASON_BYTES, MAX_RECORD_BYTES, PairLayout, Process, Record,
-    Welcome, Why,
+    FLAG_MEMBARRIER, FORMATS, Hello, MAX_REASON_BYTES, MAX_RECORD_BYTES, PairLayout, Process,
+    Record, Welcome, Why,
 };
 use rustix::io::Errno;
 
@@ -134,6 +134,7 @@ impl Shm {
             )));
         }
         let hello = Record::Hello(Hello {
+            formats: FORMATS,
             flags: self.flags(),
             ring_bytes: self.layout.ring_bytes as u32,
             region_slots: self.layout.region_slots as u32,
@@ -165,7 +166,7 @@ impl Shm {
         }
     }
 
-    fn flags(&self) -> u16 {
+    fn flags(&self) -> u8 {
         if self.own.membarrier {
             FLAG_MEMBARRIER
         } else {
@@ -376,6 +377,7 @@ impl Shm {
             PeerError::Full("its process has as many peers as it takes".to_owned())
         })?;
         let welcome = Record::Welcome(Welcome {
+            formats: FORMATS,
             flags: self.flags(),
             process: self.process(peer),
         });

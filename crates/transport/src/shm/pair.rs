@@ -292,7 +292,7 @@ impl Pair {
     /// Takes over what the peer told about itself in the handshake.
     pub(super) fn meet(
         &mut self,
-        flags: u16,
+        flags: u8,
         process: Process,
         bell: OwnedFd,
     ) -> Result<(), PeerError> {
@@ -358,7 +358,7 @@ impl Pair {
         let mut descriptors = descriptors.into_iter();
         let missing = || PeerError::Protocol("a record lacks its descriptor".to_owned());
         match (record, self.stage) {
-            (Record::Welcome(Welcome { flags, process }), Stage::Greeting) => {
+            (Record::Welcome(Welcome { flags, process, .. }), Stage::Greeting) => {
                 let bell = descriptors.next().ok_or_else(missing)?;
                 self.meet(flags, process, bell)
             }

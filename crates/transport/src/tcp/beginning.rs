@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use causeway_sys::limits::Shortage;
 use causeway_sys::net;
-use causeway_wire::tcp::{Auth, Holder, Refusal, Ticket};
+use causeway_wire::tcp::{Auth, FORMATS, Holder, Refusal, Ticket};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
@@ -52,6 +52,7 @@ impl Tcp {
             fast_aes: has_fast_aes(),
             connections: config.connections,
             ticket,
+            formats: FORMATS,
         };
         Handshake::new(role, terms)
     }

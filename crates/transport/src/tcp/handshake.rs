@@ -18,9 +18,10 @@
 //! with the reason, which the other reports.
 
 use causeway_wire::codec::Malformed;
+use causeway_wire::formats::Formats;
 use causeway_wire::tcp::{
     Auth, HELLO_BYTES, Hello, Holder, MAX_CONNECTIONS, MAX_STEP_PAYLOAD, Purpose, Refusal,
-    STEP_HEADER_BYTES, Step, StepKind, TICKET_BYTES, Ticket, VERSION,
+    STEP_HEADER_BYTES, Step, StepKind, TICKET_BYTES, Ticket,
 };
 
 use super::config::KEY_BYTES;
@@ -59,6 +60,8 @@ pub struct Terms {
     pub connections: u8,
     /// The initiator of a subflow shows this.
     pub ticket: Option<Ticket>,
+    /// What this process speaks: [`causeway_wire::tcp::FORMATS`].
+    pub formats: Formats,
 }
 
 /// Which side began.
@@ -131,7 +134,7 @@ impl Handshake {
     /// Begins.
     pub fn new(role: Role, terms: Terms) -> Self {
         let ours = Hello {
-            version: VERSION,
+            formats: terms.formats,
             auth: match terms.key {
                 Some(_) => Auth::ClusterKey,
                 None => Auth::SameUser,
@@ -201,7 +204,10 @@ impl Handshake {
                         && step.kind == StepKind::Refuse
                     {
                         self.state = State::Over;
-                        return Err(refused(step.refusal, "TCP"));
+                        return Err(match step.refusal {
+                            Refusal::Version => self.mismatch(&hello),
+                            refusal => refused(refusal, "the TCP method"),
+                        });
                     }
                     self.partial = rest;
                     self.on_hello(hello, verify)?;
@@ -239,12 +245,9 @@ impl Handshake {
     }
 
     fn on_hello(&mut self, theirs: Hello, verify: &mut Verify<'_>) -> Result<(), PeerError> {
-        if theirs.version != VERSION {
+        if self.ours.formats.common(theirs.formats).is_none() {
             self.refuse(Refusal::Version);
-            return Err(PeerError::Protocol(format!(
-                "it speaks version {} of the TCP format, this process version {VERSION}",
-                theirs.version
-            )));
+            return Err(self.mismatch(&theirs));
         }
         match (self.ours.auth, theirs.auth) {
             (Auth::ClusterKey, Auth::SameUser) => {
@@ -288,6 +291,11 @@ impl Handshake {
                 Ok(())
             }
         }
+    }
+
+    fn mismatch(&self, theirs: &Hello) -> PeerError {
+        let ours = self.ours.formats;
+        PeerError::Protocol(ours.mismatch(theirs.formats, "the TCP method"))
     }
 
     fn begin_noise(&mut self, key: &[u8; KEY_BYTES], theirs: Hello) -> Result<(), PeerError> {
@@ -334,7 +342,7 @@ impl Handshake {
     fn on_step(&mut self, step: Step<'_>) -> Result<Option<Agreed>, PeerError> {
         if step.kind == StepKind::Refuse {
             self.state = State::Over;
-            return Err(refused(step.refusal, "TCP"));
+            return Err(refused(step.refusal, "the TCP method"));
         }
         match (std::mem::replace(&mut self.state, State::Over), step.kind) {
             (State::Noise(noise), StepKind::Noise) => self.on_noise(noise, step.payload),
@@ -439,12 +447,11 @@ fn broken_noise(error: snow::Error) -> PeerError {
 }
 
 /// What a refusal means to the side that is refused; `format` is that of the method.
-pub(crate) fn refused(refusal: Refusal, format: &str) -> PeerError {
+pub(crate) fn refused(refusal: Refusal, protocol: &str) -> PeerError {
     let reason = match refusal {
         Refusal::Version => {
-            return PeerError::Protocol(format!(
-                "it speaks another version of the {format} format"
-            ));
+            let reason = format!("it speaks no format of {protocol} that this process speaks");
+            return PeerError::Protocol(reason);
         }
         Refusal::KeyNeeded => "it demands the cluster's key, and this process has none",
         Refusal::NoKey => "it has no cluster key, and this process demands one",

@@ -522,9 +522,9 @@ impl Core {
                     self.nobody_there(now, peer, why, sink);
                 }
             }
-            Datagram::Foreign(prefix, version) => {
+            Datagram::Foreign(prefix, formats) => {
                 let whole = bytes.len() >= datagram::GREETING_BYTES;
-                self.foreign(now, from, prefix, version, whole, sink);
+                self.foreign(now, from, prefix, formats, whole, sink);
             }
         }
     }

@@ -1,7 +1,8 @@
 //! The cluster's key over datagrams, or the one that everybody knows: one Noise message each way while a
 //! connection opens, then segments that are sealed each for itself, with their numbers as nonces.
 
-use causeway_wire::datagram::{COOKIE_BYTES, NOISE_BYTES, VERSION};
+use causeway_wire::datagram::{COOKIE_BYTES, FORMATS, NOISE_BYTES};
+use causeway_wire::formats::Formats;
 use snow::params::{CipherChoice, DHChoice, HashChoice};
 use snow::resolvers::{BoxedCryptoResolver, CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
@@ -62,6 +63,8 @@ pub(super) struct Call<'a> {
     pub(super) caller: u64,
     /// The callee's proof, for a while, that the caller receives what is sent to its address.
     pub(super) cookie: &'a [u8; COOKIE_BYTES],
+    /// What the caller speaks, and what the callee speaks.
+    pub(super) formats: [Formats; 2],
 }
 
 impl Call<'_> {
@@ -69,7 +72,11 @@ impl Call<'_> {
         let mut bytes = b"datagram".to_vec();
         bytes.extend_from_slice(&self.caller.to_le_bytes());
         bytes.extend_from_slice(self.cookie);
-        bytes.push(VERSION);
+        bytes.push(FORMATS.highest);
+        // Nobody on the way can talk two sides with several formats into an older one. Earlier builds have only one.
+        if self.formats != [FORMATS; 2] {
+            bytes.extend(self.formats.map(|of| [of.lowest, of.above()]).concat());
+        }
         bytes
     }
 }
@@ -136,6 +143,7 @@ mod tests {
     const CALL: Call<'_> = Call {
         caller: 7,
         cookie: &[5; COOKIE_BYTES],
+        formats: [FORMATS; 2],
     };
 
     #[test]
@@ -166,6 +174,10 @@ mod tests {
             Call { caller: 8, ..CALL },
             Call {
                 cookie: &[6; COOKIE_BYTES],
+                ..CALL
+            },
+            Call {
+                formats: [Formats::only(5), Formats::stated(4, 1).unwrap()],
                 ..CALL
             },
         ];

@@ -23,7 +23,8 @@
 
 use std::time::Duration;
 
-use causeway_wire::datagram::{Greeting, Kind, PUBLIC_KEY, Prefix};
+use causeway_wire::datagram::{FORMATS, Greeting, Kind, PUBLIC_KEY, Prefix};
+use causeway_wire::formats::Formats;
 use causeway_wire::tcp::{Auth, Holder, Refusal};
 
 use super::core::{Core, Environment};
@@ -36,6 +37,8 @@ use crate::method::{Identity, Peer, Silence, Sink};
 use crate::strangers::{Source, Stranger};
 use crate::tcp::config::KEY_BYTES;
 use crate::tcp::handshake::refused;
+
+const PROTOCOL: &str = "the UDP method";
 
 /// Handshakes of one opening that are kept: the callee may have answered the one before the last.
 const MAX_BEGUN: usize = 8;
@@ -119,9 +122,7 @@ impl Core {
         match prefix.kind {
             Kind::Cookie => self.cookie_came(now, peer, greeting, environment),
             Kind::Accept => self.accepted(now, peer, prefix.from, greeting, environment, sink),
-            Kind::Refuse => {
-                self.turned_away(now, peer, refused(greeting.refusal, "datagram"), sink)
-            }
+            Kind::Refuse => self.turned_away(now, peer, refused(greeting.refusal, PROTOCOL), sink),
             _ => {}
         }
     }
@@ -157,6 +158,7 @@ impl Core {
             let call = Call {
                 caller: number,
                 cookie: &theirs.cookie,
+                formats: [FORMATS, theirs.formats],
             };
             let mut random = [0; EPHEMERAL_BYTES];
             environment.random(&mut random);
@@ -246,13 +248,13 @@ impl Core {
         }
     }
 
-    /// A datagram of another version.
+    /// A datagram of formats that this process does not speak.
     pub(super) fn foreign(
         &mut self,
         now: Time,
         from: Remote,
         prefix: Prefix,
-        version: u8,
+        theirs: Formats,
         whole: bool,
         sink: &mut dyn Sink,
     ) {
@@ -260,10 +262,7 @@ impl Core {
             Kind::Open if whole => self.refuse(from, prefix.from, Refusal::Version),
             Kind::Refuse => {
                 if let Some(peer) = self.opening_to(from, prefix) {
-                    let cause = PeerError::Protocol(format!(
-                        "it speaks version {version} of the datagram format, this process version {}",
-                        causeway_wire::datagram::VERSION
-                    ));
+                    let cause = PeerError::Protocol(FORMATS.mismatch(theirs, PROTOCOL));
                     self.turned_away(now, peer, cause, sink);
                 }
             }
@@ -352,6 +351,7 @@ impl Core {
             let call = Call {
                 caller,
                 cookie: &theirs.cookie,
+                formats: [theirs.formats, FORMATS],
             };
             let mut random = [0; EPHEMERAL_BYTES];
             environment.random(&mut random);

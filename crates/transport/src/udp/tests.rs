@@ -4,9 +4,10 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use causeway_wire::datagram::{
-    self, Ack, BITMAP_WORDS, COOKIE_BYTES, Datagram, GREETING_BYTES, Greeting, Kind, PUBLIC_KEY,
-    Prefix, Segment,
+    self, Ack, BITMAP_WORDS, COOKIE_BYTES, Datagram, FORMATS, GREETING_BYTES, Greeting, Kind,
+    PUBLIC_KEY, Prefix, Segment,
 };
+use causeway_wire::formats::Formats;
 use causeway_wire::tcp::{Auth, Refusal};
 
 mod calling;
@@ -176,8 +177,25 @@ impl Stranger {
 
     /// Gets as far as an acceptance; returns the callee's number and the connection's seal.
     fn let_in(&self, number: u64, udp: &mut Udp, seen: &mut Seen) -> (u64, noise::Seal) {
+        self.let_in_with(FORMATS, number, udp, seen)
+    }
+
+    /// The same as a build that speaks these formats.
+    fn let_in_with(
+        &self,
+        formats: Formats,
+        number: u64,
+        udp: &mut Udp,
+        seen: &mut Seen,
+    ) -> (u64, noise::Seal) {
         let before = udp.core.strangers.len();
-        self.open(number, Greeting::default());
+        self.open(
+            number,
+            Greeting {
+                formats,
+                ..Greeting::default()
+            },
+        );
         let bytes = self.answer(udp, seen).expect("a cookie");
         assert!(bytes.len() <= GREETING_BYTES, "no more than was sent");
         let Ok(Datagram::Greeting(prefix, greeting)) = Datagram::decode(&bytes) else {
@@ -185,7 +203,7 @@ impl Stranger {
         };
         assert_eq!((prefix.kind, prefix.to), (Kind::Cookie, number));
         assert_eq!(udp.core.strangers.len(), before, "nothing is kept");
-        let (mut begun, opening) = opening(number, greeting.cookie);
+        let (mut begun, opening) = opening(formats, number, greeting.cookie);
         self.open(number, opening);
         let bytes = self.answer(udp, seen).expect("an acceptance");
         let Ok(Datagram::Greeting(prefix, greeting)) = Datagram::decode(&bytes) else {
@@ -198,13 +216,15 @@ impl Stranger {
 }
 
 /// The opening of a caller without a key that has a cookie.
-fn opening(number: u64, cookie: [u8; COOKIE_BYTES]) -> (noise::Begun, Greeting) {
+fn opening(formats: Formats, number: u64, cookie: [u8; COOKIE_BYTES]) -> (noise::Begun, Greeting) {
     let call = noise::Call {
         caller: number,
         cookie: &cookie,
+        formats: [formats, FORMATS],
     };
     let (begun, noise) = noise::call(&PUBLIC_KEY, call, [number as u8; 32]).unwrap();
     let greeting = Greeting {
+        formats,
         cookie,
         noise,
         ..Greeting::default()
@@ -275,7 +295,7 @@ fn half_open_connections_are_few_and_end() {
     let first = |core: &core::Core| core.strangers.makes_room(source).unwrap().0.since;
     let oldest = first(&udp.core);
     let cookie = udp.core.jar.bake(from.address, 9, oldest);
-    let (_, greeting) = opening(9, cookie);
+    let (_, greeting) = opening(FORMATS, 9, cookie);
     let almost = oldest + Duration::from_millis(999);
     for (now, is_let_in) in [(almost, false), (oldest + Duration::from_secs(1), true)] {
         let Udp { core, io, .. } = &mut udp;
@@ -386,7 +406,7 @@ fn openings_of_another_kind_are_refused_with_the_reason() {
     let read = Datagram::decode(&bytes);
     assert!(matches!(read, Ok(Datagram::Greeting(prefix, greeting))
             if prefix.kind == Kind::Refuse && greeting.refusal == Refusal::NoKey));
-    // Another version.
+    // Another format.
     let prefix = Prefix {
         kind: Kind::Open,
         to: 0,
@@ -402,4 +422,30 @@ fn openings_of_another_kind_are_refused_with_the_reason() {
     let read = Datagram::decode(&bytes);
     assert!(matches!(read, Ok(Datagram::Greeting(prefix, greeting))
             if prefix.to == 2 && greeting.refusal == Refusal::Version));
+}
+
+#[test]
+fn callers_that_speak_further_formats_are_let_in_and_what_they_state_cannot_be_altered() {
+    let (mut udp, address) = listening(None);
+    let mut seen = Seen::default();
+    for (number, lowest, above) in [(1, 4, 1), (2, 5, 2), (3, 1, 200)] {
+        let stranger = Stranger::calling(&address);
+        let formats = Formats::stated(lowest, above).unwrap();
+        let (theirs, seal) = stranger.let_in_with(formats, number, &mut udp, &mut seen);
+        stranger.segment((theirs, number), 0, &DATA, Some(&seal));
+        until(&mut [(&mut udp, &mut seen)], |seen| {
+            seen[0].up.len() == number as usize
+        });
+    }
+    let stranger = Stranger::calling(&address);
+    stranger.open(9, Greeting::default());
+    let bytes = stranger.answer(&mut udp, &mut seen).expect("a cookie");
+    let Ok(Datagram::Greeting(_, greeting)) = Datagram::decode(&bytes) else {
+        panic!("no greeting");
+    };
+    let further = Formats::stated(5, 1).unwrap();
+    let (_, mut altered) = opening(further, 9, greeting.cookie);
+    altered.formats = FORMATS;
+    stranger.open(9, altered);
+    assert_eq!(stranger.answer(&mut udp, &mut seen), None);
 }

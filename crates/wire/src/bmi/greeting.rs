@@ -6,9 +6,9 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 use crate::codec::{Malformed, Reader, Writer, within};
+use crate::formats::Formats;
 
 /// The first format with introductions, and with leaving.
 pub const INTRODUCING: u8 = 2;
@@ -19,17 +19,8 @@ pub const MAX_INTRODUCED: usize = 16;
 /// Most bytes of one of them.
 pub const MAX_INTRODUCED_BYTES: usize = 1024;
 
-/// Formats of the message layer's packets that one side speaks: all from the lowest to the highest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Formats {
-    /// At least 1.
-    pub lowest: u8,
-    /// At least the lowest.
-    pub highest: u8,
-}
-
 impl Formats {
-    /// What this build speaks.
+    /// What this build speaks of the message layer.
     pub const OURS: Self = Self {
         lowest: 1,
         highest: INTRODUCING,
@@ -37,7 +28,7 @@ impl Formats {
 
     /// The word of the greeting that states them, and its number of regions, which stands for the highest format. A side
     /// that speaks one format says what builds before [`INTRODUCING`] said.
-    pub(super) const fn stated(self) -> (u64, u16) {
+    pub(super) const fn to_words(self) -> (u64, u16) {
         let word = u64::from_le_bytes([b'C', b'W', b'B', b'M', self.lowest, 0, 0, 0]);
         match self.highest > self.lowest {
             true => (word, self.highest as u16),
@@ -46,7 +37,7 @@ impl Formats {
     }
 
     /// The formats that a greeting with this word and number of regions states.
-    pub(super) fn of(word: u64, regions: u16) -> Result<Self, Malformed> {
+    pub(super) fn from_words(word: u64, regions: u16) -> Result<Self, Malformed> {
         let unknown = |field, value| Malformed::Unknown { field, value };
         let [letters @ .., lowest, a, b, c] = word.to_le_bytes();
         if letters != *b"CWBM" || [a, b, c] != [0; 3] || lowest == 0 {
@@ -58,21 +49,6 @@ impl Formats {
             other => return Err(unknown("highest format", other.into())),
         };
         Ok(Self { lowest, highest })
-    }
-
-    /// The highest format that both sides speak.
-    pub fn common(self, other: Self) -> Option<u8> {
-        let highest = self.highest.min(other.highest);
-        (highest >= self.lowest.max(other.lowest)).then_some(highest)
-    }
-}
-
-impl fmt::Display for Formats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.lowest == self.highest {
-            true => write!(f, "format {}", self.lowest),
-            false => write!(f, "formats {} to {}", self.lowest, self.highest),
-        }
     }
 }
 

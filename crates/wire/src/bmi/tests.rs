@@ -131,10 +131,7 @@ const FORMAT_1: [u8; HEADER_BYTES] = *b"\x01\0\0\0\0\x80\0\0CWBM\x01\0\0\0";
 
 #[test]
 fn greeting_golden_bytes() {
-    let one = Formats {
-        lowest: 1,
-        highest: 1,
-    };
+    let one = Formats::only(1);
     let mut hello = one.hello(false);
     hello.credit = 0x8000;
     assert_eq!(hello.encode(), FORMAT_1);
@@ -153,12 +150,8 @@ fn greeting_golden_bytes() {
 }
 
 #[test]
-fn the_highest_common_format_is_found() {
+fn a_greeting_states_formats_or_is_refused() {
     let of = |lowest, highest| Formats { lowest, highest };
-    assert_eq!(of(1, 3).common(of(2, 9)), Some(3));
-    assert_eq!(of(2, 9).common(of(1, 3)), Some(3));
-    assert_eq!(of(4, 4).common(of(1, 3)), None);
-    assert_eq!(of(1, 3).common(of(4, 4)), None);
     for formats in [of(1, 255), of(255, 255), of(7, 8)] {
         assert_eq!(Formats::of_hello(&formats.hello(true)), Ok((formats, true)));
     }

@@ -69,6 +69,7 @@ const GOLDEN_CHECK: u64 = 0x192d_da7c_ec0a_b456;
 #[test]
 fn greetings_have_their_golden_bytes_both_ways() {
     let greeting = Greeting {
+        formats: FORMATS,
         auth: Auth::ClusterKey,
         refusal: Refusal::WrongKey,
         holder: Holder {
@@ -171,7 +172,7 @@ fn segments_have_one_encoding() {
 }
 
 #[test]
-fn another_version_is_named() {
+fn another_format_is_named() {
     let mut bytes = Vec::new();
     encode_reset(PREFIX.to, PREFIX.from, &mut bytes);
     bytes[1] = 9;
@@ -180,5 +181,30 @@ fn another_version_is_named() {
     seal_with_check(0, &mut bytes);
     let kind = Kind::Reset;
     let read = Datagram::decode(&bytes);
-    assert_eq!(read, Ok(Datagram::Foreign(Prefix { kind, ..PREFIX }, 9)));
+    let nine = Formats::only(9);
+    assert_eq!(read, Ok(Datagram::Foreign(Prefix { kind, ..PREFIX }, nine)));
+}
+
+#[test]
+fn greetings_of_builds_that_speak_several_formats_are_read() {
+    let kind = Kind::Open;
+    let prefix = Prefix { kind, ..PREFIX };
+    for (lowest, above) in [(4, 0), (4, 1), (5, 3), (6, 0), (4, 250)] {
+        let greeting = Greeting {
+            formats: Formats::stated(lowest, above).unwrap(),
+            ..Greeting::default()
+        };
+        let mut bytes = Vec::new();
+        greeting.encode(prefix, &mut bytes);
+        let expected = match FORMATS.common(greeting.formats) {
+            Some(_) => Datagram::Greeting(prefix, greeting),
+            None => Datagram::Foreign(prefix, greeting.formats),
+        };
+        assert_eq!(
+            Datagram::decode(&bytes),
+            Ok(expected),
+            "{}",
+            greeting.formats
+        );
+    }
 }

@@ -11,11 +11,13 @@
 use self::fields::*;
 use super::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, within};
+use crate::formats::Formats;
 
 pub(in crate::fs) mod fields;
 
-/// First byte of every request and reply. Another number is another protocol.
-pub const PROTOCOL_VERSION: u8 = 6;
+/// The formats of requests and replies that this build speaks. The first byte of each says which it has: a reply has its
+/// request's, or, to a request of none of these, the highest.
+pub const FORMATS: Formats = Formats::only(6);
 /// Longest sentence in a [`Failure`], in bytes; a longer one is cut.
 pub const MAX_FAILURE_BYTES: usize = 1024;
 /// Longest finding of a check, in bytes; a longer one is cut.
@@ -255,18 +257,24 @@ record!(Failure {
 });
 
 impl Request {
-    /// The reply tag of bytes that may not be a whole request, so that the server can answer a
+    /// The format of a request that is of none that this build speaks.
+    pub fn foreign_format_of(bytes: &[u8]) -> Option<Formats> {
+        let format = Formats::only(*bytes.first()?);
+        FORMATS.common(format).is_none().then_some(format)
+    }
+
+    /// The reply tag of bytes that may not be a whole request, so that the server can reply to a
     /// malformed one.
     pub fn reply_tag_of(bytes: &[u8]) -> Option<u64> {
         let mut input = Reader::new(bytes);
-        input.u8("protocol version").ok()?;
+        input.u8("format").ok()?;
         input.u64("reply tag").ok()
     }
 }
 
 impl Wire for Request {
     fn encode(&self, out: &mut Writer) {
-        out.u8(PROTOCOL_VERSION);
+        out.u8(FORMATS.highest);
         out.u64(self.reply_tag);
         self.target.encode(out);
         out.u128(self.client);
@@ -292,7 +300,7 @@ impl Wire for Request {
 
 impl Wire for Reply {
     fn encode(&self, out: &mut Writer) {
-        out.u8(PROTOCOL_VERSION);
+        out.u8(FORMATS.highest);
         match &self.result {
             Ok(result) => {
                 out.u8(0);
@@ -320,9 +328,9 @@ impl Wire for Reply {
 fn check_envelope(input: &mut Reader<'_>) -> Result<(), Malformed> {
     let most = MAX_MESSAGE_BYTES as u64;
     within(input.remaining() as u64, most, "message length")?;
-    match input.u8("protocol version")? {
-        PROTOCOL_VERSION => Ok(()),
-        value => unknown("protocol version", value),
+    match input.u8("format")? {
+        format if FORMATS.common(Formats::only(format)).is_some() => Ok(()),
+        value => unknown("format of the file system's protocol", value),
     }
 }
 

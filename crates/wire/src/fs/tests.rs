@@ -513,7 +513,7 @@ fn refuses_what_is_out_of_bounds() {
         nanoseconds: 1_000_000_000,
     };
     assert!(Timestamp::from_bytes(&time.to_bytes()).is_err());
-    let other_protocol = [PROTOCOL_VERSION + 1, 0, 1];
+    let other_protocol = [FORMATS.highest + 1, 0, 1];
     assert!(Reply::from_bytes(&other_protocol).is_err());
     let mut long = Reply {
         result: Ok(Answer::Done),

@@ -27,6 +27,7 @@ fn records_have_these_bytes() {
         0, 0xbb, 0xaa, 0, 0, 0, 0, 0, 0,
     ];
     let hello = Record::Hello(Hello {
+        formats: FORMATS,
         flags: FLAG_MEMBARRIER,
         ring_bytes: 32 << 10,
         region_slots: 8192,
@@ -44,6 +45,7 @@ fn records_have_these_bytes() {
         .concat(),
     );
     let welcome = Record::Welcome(Welcome {
+        formats: FORMATS,
         flags: FLAG_MEMBARRIER,
         process: PROCESS,
     });
@@ -72,18 +74,29 @@ fn records_have_these_bytes() {
 }
 
 #[test]
-fn another_version_or_a_doorbell_bit_that_is_not_there_is_refused() {
+fn another_format_or_a_doorbell_bit_that_is_not_there_is_refused() {
     let mut hello = Record::Welcome(Welcome {
+        formats: FORMATS,
         flags: 0,
         process: PROCESS,
     })
     .to_bytes();
-    hello[5] = 1;
-    assert!(matches!(
-        Record::from_bytes(&hello),
-        Err(Malformed::Unknown { value: 1, .. })
-    ));
-    hello[5] = VERSION as u8;
+    for (lowest, above, fits) in [
+        (1, 0, false),
+        (1, 4, true),
+        (5, 3, true),
+        (6, 0, false),
+        (6, 9, false),
+    ] {
+        (hello[5], hello[8]) = (lowest, above);
+        let read = Record::from_bytes(&hello);
+        match read {
+            Ok(Record::Welcome(read)) if fits => assert_eq!(read.formats.above(), above),
+            Err(Malformed::Unknown { value, .. }) if !fits => assert_eq!(value, lowest.into()),
+            other => panic!("{lowest} {above}: {other:?}"),
+        }
+    }
+    (hello[5], hello[8]) = (FORMATS.lowest, 0);
     hello[18] = 0xff;
     assert!(matches!(
         Record::from_bytes(&hello),

@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn hello_has_its_golden_bytes_both_ways() {
     let hello = Hello {
-        version: VERSION,
+        formats: FORMATS,
         auth: Auth::ClusterKey,
         encrypt: true,
         holder: Holder {
@@ -35,16 +35,33 @@ fn hello_refuses_every_unknown_value() {
         (21, 0),
         (21, MAX_CONNECTIONS + 1),
         (22, 2),
-        (23, 1),
+        (8, 0),
+        (9, 1),
+        (23, 251),
     ] {
         let mut bad = golden;
         bad[at] = value;
         assert!(Hello::decode(&bad).is_err(), "byte {at} = {value}");
     }
-    let mut newer = golden;
-    newer[8] = 6;
-    newer[23] = 1;
-    assert_eq!(Hello::decode(&newer).map(|h| h.version), Ok(6));
+    let with = |lowest, above| {
+        let mut hello = golden;
+        (hello[8], hello[23]) = (lowest, above);
+        hello
+    };
+    // Of formats that this build does not speak only the beginning is read.
+    for (lowest, above, fits) in [
+        (4, 0, false),
+        (4, 1, true),
+        (4, 9, true),
+        (5, 1, true),
+        (6, 1, false),
+    ] {
+        let mut hello = with(lowest, above);
+        let formats = Formats::stated(lowest.into(), above);
+        assert_eq!(Hello::decode(&hello).map(|hello| hello.formats), formats);
+        hello[22] = 9;
+        assert_eq!(Hello::decode(&hello).is_err(), fits, "{lowest} {above}");
+    }
 }
 
 #[test]

@@ -4,7 +4,8 @@
 use causeway_transport::{
     Address, Method, Packet, Peer as Handle, Sink, Token, TransferError as Failed,
 };
-use causeway_wire::bmi::{self as wire, Body, Formats, Header, InstanceId, Introduction, Kind};
+use causeway_wire::bmi::{self as wire, Body, Header, InstanceId, Introduction, Kind};
+use causeway_wire::formats::Formats;
 
 use super::*;
 

@@ -30,7 +30,7 @@ pub(in crate::decoders) fn virtual_interfaces() -> Vec<Vec<u8>> {
 
 pub(in crate::decoders) fn openings() -> Vec<Vec<u8>> {
     let hello = tcp::Hello {
-        version: tcp::VERSION,
+        formats: tcp::FORMATS,
         auth: tcp::Auth::SameUser,
         encrypt: true,
         holder: tcp::Holder {
@@ -69,6 +69,7 @@ pub(in crate::decoders) fn datagrams() -> Vec<Vec<u8>> {
     };
     let mut greeting = Vec::new();
     datagram::Greeting {
+        formats: datagram::FORMATS,
         cookie: [3; datagram::COOKIE_BYTES],
         noise: [4; datagram::NOISE_BYTES],
         ..Default::default()
@@ -219,12 +220,14 @@ fn process() -> shm::Process {
 pub(in crate::decoders) fn shm_records() -> Vec<Vec<u8>> {
     [
         shm::Record::Hello(shm::Hello {
+            formats: shm::FORMATS,
             flags: shm::FLAG_MEMBARRIER,
             ring_bytes: 32 << 10,
             region_slots: 1024,
             process: process(),
         }),
         shm::Record::Welcome(shm::Welcome {
+            formats: shm::FORMATS,
             flags: 0,
             process: process(),
         }),

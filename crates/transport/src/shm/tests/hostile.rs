@@ -9,8 +9,8 @@ use causeway_sys::memfd;
 use causeway_sys::socket::{Received, RecordSocket};
 use causeway_wire::codec::Wire;
 use causeway_wire::shm::{
-    CopyRequest, Hello, Internal, MAX_RECORD_BYTES, PairLayout, Process, Record, SLOT_BYTES,
-    SLOT_WORD_BYTES, SlotKind, SlotWord, doorbell,
+    CopyRequest, FORMATS, Hello, Internal, MAX_RECORD_BYTES, PairLayout, Process, Record,
+    SLOT_BYTES, SLOT_WORD_BYTES, SlotKind, SlotWord, doorbell,
 };
 
 use causeway_sys::memory::Memory;
@@ -23,6 +23,7 @@ fn layout() -> PairLayout {
 
 fn hello() -> Hello {
     Hello {
+        formats: FORMATS,
         flags: 0,
         ring_bytes: layout().ring_bytes as u32,
         region_slots: layout().region_slots as u32,
@@ -146,7 +147,7 @@ fn bad_greetings_are_refused_with_the_reason() {
     let good = Record::Hello(hello()).to_bytes();
     let mut old = good.clone();
     old[5] = 99;
-    assert!(refusal(&mut host, &address, &old, &files).contains("version"));
+    assert!(refusal(&mut host, &address, &old, &files).contains("format of the shared"));
     assert!(refusal(&mut host, &address, &good[..20], &files).contains("ends inside"));
     assert!(refusal(&mut host, &address, b"\x09", &[]).contains("not a greeting"));
     assert!(refusal(&mut host, &address, &good, &files[..1]).contains("lacks its descriptors"));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use causeway_sys::memory::Memory;
 use causeway_wire::region::RegionDescriptor;
-use causeway_wire::tcp::{Header, Holder, Kind};
+use causeway_wire::tcp::{FORMATS, Header, Holder, Kind};
 
 use crate::address::Address;
 use crate::error::{PeerError, SendError, TransferError};
@@ -36,6 +36,7 @@ pub(super) fn terms(key: Option<[u8; 32]>, encrypt: bool, holder: Holder) -> Ter
         fast_aes: has_fast_aes(),
         connections: 1,
         ticket: None,
+        formats: FORMATS,
     }
 }
 

@@ -9,6 +9,7 @@ use crate::error::{Error, PeerError};
 use crate::method::{Identity, Method};
 use crate::tcp::TcpConfig;
 use crate::tcp::handshake::{Agreement, Handshake, Role, Terms};
+use causeway_wire::formats::Formats;
 use causeway_wire::tcp::Holder;
 
 /// What becomes of an attempt to talk: the client's downfall; the server must hear nothing.
@@ -184,36 +185,47 @@ fn agreed(server: &mut Node, at: &str) -> (TcpStream, Box<snow::TransportState>)
     (stream, agreement.unwrap().cipher.unwrap())
 }
 
-/// Lets two handshakes talk, changing the initiator's hello on the way; returns both agreements.
-fn talk(fast_aes: [bool; 2], change: impl Fn(&mut Vec<u8>)) -> [Option<Agreement>; 2] {
-    let side = |role, fast_aes| {
-        let ours = terms(Some([0x42; 32]), true, Holder::default());
-        Handshake::new(role, Terms { fast_aes, ..ours })
-    };
-    let mut initiator = side(Role::Initiator, fast_aes[0]);
-    let mut responder = side(Role::Responder, fast_aes[1]);
-    let mut agreements = [None, None];
-    let mut hello = initiator.take_output();
-    change(&mut hello);
-    let mut bytes = hello;
+/// Lets two handshakes talk, changing the initiator's hello on the way; returns what each side agrees on, and the errors
+/// of the initiator and of the responder.
+fn talk(
+    sides: [Terms; 2],
+    change: impl Fn(&mut Vec<u8>),
+) -> ([Option<Agreement>; 2], [Option<PeerError>; 2]) {
+    let [initiator, responder] = sides;
+    let mut initiator = Handshake::new(Role::Initiator, initiator);
+    let mut responder = Handshake::new(Role::Responder, responder);
+    let (mut agreements, mut errors) = ([None, None], [None, None]);
+    let mut bytes = initiator.take_output();
+    change(&mut bytes);
     for _ in 0..3 {
-        let Ok(agreed) = responder.input(&bytes, &mut |_| Ok(())) else {
+        match responder.input(&bytes, &mut |_| Ok(())) {
+            Ok(agreed) => agreements[1] = agreed,
+            Err(error) => errors[1] = Some(error),
+        }
+        match initiator.input(&responder.take_output(), &mut |_| Ok(())) {
+            Ok(agreed) => agreements[0] = agreements[0].take().or(agreed),
+            Err(error) => errors[0] = Some(error),
+        }
+        if errors.iter().any(Option::is_some) {
             break;
-        };
-        agreements[1] = agreed;
-        let Ok(agreed) = initiator.input(&responder.take_output(), &mut |_| Ok(())) else {
-            break;
-        };
-        agreements[0] = agreements[0].take().or(agreed);
+        }
         bytes = initiator.take_output();
     }
-    agreements
+    (agreements, errors)
+}
+
+/// The terms of two sides with a key, whose processors are fast at AES or not.
+fn with_key(fast_aes: [bool; 2]) -> [Terms; 2] {
+    fast_aes.map(|fast_aes| Terms {
+        fast_aes,
+        ..terms(Some([0x42; 32]), true, Holder::default())
+    })
 }
 
 #[test]
 fn processors_without_aes_agree_on_another_cipher() {
     for fast_aes in [[true, true], [true, false], [false, true], [false, false]] {
-        let [one, other] = talk(fast_aes, |_| {});
+        let ([one, other], _) = talk(with_key(fast_aes), |_| {});
         let mut one = one.unwrap().cipher.unwrap();
         let mut other = other.unwrap().cipher.unwrap();
         let (mut sealed, mut opened) = ([0; 100], [0; 100]);
@@ -224,9 +236,35 @@ fn processors_without_aes_agree_on_another_cipher() {
 }
 
 #[test]
-fn nobody_on_the_way_chooses_the_cipher_or_the_connections() {
-    for (at, bit) in [(20, 1), (21, 2)] {
-        let [one, other] = talk([true, true], |hello| hello[at] ^= bit);
-        assert!(one.is_none() && other.is_none(), "byte {at}");
+fn builds_that_share_a_format_understand_each_other_and_others_name_both() {
+    for keyed in [true, false] {
+        for (lowest, above, fits) in [(4, 1, true), (5, 0, true), (5, 7, true), (6, 2, false)] {
+            let theirs = Formats::stated(lowest, above).unwrap();
+            for newer in [0, 1] {
+                let mut sides = match keyed {
+                    true => with_key([true, true]),
+                    false => [(); 2].map(|()| terms(None, false, Holder::default())),
+                };
+                sides[newer].formats = theirs;
+                let (agreements, errors) = talk(sides, |_| {});
+                assert!(agreements.iter().all(|agreed| agreed.is_some() == fits));
+                if fits {
+                    continue;
+                }
+                let ours = errors[1 - newer].as_ref().unwrap().reason();
+                assert!(
+                    ours.contains("formats 6 to 8") && ours.contains("format 5"),
+                    "{ours}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_on_the_way_chooses_the_cipher_the_connections_or_the_format() {
+    for (at, bit) in [(20, 1), (21, 2), (23, 1)] {
+        let (agreements, _) = talk(with_key([true, true]), |hello| hello[at] ^= bit);
+        assert!(agreements.iter().all(Option::is_none), "byte {at}");
     }
 }

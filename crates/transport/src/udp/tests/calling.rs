@@ -101,6 +101,7 @@ fn acceptance(caller: u64, opening: &Greeting) -> (noise::Seal, Greeting) {
     let call = noise::Call {
         caller,
         cookie: &opening.cookie,
+        formats: [opening.formats, FORMATS],
     };
     let (seal, noise) = noise::answer(&PUBLIC_KEY, call, [3; 32], &opening.noise).unwrap();
     let accept = Greeting {

@@ -96,7 +96,7 @@ impl Server {
             let cookie = self.core.jar.bake(from.address, caller, self.now);
             greeting.cookie = cookie;
             if !self.host.in_the_clear {
-                greeting.noise = opening(caller, cookie).1.noise;
+                greeting.noise = opening(FORMATS, caller, cookie).1.noise;
             }
         }
         let (host, seen) = (&mut self.host, &mut self.seen);
