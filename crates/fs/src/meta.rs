@@ -1,6 +1,6 @@
 //! Names and objects: what the metadata server does, without the server.
 //!
-//! [`Service`] executes batches of requests over a [`store::Store`]; [`Reader`]s answer requests that
+//! [`Service`] executes batches of requests over a [`store::Store`]; [`Reader`]s execute requests that
 //! change nothing, at the same time, from other threads. This module has no network: a request comes with the
 //! caller's identity, a batch with the time.
 //!

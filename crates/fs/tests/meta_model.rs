@@ -7,7 +7,7 @@ use causeway_fs::meta::store::fjall::Fjall;
 use causeway_fs::meta::store::memory::Memory;
 use causeway_fs::meta::store::{Store, StoreError};
 use causeway_fs::meta::{Service, Settings};
-use causeway_wire::fs::{Answer, Errno, Kind, Operation, Request};
+use causeway_wire::fs::{Errno, Kind, Operation, ReplyBody, Request};
 use proptest::prelude::*;
 
 mod meta_support;
@@ -408,7 +408,7 @@ fn operation(service: &mut Service, step: &Step) -> Result<Operation, Errno> {
                 content: false,
             };
             match service.apply(&[request(lookup)], time(0)).remove(0).result {
-                Ok(Answer::Node(node)) => Operation::HardLink {
+                Ok(ReplyBody::Node(node)) => Operation::HardLink {
                     object: node.object,
                     place: place(to),
                 },

@@ -8,7 +8,7 @@ use causeway_command::progress::Progress;
 use causeway_fs::client::Client;
 use causeway_report::style::{Style, paint};
 use causeway_report::units::{bytes_text, count_text};
-use causeway_wire::fs::{Answer, ObjectId};
+use causeway_wire::fs::{ObjectId, ReplyBody};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -167,7 +167,7 @@ fn check_datafiles(
     if !repair || orphans.is_empty() {
         return Ok(());
     }
-    let Answer::MetadataStatus { numbers, gaps, .. } = client.metadata_status()? else {
+    let ReplyBody::MetadataStatus { numbers, gaps, .. } = client.metadata_status()? else {
         return Err(Failure::new(
             "checking datafiles",
             "the metadata server does not say which object numbers it has given out",
@@ -242,7 +242,7 @@ fn scan(
 /// is away keeps its own.
 fn await_removals(client: &mut Client) -> Outcome {
     let deadline = Instant::now() + REMOVAL_PATIENCE;
-    while let Answer::MetadataStatus { removals, .. } = client.metadata_status()?
+    while let ReplyBody::MetadataStatus { removals, .. } = client.metadata_status()?
         && removals > 0
         && Instant::now() < deadline
     {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Memory, OpError, OpId, PeerError, RegionDescriptor};
 use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Answer, Errno, Reply, Target};
+use causeway_wire::fs::{Errno, Reply, ReplyBody, Target};
 
 use super::doubt::Doubt;
 use super::rpc::{Body, Call, Trouble};
@@ -37,7 +37,7 @@ pub(super) struct Flight {
 pub(super) enum State {
     Waiting { until: Instant },
     Flying(Attempt),
-    Done(Result<Answer, Trouble>),
+    Done(Result<ReplyBody, Trouble>),
 }
 
 /// One sending of a request.
@@ -137,7 +137,7 @@ impl Attempt {
     }
 
     /// The server's reply, or why there is none.
-    pub(super) fn outcome(&self) -> Result<Result<Answer, causeway_wire::fs::Failure>, OpError> {
+    pub(super) fn outcome(&self) -> Result<Result<ReplyBody, causeway_wire::fs::Failure>, OpError> {
         if let Some(len) = self.received {
             let mut bytes = vec![0; (len as usize).min(self.reply.len())];
             self.reply.read_at(0, &mut bytes);
@@ -154,7 +154,7 @@ impl Attempt {
 }
 
 /// The results of flights, in order.
-pub(super) fn results(flights: Vec<Flight>) -> Vec<Result<Answer, Trouble>> {
+pub(super) fn results(flights: Vec<Flight>) -> Vec<Result<ReplyBody, Trouble>> {
     let result = |flight: Flight| match flight.state {
         State::Done(result) => result,
         State::Waiting { .. } | State::Flying(_) => {

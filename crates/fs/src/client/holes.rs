@@ -1,6 +1,6 @@
 //! Where the data of files lie between holes, as I/O servers report them.
 
-use causeway_wire::fs::{Answer, Body, Distribution, Errno, Operation, Region};
+use causeway_wire::fs::{Body, Distribution, Errno, Operation, Region, ReplyBody};
 
 use super::io::{FORM_CHANGES, restless};
 use super::rpc::{Call, Trouble, object_name, unfit};
@@ -83,14 +83,16 @@ impl Client {
             ));
         }
         let results = self.rpc.call_all(calls);
-        let Some(answers) = self.unless_missing(file, results)? else {
+        let Some(replies) = self.unless_missing(file, results)? else {
             return Ok(None);
         };
         let mut found = Vec::new();
-        for ((position, asked), answer) in asked.into_iter().zip(answers) {
-            let first = match &answer {
-                Answer::Data { first: None } => continue,
-                Answer::Data { first: Some(first) } if first.offset >= asked && first.len > 0 => {
+        for ((position, asked), reply) in asked.into_iter().zip(replies) {
+            let first = match &reply {
+                ReplyBody::Data { first: None } => continue,
+                ReplyBody::Data { first: Some(first) }
+                    if first.offset >= asked && first.len > 0 =>
+                {
                     first
                 }
                 other => return Err(unfit(other)),

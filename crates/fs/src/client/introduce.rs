@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use causeway_wire::fs::{
-    Answer, Errno, Greeting, LayoutServer, MAX_LAYOUT_PART, Operation, ServerIdentity, Target,
+    Errno, Greeting, LayoutServer, MAX_LAYOUT_PART, Operation, ReplyBody, ServerIdentity, Target,
 };
 
 use super::flight::{Flight, State};
@@ -250,8 +250,8 @@ impl Rpc {
             Call::query(*server, operation)
         };
         let calls = servers.iter().map(hello).collect();
-        let answers = self.call_directly(calls, Target::default(), deadline);
-        answers.into_iter().map(greeting).collect()
+        let replies = self.call_directly(calls, Target::default(), deadline);
+        replies.into_iter().map(greeting).collect()
     }
 
     fn greet_once(
@@ -352,9 +352,9 @@ fn same_server(one: &ServerIdentity, other: &ServerIdentity) -> bool {
     one.target() == other.target()
 }
 
-fn greeting(answer: Result<Answer, Trouble>) -> Result<Greeting, Trouble> {
-    match answer? {
-        Answer::Hello(greeting) => Ok(*greeting),
+fn greeting(reply: Result<ReplyBody, Trouble>) -> Result<Greeting, Trouble> {
+    match reply? {
+        ReplyBody::Hello(greeting) => Ok(*greeting),
         other => Err(unfit(&other)),
     }
 }

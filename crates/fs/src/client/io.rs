@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use causeway_bmi::Memory;
 use causeway_sys::memory::{with_foreign, with_foreign_read_only};
 use causeway_wire::fs::{
-    Answer, Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Reach, Region,
+    Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Reach, Region, ReplyBody,
 };
 
 use super::cutter::Cutter;
@@ -209,8 +209,8 @@ impl Client {
                 calls.push(Call::query(server, Operation::Flush { object, at_least }));
             }
             let results = self.rpc.call_all(calls);
-            if let Some(answers) = self.unless_missing(file, results)? {
-                return answers.into_iter().try_for_each(done);
+            if let Some(replies) = self.unless_missing(file, results)? {
+                return replies.into_iter().try_for_each(done);
             }
         }
         Err(restless())
@@ -305,14 +305,14 @@ impl Client {
         self.will_change(file, &servers)?;
         let (planned, calls) = self.data_calls(file, distribution, regions, memory, Way::Write)?;
         let clock = clock.next(&mut self.stages, "write: plan");
-        let answers = self.rpc.call_all(calls);
-        let clock = clock.next_of(&mut self.stages, &WRITING, busiest(&answers));
-        let Some(answers) = self.unless_missing(file, answers)? else {
+        let replies = self.rpc.call_all(calls);
+        let clock = clock.next_of(&mut self.stages, &WRITING, busiest(&replies));
+        let Some(replies) = self.unless_missing(file, replies)? else {
             return Ok(false);
         };
-        for (planned, answer) in planned.iter().zip(answers) {
-            match answer {
-                Answer::Transferred { bytes, .. } => planned.check_written(bytes)?,
+        for (planned, reply) in planned.iter().zip(replies) {
+            match reply {
+                ReplyBody::Transferred { bytes, .. } => planned.check_written(bytes)?,
                 other => return Err(unfit(&other)),
             }
         }
@@ -456,10 +456,10 @@ impl Client {
             ));
         }
         let results = self.rpc.call_all(calls);
-        let Some(answers) = self.unless_missing(file, results)? else {
+        let Some(replies) = self.unless_missing(file, results)? else {
             return Ok(());
         };
-        answers.into_iter().try_for_each(done)?;
+        replies.into_iter().try_for_each(done)?;
         match self
             .mutate(Operation::FinishTruncate { object, version })
             .and_then(node)
@@ -510,11 +510,11 @@ pub(super) type WaitStages = [&'static str; 3];
 const WRITING: WaitStages = ["write: messages", "write: copy", "write: storage"];
 
 /// Microseconds of copying and of storage at the server with the longest times: the others worked at the same time.
-pub(super) fn busiest(answers: &[Result<Answer, Trouble>]) -> (u32, u32) {
-    answers
+pub(super) fn busiest(replies: &[Result<ReplyBody, Trouble>]) -> (u32, u32) {
+    replies
         .iter()
-        .filter_map(|answer| match answer {
-            Ok(Answer::Transferred {
+        .filter_map(|reply| match reply {
+            Ok(ReplyBody::Transferred {
                 copy_us,
                 storage_us,
                 ..

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use causeway_wire::fs::{
-    Answer, Body, CheckCursor, DataFault, Errno, Generation, Greeting, Incarnation, ObjectId,
-    ObjectPath, Operation, ScrubPosition, ServerIdentity, StripedFile, Target,
+    Body, CheckCursor, DataFault, Errno, Generation, Greeting, Incarnation, ObjectId, ObjectPath,
+    Operation, ReplyBody, ScrubPosition, ServerIdentity, StripedFile, Target,
 };
 
 use super::Client;
@@ -202,9 +202,9 @@ impl Client {
         };
         let deadline = Instant::now() + self.rpc.timeout;
         let calls = vec![Call::query(server, operation)];
-        let answers = self.rpc.call_directly(calls, found.target(), deadline);
-        match answers.into_iter().next() {
-            Some(answer) => answer
+        let replies = self.rpc.call_directly(calls, found.target(), deadline);
+        match replies.into_iter().next() {
+            Some(reply) => reply
                 .and_then(done)
                 .map_err(|trouble| trouble.during("enroll", &self.server_name(server))),
             None => Err(self.vanished("enroll", server)),
@@ -221,16 +221,16 @@ impl Client {
         Trouble::local(Errno::EIO, message).during(operation, &self.server_name(server))
     }
 
-    /// Space and load of an I/O server ([`Answer::StorageStatus`]).
-    pub fn storage_status(&mut self, server: usize) -> Result<Answer, Error> {
+    /// Space and load of an I/O server ([`ReplyBody::StorageStatus`]).
+    pub fn storage_status(&mut self, server: usize) -> Result<ReplyBody, Error> {
         let subject = self.server_name(server);
         self.rpc
             .call(Call::query(server, Operation::StorageStatus))
             .map_err(|trouble| trouble.during("status", &subject))
     }
 
-    /// Counts of the metadata server ([`Answer::MetadataStatus`]).
-    pub fn metadata_status(&mut self) -> Result<Answer, Error> {
+    /// Counts of the metadata server ([`ReplyBody::MetadataStatus`]).
+    pub fn metadata_status(&mut self) -> Result<ReplyBody, Error> {
         let subject = self.server_name(self.metadata);
         self.query(Operation::MetadataStatus)
             .map_err(|trouble| trouble.during("status", &subject))
@@ -261,14 +261,14 @@ impl Client {
             false => Call::query(self.metadata, operation),
         };
         match self.rpc.call(call) {
-            Ok(Answer::Checked {
+            Ok(ReplyBody::Checked {
                 next: Some(next), ..
             }) if Some(&next) <= after => Err(Trouble::local(
                 Errno::EPROTO,
                 "the server named an earlier place to go on at".to_owned(),
             )
             .during("check", &subject)),
-            Ok(Answer::Checked {
+            Ok(ReplyBody::Checked {
                 next,
                 records,
                 findings,
@@ -295,7 +295,7 @@ impl Client {
             limit: ORPHAN_BATCH,
         };
         let (datafiles, end) = match self.rpc.call(Call::query(server, list)) {
-            Ok(Answer::Datafiles { datafiles, end }) => (datafiles, end),
+            Ok(ReplyBody::Datafiles { datafiles, end }) => (datafiles, end),
             Ok(other) => return Err(unfit(&other).during("check", &subject)),
             Err(trouble) => return Err(trouble.during("check", &subject)),
         };
@@ -307,7 +307,7 @@ impl Client {
         let known = match objects.is_empty() {
             true => Vec::new(),
             false => match self.query(Operation::Exist { objects }) {
-                Ok(Answer::Objects(known)) => known,
+                Ok(ReplyBody::Objects(known)) => known,
                 Ok(other) => return Err(unfit(&other).during("check", &subject)),
                 Err(trouble) => return Err(trouble.during("check", &subject)),
             },
@@ -336,7 +336,7 @@ impl Client {
         let subject = self.server_name(server);
         let operation = Operation::RemoveOrphans { objects, numbers };
         match self.rpc.call(Call::query(server, operation)) {
-            Ok(Answer::OrphansRemoved { deleted, moved }) => Ok(OrphansGone { deleted, moved }),
+            Ok(ReplyBody::OrphansRemoved { deleted, moved }) => Ok(OrphansGone { deleted, moved }),
             Ok(other) => Err(unfit(&other).during("remove orphans", &subject)),
             Err(trouble) => Err(trouble.during("remove orphans", &subject)),
         }
@@ -360,7 +360,7 @@ impl Client {
             limit: STRIPED_BATCH,
         };
         let (files, end) = match self.query(list)? {
-            Answer::StripedFiles { files, end } => (files, end),
+            ReplyBody::StripedFiles { files, end } => (files, end),
             other => return Err(unfit(&other)),
         };
         if !goes_up(after, files.iter().map(|file| file.object)) {
@@ -405,7 +405,7 @@ impl Client {
     ) -> Result<Vec<DataFault>, Trouble> {
         let operation = Operation::CheckData { datafiles };
         match self.rpc.call(Call::query(server, operation))? {
-            Answer::Faults(faults) => Ok(faults),
+            ReplyBody::Faults(faults) => Ok(faults),
             other => Err(unfit(&other)),
         }
     }
@@ -476,7 +476,7 @@ impl Client {
             .rpc
             .call(Call::query(server, Operation::Scrub { from, bytes }))
         {
-            Ok(Answer::Scrubbed {
+            Ok(ReplyBody::Scrubbed {
                 next,
                 bytes,
                 datafiles,
@@ -496,7 +496,7 @@ impl Client {
     pub fn paths(&mut self, objects: Vec<ObjectId>) -> Result<Vec<ObjectPath>, Error> {
         let subject = self.server_name(self.metadata);
         match self.query(Operation::Paths { objects }) {
-            Ok(Answer::Paths(paths)) => Ok(paths),
+            Ok(ReplyBody::Paths(paths)) => Ok(paths),
             Ok(other) => Err(unfit(&other).during("find paths", &subject)),
             Err(trouble) => Err(trouble.during("find paths", &subject)),
         }

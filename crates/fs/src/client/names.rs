@@ -1,8 +1,8 @@
 //! Names, attributes and directories: one request each to the metadata server.
 
 use causeway_wire::fs::{
-    Answer, Attributes, Body, DistributionHint, Entry, Errno, Kind, Node, ObjectId, Operation,
-    Place, SetAttributes,
+    Attributes, Body, DistributionHint, Entry, Errno, Kind, Node, ObjectId, Operation, Place,
+    ReplyBody, SetAttributes,
 };
 
 use super::rpc::{Call, Trouble, done, object_name, unfit};
@@ -14,10 +14,10 @@ use crate::distribution::MAX_FILE_BYTES;
 /// server commits changes that come together with one sync.
 pub const MANY: usize = 32;
 
-/// The node in the answer to an operation that returns one.
-pub(super) fn node(answer: Answer) -> Result<Node, Trouble> {
-    match answer {
-        Answer::Node(node) => consistent(*node),
+/// The node in the reply to an operation that returns one.
+pub(super) fn node(reply: ReplyBody) -> Result<Node, Trouble> {
+    match reply {
+        ReplyBody::Node(node) => consistent(*node),
         other => Err(unfit(&other)),
     }
 }
@@ -78,11 +78,11 @@ fn create(place: Place, options: &CreateOptions) -> Operation {
 }
 
 impl Client {
-    pub(super) fn query(&mut self, operation: Operation) -> Result<Answer, Trouble> {
+    pub(super) fn query(&mut self, operation: Operation) -> Result<ReplyBody, Trouble> {
         self.rpc.call(Call::query(self.metadata, operation))
     }
 
-    pub(super) fn mutate(&mut self, operation: Operation) -> Result<Answer, Trouble> {
+    pub(super) fn mutate(&mut self, operation: Operation) -> Result<ReplyBody, Trouble> {
         self.rpc.call(Call::mutation(self.metadata, operation, 0))
     }
 
@@ -243,7 +243,7 @@ impl Client {
             .collect()
     }
 
-    fn mutate_many(&mut self, operations: Vec<Operation>) -> Vec<Result<Answer, Trouble>> {
+    fn mutate_many(&mut self, operations: Vec<Operation>) -> Vec<Result<ReplyBody, Trouble>> {
         let mut results = Vec::with_capacity(operations.len());
         let mut operations = operations.into_iter().peekable();
         while operations.peek().is_some() {
@@ -380,8 +380,8 @@ impl Client {
             attributes,
         };
         self.query(operation)
-            .and_then(|answer| match answer {
-                Answer::Entries { entries, end } => {
+            .and_then(|reply| match reply {
+                ReplyBody::Entries { entries, end } => {
                     check_order(after, &entries)?;
                     Ok((entries, end))
                 }

@@ -1,6 +1,6 @@
 //! Whether stored data that a server does not have is lost, or was removed on purpose.
 
-use causeway_wire::fs::{Answer, Body, Errno, Operation};
+use causeway_wire::fs::{Body, Errno, Operation, ReplyBody};
 
 use super::io::version;
 use super::names::node;
@@ -8,18 +8,18 @@ use super::rpc::Trouble;
 use super::{Client, File};
 
 impl Client {
-    /// Returns the servers' answers. Where one of them misses data, the file's node decides: if the file is gone,
+    /// Returns the servers' replies. Where one of them misses data, the file's node decides: if the file is gone,
     /// that is the error; `None` if it was cut meanwhile, which `file` then shows; otherwise the data is lost.
     pub(super) fn unless_missing(
         &mut self,
         file: &mut File,
-        results: Vec<Result<Answer, Trouble>>,
-    ) -> Result<Option<Vec<Answer>>, Trouble> {
-        let mut answers = Vec::with_capacity(results.len());
+        results: Vec<Result<ReplyBody, Trouble>>,
+    ) -> Result<Option<Vec<ReplyBody>>, Trouble> {
+        let mut replies = Vec::with_capacity(results.len());
         let mut missing = None;
         for result in results {
             match result {
-                Ok(answer) => answers.push(answer),
+                Ok(reply) => replies.push(reply),
                 Err(trouble) if trouble.errno == Errno::MISSING => {
                     missing.get_or_insert(trouble);
                 }
@@ -27,7 +27,7 @@ impl Client {
             }
         }
         let Some(missing) = missing else {
-            return Ok(Some(answers));
+            return Ok(Some(replies));
         };
         let known = version(&file.node);
         self.refresh_node(file)?;

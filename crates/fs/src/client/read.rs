@@ -1,7 +1,7 @@
 //! Reading: from beside the metadata or from datafiles, verified where the bytes arrive.
 
 use causeway_bmi::Memory;
-use causeway_wire::fs::{Answer, Body, Distribution, Errno, Operation, Region, WantedSums};
+use causeway_wire::fs::{Body, Distribution, Errno, Operation, Region, ReplyBody, WantedSums};
 
 use super::cutter::Cutter;
 use super::io::{FORM_CHANGES, WaitStages, busiest, in_rounds, restless};
@@ -165,9 +165,9 @@ impl Client {
             self.data_calls(file, distribution, regions, memory, Way::Read)?;
         calls.iter_mut().for_each(|call| call.want_sums(sums));
         let clock = clock.next(&mut self.stages, "read: plan");
-        let answers = self.rpc.call_all(calls);
-        let clock = clock.next_of(&mut self.stages, &READING, busiest(&answers));
-        let Some(answers) = self.unless_missing(file, answers)? else {
+        let replies = self.rpc.call_all(calls);
+        let clock = clock.next_of(&mut self.stages, &READING, busiest(&replies));
+        let Some(replies) = self.unless_missing(file, replies)? else {
             return Ok(None);
         };
         let object = file.node.object;
@@ -175,9 +175,9 @@ impl Client {
             behind_end: false,
             altered: None,
         };
-        for (planned, answer) in planned.iter().zip(answers) {
-            match answer {
-                Answer::Transferred {
+        for (planned, reply) in planned.iter().zip(replies) {
+            match reply {
+                ReplyBody::Transferred {
                     bytes,
                     size,
                     inline,

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use causeway_bmi::{Completion, OpError, PeerError};
-use causeway_wire::fs::{Answer, Errno};
+use causeway_wire::fs::{Errno, ReplyBody};
 
 use super::flight::{Attempt, Flight, State, errno_of};
 use super::link::Link;
@@ -51,12 +51,12 @@ impl Rpc {
             self.spare_replies.push(attempt.reply.clone());
         }
         let (trouble, repeat) = match outcome {
-            Ok(Ok(Answer::Clock(clock))) if attempt.asks_clock => {
+            Ok(Ok(ReplyBody::Clock(clock))) if attempt.asks_clock => {
                 flight.doubt.set_clock(clock, now);
                 return;
             }
-            Ok(Ok(answer)) => {
-                flight.state = State::Done(Ok(answer));
+            Ok(Ok(reply)) => {
+                flight.state = State::Done(Ok(reply));
                 return;
             }
             Ok(Err(failure)) => {
@@ -146,7 +146,7 @@ impl Rpc {
                     last.message
                 ),
                 None => format!(
-                    "no answer within {waited} s; is the server stopped, or its host overloaded?"
+                    "no reply within {waited} s; is the server stopped, or its host overloaded?"
                 ),
             };
             flight.state = State::Done(Err(Trouble {

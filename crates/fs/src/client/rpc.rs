@@ -14,7 +14,7 @@ use causeway_bmi::{Access, Addr, Bmi, Config, Context, Memory, Posted, RegionDes
 use causeway_wire::codec::{Wire, Writer};
 use causeway_wire::datafile::Binding;
 use causeway_wire::fs::{
-    Answer, Caller, Errno, Generation, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, Request,
+    Caller, Errno, Generation, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, ReplyBody, Request,
     Target, WantedSums,
 };
 
@@ -306,7 +306,7 @@ impl Rpc {
     }
 
     /// Makes one call.
-    pub(crate) fn call(&mut self, call: Call) -> Result<Answer, Trouble> {
+    pub(crate) fn call(&mut self, call: Call) -> Result<ReplyBody, Trouble> {
         self.call_all(vec![call]).pop().unwrap_or_else(|| {
             Err(Trouble::local(
                 Errno::EIO,
@@ -320,7 +320,7 @@ impl Rpc {
     ///
     /// Servers that are not known yet are met first. A server that refuses a call as meant for another one is met
     /// again, as long as its identity has changed.
-    pub(crate) fn call_all(&mut self, calls: Vec<Call>) -> Vec<Result<Answer, Trouble>> {
+    pub(crate) fn call_all(&mut self, calls: Vec<Call>) -> Vec<Result<ReplyBody, Trouble>> {
         let deadline = Instant::now() + self.timeout;
         let mut flights = self.flights(calls, None);
         loop {
@@ -340,7 +340,7 @@ impl Rpc {
         calls: Vec<Call>,
         target: Target,
         deadline: Instant,
-    ) -> Vec<Result<Answer, Trouble>> {
+    ) -> Vec<Result<ReplyBody, Trouble>> {
         let mut flights = self.flights(calls, Some(target));
         self.exchange(&mut flights, deadline);
         results(flights)
@@ -637,33 +637,33 @@ pub(crate) fn encode_list(regions: &[causeway_wire::fs::Region]) -> Memory {
     Memory::from_vec(out.finish())
 }
 
-/// The answer to an operation that only succeeds.
-pub(crate) fn done(answer: Answer) -> Result<(), Trouble> {
-    match answer {
-        Answer::Done => Ok(()),
+/// The reply to an operation that only succeeds.
+pub(crate) fn done(reply: ReplyBody) -> Result<(), Trouble> {
+    match reply {
+        ReplyBody::Done => Ok(()),
         other => Err(unfit(&other)),
     }
 }
 
-/// A server's answer is of another kind than the request's.
-pub(crate) fn unfit(answer: &Answer) -> Trouble {
-    let kind = match answer {
-        Answer::Done => "done",
-        Answer::Node(_) => "a node",
-        Answer::Entries { .. } => "directory entries",
-        Answer::Transferred { .. } => "a transfer",
-        Answer::Data { .. } => "where data are",
-        Answer::Clock(_) => "the time",
-        Answer::Objects(_) => "objects",
-        Answer::Datafiles { .. } => "datafiles",
-        Answer::StripedFiles { .. } => "striped files",
-        Answer::Paths(_) => "paths",
-        Answer::Faults(_) => "faults of datafiles",
-        Answer::OrphansRemoved { .. } => "a removal of orphans",
-        Answer::Scrubbed { .. } => "a part of a scrub",
-        Answer::Checked { .. } => "a check",
-        Answer::MetadataStatus { .. } | Answer::StorageStatus { .. } => "a status",
-        Answer::Hello(_) => "a greeting",
+/// A server's reply is of another kind than the request's.
+pub(crate) fn unfit(reply: &ReplyBody) -> Trouble {
+    let kind = match reply {
+        ReplyBody::Done => "done",
+        ReplyBody::Node(_) => "a node",
+        ReplyBody::Entries { .. } => "directory entries",
+        ReplyBody::Transferred { .. } => "a transfer",
+        ReplyBody::Data { .. } => "where data are",
+        ReplyBody::Clock(_) => "the time",
+        ReplyBody::Objects(_) => "objects",
+        ReplyBody::Datafiles { .. } => "datafiles",
+        ReplyBody::StripedFiles { .. } => "striped files",
+        ReplyBody::Paths(_) => "paths",
+        ReplyBody::Faults(_) => "faults of datafiles",
+        ReplyBody::OrphansRemoved { .. } => "a removal of orphans",
+        ReplyBody::Scrubbed { .. } => "a part of a scrub",
+        ReplyBody::Checked { .. } => "a check",
+        ReplyBody::MetadataStatus { .. } | ReplyBody::StorageStatus { .. } => "a status",
+        ReplyBody::Hello(_) => "a greeting",
     };
     Trouble::local(
         Errno::EPROTO,

@@ -64,7 +64,7 @@ pub(crate) struct Piece {
     pub sums: WantedSums,
 }
 
-/// A piece, and what is needed to make sense of its answer.
+/// A piece, and what is needed to make sense of its reply.
 #[derive(Debug)]
 pub(crate) struct Planned {
     /// Position of the server in the file's distribution.
@@ -296,7 +296,7 @@ impl Planned {
     }
 
     /// Moves what a read has fetched into the caller's memory, and zeroes what lies behind the datafile's end.
-    /// `inline` and `size` are the answer's.
+    /// `inline` and `size` are the reply's.
     ///
     /// Returns whether any byte lay behind the datafile's end.
     pub(crate) fn deliver(&self, fragments: &[Memory], inline: &[u8], size: u64) -> bool {

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Answer, Body, Caller, CheckCursor, DistributionHint, Errno, Kind, MAX_NAME_BYTES, ObjectId,
+    Body, Caller, CheckCursor, DistributionHint, Errno, Kind, MAX_NAME_BYTES, ObjectId, ReplyBody,
 };
 use causeway_wire::store::{
     EntryRecord, Key, ObjectRecord, RemovalRecord, content_key, entry_key, link_key, removal_key,
@@ -68,7 +68,7 @@ pub(super) fn inspect_batch(
     view: &dyn View,
     caller: &Caller,
     after: Option<&CheckCursor>,
-) -> Outcome<Answer> {
+) -> Outcome<ReplyBody> {
     check_caller(view, caller)?;
     let (places, end) = next_places(view, after)?;
     let mut batch = Batch::default();
@@ -78,10 +78,10 @@ pub(super) fn inspect_batch(
             batch.find(finding.text);
         }
         if batch.is_full() {
-            return Ok(batch.into_answer(Some(place)));
+            return Ok(batch.into_reply(Some(place)));
         }
     }
-    Ok(batch.into_answer(end))
+    Ok(batch.into_reply(end))
 }
 
 /// One batch, mending what is found if `repair`.
@@ -89,7 +89,7 @@ pub(super) fn run(
     change: &mut Change<'_>,
     after: Option<&CheckCursor>,
     repair: bool,
-) -> Outcome<Answer> {
+) -> Outcome<ReplyBody> {
     if !repair {
         return inspect_batch(&*change.state, change.caller, after);
     }
@@ -104,10 +104,10 @@ pub(super) fn run(
             batch.find(finding.text);
         }
         if batch.is_full() {
-            return Ok(batch.into_answer(Some(place)));
+            return Ok(batch.into_reply(Some(place)));
         }
     }
-    Ok(batch.into_answer(end))
+    Ok(batch.into_reply(end))
 }
 
 /// The result of a batch.
@@ -144,8 +144,8 @@ impl Batch {
         self.finding_bytes > BATCH_FINDING_BYTES || self.effort.work > BATCH_WORK
     }
 
-    fn into_answer(self, next: Option<CheckCursor>) -> Answer {
-        Answer::Checked {
+    fn into_reply(self, next: Option<CheckCursor>) -> ReplyBody {
+        ReplyBody::Checked {
             next,
             records: self.records,
             findings: self.findings,

@@ -2,7 +2,7 @@
 //! directories they are. It changes only when an operator asks for it, or when a server is met for the first time.
 
 use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Answer, Errno, Generation, LayoutPart, LayoutServer, MAX_LAYOUT_PART};
+use causeway_wire::fs::{Errno, Generation, LayoutPart, LayoutServer, MAX_LAYOUT_PART, ReplyBody};
 use causeway_wire::store::{
     Counter, Key, LAYOUT_EPOCH_KEY, SUPERBLOCK_KEY, ServerRecord, server_key,
 };
@@ -152,7 +152,7 @@ pub(super) fn concerned(batch: &Batch) -> bool {
 
 impl Change<'_> {
     /// Adds a server, which new files use once it was met, or a drained one again.
-    pub(super) fn add_server(&mut self, name: &str) -> Outcome<Answer> {
+    pub(super) fn add_server(&mut self, name: &str) -> Outcome<ReplyBody> {
         let layout = Layout::load(&*self.state)?;
         if let Some((index, record)) = layout.find(name) {
             if !record.active && !record.generation.is_none() {
@@ -161,7 +161,7 @@ impl Change<'_> {
                     ..record.clone()
                 };
                 self.put_server(&layout, index, &record);
-                return Ok(Answer::Done);
+                return Ok(ReplyBody::Done);
             }
             return fail(
                 Errno::EEXIST,
@@ -178,11 +178,11 @@ impl Change<'_> {
             active: false,
         };
         self.put_server(&layout, index, &record);
-        Ok(Answer::Done)
+        Ok(ReplyBody::Done)
     }
 
     /// Keeps new files from a server.
-    pub(super) fn drain_server(&mut self, name: &str) -> Outcome<Answer> {
+    pub(super) fn drain_server(&mut self, name: &str) -> Outcome<ReplyBody> {
         let layout = Layout::load(&*self.state)?;
         let (index, record) = layout.known(name)?;
         if record.active && layout.active() == [index] {
@@ -196,11 +196,15 @@ impl Change<'_> {
             ..record.clone()
         };
         self.put_server(&layout, index, &record);
-        Ok(Answer::Done)
+        Ok(ReplyBody::Done)
     }
 
     /// Accepts a directory in place of a server's present one.
-    pub(super) fn accept_server(&mut self, name: &str, generation: Generation) -> Outcome<Answer> {
+    pub(super) fn accept_server(
+        &mut self,
+        name: &str,
+        generation: Generation,
+    ) -> Outcome<ReplyBody> {
         let layout = Layout::load(&*self.state)?;
         let (index, record) = layout.known(name)?;
         if generation.is_none() {
@@ -212,7 +216,7 @@ impl Change<'_> {
             ..record.clone()
         };
         self.put_server(&layout, index, &record);
-        Ok(Answer::Done)
+        Ok(ReplyBody::Done)
     }
 
     fn put_server(&mut self, layout: &Layout, index: u16, record: &ServerRecord) {

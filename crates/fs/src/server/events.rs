@@ -9,7 +9,7 @@ use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, Posted, Unexpected, W
 use causeway_sys::waits;
 use causeway_wire::codec::Wire as _;
 use causeway_wire::fs::{
-    Answer, Caller, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, Request,
+    Caller, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody, Request,
     ServerIdentity, Target,
 };
 use causeway_wire::home::Enrollment;
@@ -385,7 +385,7 @@ impl Loop {
         self.entries.len() - self.free.len()
     }
 
-    /// Opens an entry for a request that is not answered at once.
+    /// Opens an entry for a request whose reply comes later.
     pub(super) fn enter(&mut self, from: Addr, reply_tag: u64, state: EntryState) -> Ticket {
         self.generation = self.generation.wrapping_add(1);
         let entry = Entry {
@@ -465,7 +465,7 @@ impl Loop {
         if bytes.len() > MAX_MESSAGE_BYTES {
             let result = Err(failure(
                 Errno::EMSGSIZE,
-                format!("the answer has {} bytes; ask for less at once", bytes.len()),
+                format!("the reply has {} bytes; ask for less at once", bytes.len()),
             ));
             bytes = Reply { result }.to_bytes();
         }
@@ -519,7 +519,7 @@ impl Loop {
             return self.respond(from, tag, &Reply { result });
         }
         match self.dispatch(from, request) {
-            Ok(Some(answer)) => self.respond(from, tag, &Reply { result: Ok(answer) }),
+            Ok(Some(reply)) => self.respond(from, tag, &Reply { result: Ok(reply) }),
             Ok(None) => {}
             Err(failure) => {
                 let result = Err(failure);
@@ -528,8 +528,8 @@ impl Loop {
         }
     }
 
-    /// Carries a request out; `None` if its answer comes later.
-    fn dispatch(&mut self, from: Addr, request: Request) -> Result<Option<Answer>, Failure> {
+    /// Carries a request out; `None` if its reply comes later.
+    fn dispatch(&mut self, from: Addr, request: Request) -> Result<Option<ReplyBody>, Failure> {
         match request.operation {
             Operation::Hello {
                 layout_from,
@@ -544,7 +544,7 @@ impl Loop {
                 if let Some(metadata) = &self.metadata {
                     metadata.end_session(request.client);
                 }
-                Ok(Some(Answer::Done))
+                Ok(Some(ReplyBody::Done))
             }
             Operation::Enroll {
                 index,
@@ -584,14 +584,14 @@ impl Loop {
         &mut self,
         from: Addr,
         request: Request,
-    ) -> Result<Option<Answer>, Failure> {
+    ) -> Result<Option<ReplyBody>, Failure> {
         let Some(metadata) = &self.metadata else {
             return Err(failure(
                 Errno::WRONG_SERVER,
                 format!("server {} does not keep the metadata", self.identity.name),
             ));
         };
-        if let Some(reply) = metadata.answer(&request) {
+        if let Some(reply) = metadata.reply_to(&request) {
             return reply.result.map(Some);
         }
         let ticket = self.enter(from, request.reply_tag, EntryState::Elsewhere);

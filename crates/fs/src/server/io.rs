@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Direction, Memory, OpError, Posted, RegionDescriptor};
 use causeway_wire::datafile::BLOCK_BYTES;
-use causeway_wire::fs::{Answer, Errno, Failure, ObjectId, Regions, Reply, WantedSums};
+use causeway_wire::fs::{Errno, Failure, ObjectId, Regions, Reply, ReplyBody, WantedSums};
 
 use super::Ticket;
 use super::data::storage_failure;
@@ -158,7 +158,7 @@ impl Loop {
         regions: Regions,
         memory: Vec<RegionDescriptor>,
         sums: WantedSums,
-    ) -> Result<Option<Answer>, Failure> {
+    ) -> Result<Option<ReplyBody>, Failure> {
         let summed = is_one_of_blocks(&regions) && self.crosses_network(from);
         let found = self
             .store()?
@@ -183,7 +183,7 @@ impl Loop {
         };
         let nothing = |size: u64| (size == 0 && at_least == 0) || total == Some(0);
         let Some((stamp, file)) = found.filter(|(stamp, _)| !nothing(stamp.size())) else {
-            return Ok(Some(Answer::Transferred {
+            return Ok(Some(ReplyBody::Transferred {
                 bytes: 0,
                 size: 0,
                 copy_us: 0,
@@ -240,7 +240,7 @@ impl Loop {
         origin: Origin,
         regions: Regions,
         (memory, inline): (Vec<RegionDescriptor>, Vec<u8>),
-    ) -> Result<Option<Answer>, Failure> {
+    ) -> Result<Option<ReplyBody>, Failure> {
         let (stream, total) = RegionStream::new(regions)?;
         let given = match memory.is_empty() {
             true => inline.len() as u64,
@@ -257,7 +257,7 @@ impl Loop {
             return file
                 .size()
                 .map(|size| {
-                    Some(Answer::Transferred {
+                    Some(ReplyBody::Transferred {
                         bytes: 0,
                         size,
                         copy_us: 0,
@@ -328,7 +328,7 @@ impl Loop {
         self.bmi.method(from).is_some_and(|method| method != "shm")
     }
 
-    fn start(&mut self, from: Addr, tag: u64, job: Job) -> Result<Option<Answer>, Failure> {
+    fn start(&mut self, from: Addr, tag: u64, job: Job) -> Result<Option<ReplyBody>, Failure> {
         let ticket = self.enter(from, tag, EntryState::Moving(Box::new(job)));
         self.runnable.push_back(ticket);
         Ok(None)
@@ -426,7 +426,7 @@ impl Loop {
             Some(failure) => Err(failure),
             None if job.write => {
                 self.written += job.total;
-                Ok(Answer::Transferred {
+                Ok(ReplyBody::Transferred {
                     bytes: job.total,
                     size: job.size,
                     copy_us: job.times.copy_us(),
@@ -437,7 +437,7 @@ impl Loop {
             }
             None => {
                 self.read += job.found;
-                Ok(Answer::Transferred {
+                Ok(ReplyBody::Transferred {
                     bytes: job.found,
                     size: job.size,
                     copy_us: job.times.copy_us(),

@@ -1,10 +1,9 @@
 //! The metadata service inside a server's loop.
 //!
-//! Requests that change nothing are answered at once from the last committed state, but for those that read many
-//! records, which a thread answers (`scans`). Changes of a
-//! relaxed file system are made in the loop, all of one wake-up in one batch. Changes of a synced one
-//! go to a thread that makes everything that waits in one batch with one sync (group commit), while
-//! the loop goes on answering.
+//! The loop executes requests that change nothing at once, on the last committed state; those that read many records
+//! go to a thread (`scans`). Changes of a relaxed file system are made in the loop, all of one wake-up in one batch.
+//! Changes of a synced one go to a thread that commits all that wait as one batch with one sync (group commit), while
+//! the loop goes on.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -75,7 +74,7 @@ struct QueueState {
 ///
 /// Clients whose requests were committed just now tend to send the next ones at once. Without waiting for them, these
 /// clients and those whose requests came during the commit form two half-sized groups that alternate, each of which
-/// pays for a sync. So a commit waits until as many are there as were answered last or waited then, but
+/// pays for a sync. So a commit waits until as many wait as were committed last or waited then, but
 /// never longer than half of what the last commit took; a client on its own never waits.
 #[derive(Default)]
 struct Pace {
@@ -84,9 +83,9 @@ struct Pace {
 }
 
 impl Pace {
-    /// Notes that a commit of `answered` requests took `elapsed`, while `waiting` others came.
-    fn observe(&mut self, answered: usize, waiting: usize, elapsed: Duration) {
-        self.expected = answered + waiting;
+    /// Notes that a commit of `committed` requests took `elapsed`, while `waiting` others came.
+    fn observe(&mut self, committed: usize, waiting: usize, elapsed: Duration) {
+        self.expected = committed + waiting;
         self.patience = (elapsed / 2).min(LONGEST_PATIENCE);
     }
 }
@@ -167,16 +166,16 @@ impl Metadata {
         Arc::clone(&self.service)
     }
 
-    /// The reply to a request that changes nothing and is soon answered; `None` for one that goes to
+    /// The reply to a request that changes nothing and takes little time; `None` for one that goes to
     /// [`Metadata::take`].
-    pub(super) fn answer(&self, request: &Request) -> Option<Reply> {
+    pub(super) fn reply_to(&self, request: &Request) -> Option<Reply> {
         match is_scan(&request.operation) {
             true => None,
             false => self.reader.answer(request),
         }
     }
 
-    /// Takes a request that was not answered at once. Its reply comes from [`Metadata::settle`] or is delivered.
+    /// Takes a request that [`Metadata::reply_to`] leaves. Its reply comes from [`Metadata::settle`] or is delivered.
     pub(super) fn take(&mut self, ticket: Ticket, request: Request) {
         match &self.writer {
             _ if is_scan(&request.operation) => self.scanner.put(ticket, request),
@@ -312,9 +311,9 @@ impl Writer {
                 let _guard = AbortOnPanic("commit");
                 let mut pace = Pace::default();
                 while let Some(batch) = shared.take(most, &pace) {
-                    let (begun, answered) = (Instant::now(), batch.len());
+                    let (begun, committed) = (Instant::now(), batch.len());
                     let replies = apply(&service, &bells, batch);
-                    pace.observe(answered, shared.waiting(), begun.elapsed());
+                    pace.observe(committed, shared.waiting(), begun.elapsed());
                     deliver(replies);
                 }
             })

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use causeway_fs::client::{Client, ClientOptions, CreateOptions};
 use causeway_fs::config::Configuration;
-use causeway_wire::fs::{Answer, DistributionHint, Errno};
+use causeway_wire::fs::{DistributionHint, Errno, ReplyBody};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{Fixture, Shape, client, pattern};
@@ -50,7 +50,7 @@ fn on_server(number: u16) -> CreateOptions {
 
 fn busy(client: &mut Client, server: usize) -> u32 {
     match client.storage_status(server).unwrap() {
-        Answer::StorageStatus { busy, .. } => busy,
+        ReplyBody::StorageStatus { busy, .. } => busy,
         other => panic!("{other:?}"),
     }
 }

@@ -597,7 +597,7 @@ fn a_wrong_key_is_final_at_once() {
 }
 
 #[test]
-fn a_stopped_server_gives_no_answer() {
+fn a_stopped_server_sends_no_reply() {
     use rustix::process::{Pid, Signal, kill_process};
     let shape = Shape {
         timeout_ms: 400,
@@ -616,7 +616,7 @@ fn a_stopped_server_gives_no_answer() {
     let error = client.storage_status(index).unwrap_err();
     kill_process(pid, Signal::CONT).unwrap();
     assert_eq!(error.errno, Errno::ETIMEDOUT, "{error}");
-    says(&error.to_string(), &["no answer within 0.4 s", "io0"]);
+    says(&error.to_string(), &["no reply within 0.4 s", "io0"]);
     assert!(!error.to_string().contains("we disconnected"), "{error}");
 }
 

@@ -266,7 +266,7 @@ fn what_is_no_proven_orphan_is_moved_aside() {
     assert_eq!((gone.deleted, gone.moved), (0, 1));
     assert!(!orphan.exists());
     match client.storage_status(1).unwrap() {
-        causeway_wire::fs::Answer::StorageStatus { aside: 1, .. } => {}
+        causeway_wire::fs::ReplyBody::StorageStatus { aside: 1, .. } => {}
         other => panic!("{other:?}"),
     }
     fixture.cluster.stop().unwrap();

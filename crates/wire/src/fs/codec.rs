@@ -121,7 +121,7 @@ variants!(WantedSums, "wanted sums", {
     2 => Sent,
 });
 
-variants!(Answer, "answer", {
+variants!(ReplyBody, "reply body", {
     1 => Done,
     2 => Node(node: boxed),
     3 => Entries { entries: list(MIN_ENTRY_BYTES), end: bool },
@@ -255,7 +255,7 @@ record!(Failure {
 });
 
 impl Request {
-    /// The reply tag of bytes that may not be a whole request, so that the server can answer a
+    /// The reply tag of bytes that may not be a whole request, so that the server can reply to a
     /// malformed one.
     pub fn reply_tag_of(bytes: &[u8]) -> Option<u64> {
         let mut input = Reader::new(bytes);
@@ -308,7 +308,7 @@ impl Wire for Reply {
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         check_envelope(input)?;
         let result = match input.u8("reply kind")? {
-            0 => Ok(Answer::decode(input)?),
+            0 => Ok(ReplyBody::decode(input)?),
             1 => Err(Failure::decode(input)?),
             value => return unknown("reply kind", value),
         };

@@ -202,7 +202,7 @@ fn damaged_records_are_reported_and_harm_no_others() {
     let exist = Operation::Exist {
         objects: vec![file, directory],
     };
-    assert_eq!(bench.run(exist), Ok(Answer::Objects(vec![file])));
+    assert_eq!(bench.run(exist), Ok(ReplyBody::Objects(vec![file])));
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_check_goes_on_while_names_change() {
             after,
             repair: true,
         });
-        let Ok(Answer::Checked { next, findings, .. }) = checked else {
+        let Ok(ReplyBody::Checked { next, findings, .. }) = checked else {
             panic!("{checked:?}");
         };
         assert_eq!(findings, [""; 0]);

@@ -208,7 +208,7 @@ fn create_follows_links_unless_exclusive() {
     };
     let made = bench.node(open("link"));
     assert_eq!(bench.stat("real"), made);
-    // A file that is there is answered as it is.
+    // A file that exists is returned as it is.
     assert_eq!(bench.node(open("real")), made);
     bench.node(mkdir("/d"));
     assert_eq!(bench.errno(open("d")), Errno::EISDIR);
@@ -248,10 +248,10 @@ fn hard_links_count_and_outlive_each_other() {
     assert_eq!(bench.errno(lookup("i")), Errno::ENOENT);
     assert!(bench.check(false).is_empty());
     let status = bench.run(Operation::MetadataStatus);
-    let expected = |answer: &Answer| {
+    let expected = |reply: &ReplyBody| {
         matches!(
-            answer,
-            Answer::MetadataStatus {
+            reply,
+            ReplyBody::MetadataStatus {
                 objects: 2,
                 removals: 0,
                 ..
@@ -315,7 +315,7 @@ fn listing_is_stable_while_names_come_and_go() {
             limit: 7,
             attributes: round % 2 == 0,
         });
-        let Ok(Answer::Entries { entries, end }) = page else {
+        let Ok(ReplyBody::Entries { entries, end }) = page else {
             panic!("{page:?}");
         };
         assert!(
@@ -363,7 +363,7 @@ fn a_long_listing_comes_in_messages_that_fit() {
         limit: u32::MAX,
         attributes: true,
     });
-    let Ok(Answer::Entries { entries, end }) = &page else {
+    let Ok(ReplyBody::Entries { entries, end }) = &page else {
         panic!("{page:?}");
     };
     assert!(entries.len() > 100 && !end);
@@ -375,7 +375,7 @@ fn a_long_listing_comes_in_messages_that_fit() {
         limit: 0,
         attributes: true,
     });
-    assert!(matches!(entry_limit, Ok(Answer::Entries { entries, .. }) if entries.len() == 1));
+    assert!(matches!(entry_limit, Ok(ReplyBody::Entries { entries, .. }) if entries.len() == 1));
 }
 
 #[test]

@@ -313,7 +313,7 @@ fn only_root_and_the_owner_of_the_root_check() {
         .service
         .reader()
         .answer(&request)
-        .expect("is answered");
+        .expect("a read-only request");
     assert_eq!(
         reply.result.map_err(|failure| failure.errno),
         Err(Errno::EPERM)
