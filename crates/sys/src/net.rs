@@ -155,7 +155,7 @@ pub fn accept(listener: impl AsFd) -> io::Result<Option<OwnedFd>> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     match rustix::net::accept_with(listener, flags) {
         Ok(socket) => Ok(Some(socket)),
-        // A connection that died while it waited is not the listener's trouble.
+        // A connection that died while it waited does not concern the listener.
         Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
         Err(error) => Err(error.into()),
     }

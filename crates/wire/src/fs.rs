@@ -257,7 +257,7 @@ pub enum Operation {
         /// Mend what is found.
         repair: bool,
     },
-    /// Adds an I/O server to the layout: once it was met, new files use it; also again, if it was drained. Returns
+    /// Adds an I/O server to the layout: once it is registered, new files use it; also again, if it was drained. Returns
     /// [`ReplyBody::Done`].
     AddServer {
         /// Its name.

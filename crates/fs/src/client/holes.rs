@@ -3,7 +3,7 @@
 use causeway_wire::fs::{Body, Distribution, Errno, Operation, Region, ReplyBody};
 
 use super::io::{FORM_CHANGES, restless};
-use super::rpc::{Call, Trouble, object_name, unfit};
+use super::rpc::{Call, CallError, object_name, unfit};
 use super::transfer::Way;
 use super::{Client, File};
 use crate::Error;
@@ -16,10 +16,10 @@ impl Client {
     /// and end in a hole, and what follows it may be data as well.
     pub fn next_data(&mut self, file: &mut File, offset: u64) -> Result<Option<Region>, Error> {
         self.try_next_data(file, offset)
-            .map_err(|trouble| trouble.during("find data", &object_name(file.node.object)))
+            .map_err(|error| error.during("find data", &object_name(file.node.object)))
     }
 
-    fn try_next_data(&mut self, file: &mut File, offset: u64) -> Result<Option<Region>, Trouble> {
+    fn try_next_data(&mut self, file: &mut File, offset: u64) -> Result<Option<Region>, CallError> {
         self.check_access(file, Way::Read)?;
         for _ in 0..FORM_CHANGES {
             let size = file.node.attributes.size;
@@ -43,8 +43,8 @@ impl Client {
                         len: size - offset,
                     }));
                 }
-                Body::Directory(_) => return Err(Trouble::local(Errno::EISDIR, "")),
-                Body::Link(_) => return Err(Trouble::local(Errno::EINVAL, "a symbolic link")),
+                Body::Directory(_) => return Err(CallError::local(Errno::EISDIR, "")),
+                Body::Link(_) => return Err(CallError::local(Errno::EINVAL, "a symbolic link")),
             }
         }
         Err(restless())
@@ -57,9 +57,9 @@ impl Client {
         file: &mut File,
         distribution: &Distribution,
         (offset, size): (u64, u64),
-    ) -> Result<Option<Vec<(u64, u64)>>, Trouble> {
+    ) -> Result<Option<Vec<(u64, u64)>>, CallError> {
         let layout = Layout::new(distribution)
-            .ok_or_else(|| Trouble::local(Errno::CORRUPT, "the file has no servers"))?;
+            .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))?;
         let lengths = match &file.node.body {
             Body::Striped { lengths, .. } => lengths.clone(),
             _ => Vec::new(),

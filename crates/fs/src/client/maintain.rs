@@ -12,7 +12,7 @@ use super::Client;
 use super::identity::Layout;
 use super::io::{FORM_CHANGES, Version, version};
 use super::names::node;
-use super::rpc::{Call, Trouble, done, unfit};
+use super::rpc::{Call, CallError, done, unfit};
 use crate::Error;
 
 /// Datafiles that one step of [`Client::orphans`] checks.
@@ -94,9 +94,9 @@ fn goes_up(after: ObjectId, listed: impl Iterator<Item = ObjectId>) -> bool {
         .all(|object| std::mem::replace(&mut last, object) < object)
 }
 
-fn stands_still(what: &str) -> Trouble {
+fn stands_still(what: &str) -> CallError {
     let message = format!("the server's listing of {what} is not in the order of their numbers");
-    Trouble::local(Errno::EPROTO, message)
+    CallError::local(Errno::EPROTO, message)
 }
 
 impl Client {
@@ -110,8 +110,8 @@ impl Client {
     /// Asks several servers at once for their identities, which are not checked.
     pub fn ping_all(&mut self, servers: &[usize]) -> Vec<Result<Greeting, Error>> {
         let greetings = self.rpc.greet(servers);
-        let named = |(&server, greeting): (&usize, Result<Greeting, Trouble>)| {
-            greeting.map_err(|trouble| trouble.during("ping", &self.server_name(server)))
+        let named = |(&server, greeting): (&usize, Result<Greeting, CallError>)| {
+            greeting.map_err(|error| error.during("ping", &self.server_name(server)))
         };
         servers.iter().zip(greetings).map(named).collect()
     }
@@ -120,7 +120,7 @@ impl Client {
     pub fn verify(&mut self, server: usize) -> Result<(), Error> {
         self.rpc
             .introduce_to(&[server])
-            .map_err(|trouble| trouble.during("meet", &self.server_name(server)))
+            .map_err(|error| error.during("introduce", &self.server_name(server)))
     }
 
     /// The file system's I/O servers, as the metadata server reports them now.
@@ -129,17 +129,17 @@ impl Client {
         self.rpc
             .renew_layout()
             .cloned()
-            .map_err(|trouble| trouble.during("ask for the layout", &subject))
+            .map_err(|error| error.during("ask for the layout", &subject))
     }
 
     /// The configuration's index of the I/O server that distributions know by this number.
     pub fn server_of(&mut self, number: u16) -> Result<usize, Error> {
-        self.rpc.server_of(number).map_err(|trouble| {
-            trouble.during("find", format!("I/O server number {number}").as_bytes())
-        })
+        self.rpc
+            .server_of(number)
+            .map_err(|error| error.during("find", format!("I/O server number {number}").as_bytes()))
     }
 
-    /// Adds an I/O server of the configuration to the file system: once the metadata server has met it, new
+    /// Adds an I/O server of the configuration to the file system: once the metadata server has registered it, new
     /// files use it.
     pub fn add_server(&mut self, name: &str) -> Result<(), Error> {
         let operation = Operation::AddServer {
@@ -147,7 +147,7 @@ impl Client {
         };
         self.mutate(operation)
             .and_then(done)
-            .map_err(|trouble| trouble.during("add", name.as_bytes()))
+            .map_err(|error| error.during("add", name.as_bytes()))
     }
 
     /// Keeps new files from an I/O server.
@@ -157,7 +157,7 @@ impl Client {
         };
         self.mutate(operation)
             .and_then(done)
-            .map_err(|trouble| trouble.during("drain", name.as_bytes()))
+            .map_err(|error| error.during("drain", name.as_bytes()))
     }
 
     /// A part of the striped files behind `after` that use the I/O server of this number: how many there are, and where
@@ -170,7 +170,7 @@ impl Client {
         let subject = self.server_name(self.metadata);
         let (files, next) = self
             .striped_files(after)
-            .map_err(|trouble| trouble.during("list", &subject))?;
+            .map_err(|error| error.during("list", &subject))?;
         let using = files.iter().filter(|file| file.servers.contains(&number));
         Ok((using.count() as u64, next))
     }
@@ -183,7 +183,7 @@ impl Client {
         };
         self.mutate(operation)
             .and_then(done)
-            .map_err(|trouble| trouble.during("accept", name.as_bytes()))
+            .map_err(|error| error.during("accept", name.as_bytes()))
     }
 
     /// Gives an I/O server its number in the layout, on behalf of the metadata server.
@@ -206,7 +206,7 @@ impl Client {
         match replies.into_iter().next() {
             Some(reply) => reply
                 .and_then(done)
-                .map_err(|trouble| trouble.during("enroll", &self.server_name(server))),
+                .map_err(|error| error.during("enroll", &self.server_name(server))),
             None => Err(self.vanished("enroll", server)),
         }
     }
@@ -218,7 +218,7 @@ impl Client {
 
     fn vanished(&self, operation: &'static str, server: usize) -> Error {
         let message = "the call vanished, which is a defect of the client";
-        Trouble::local(Errno::EIO, message).during(operation, &self.server_name(server))
+        CallError::local(Errno::EIO, message).during(operation, &self.server_name(server))
     }
 
     /// Space and load of an I/O server ([`ReplyBody::StorageStatus`]).
@@ -226,14 +226,14 @@ impl Client {
         let subject = self.server_name(server);
         self.rpc
             .call(Call::query(server, Operation::StorageStatus))
-            .map_err(|trouble| trouble.during("status", &subject))
+            .map_err(|error| error.during("status", &subject))
     }
 
     /// Counts of the metadata server ([`ReplyBody::MetadataStatus`]).
     pub fn metadata_status(&mut self) -> Result<ReplyBody, Error> {
         let subject = self.server_name(self.metadata);
         self.query(Operation::MetadataStatus)
-            .map_err(|trouble| trouble.during("status", &subject))
+            .map_err(|error| error.during("status", &subject))
     }
 
     /// Makes everything that the metadata server has acknowledged durable.
@@ -241,7 +241,7 @@ impl Client {
         let subject = self.server_name(self.metadata);
         self.query(Operation::Commit)
             .and_then(done)
-            .map_err(|trouble| trouble.during("commit", &subject))
+            .map_err(|error| error.during("commit", &subject))
     }
 
     /// Checks a batch of the name space, from `after` (`None` at first) on, and mends it if asked. A
@@ -263,7 +263,7 @@ impl Client {
         match self.rpc.call(call) {
             Ok(ReplyBody::Checked {
                 next: Some(next), ..
-            }) if Some(&next) <= after => Err(Trouble::local(
+            }) if Some(&next) <= after => Err(CallError::local(
                 Errno::EPROTO,
                 "the server named an earlier place to go on at".to_owned(),
             )
@@ -280,7 +280,7 @@ impl Client {
                 mended,
             }),
             Ok(other) => Err(unfit(&other).during("check", &subject)),
-            Err(trouble) => Err(trouble.during("check", &subject)),
+            Err(error) => Err(error.during("check", &subject)),
         }
     }
 
@@ -297,7 +297,7 @@ impl Client {
         let (datafiles, end) = match self.rpc.call(Call::query(server, list)) {
             Ok(ReplyBody::Datafiles { datafiles, end }) => (datafiles, end),
             Ok(other) => return Err(unfit(&other).during("check", &subject)),
-            Err(trouble) => return Err(trouble.during("check", &subject)),
+            Err(error) => return Err(error.during("check", &subject)),
         };
         let objects: Vec<ObjectId> = datafiles.iter().map(|(object, _)| *object).collect();
         if !goes_up(after, objects.iter().copied()) {
@@ -309,7 +309,7 @@ impl Client {
             false => match self.query(Operation::Exist { objects }) {
                 Ok(ReplyBody::Objects(known)) => known,
                 Ok(other) => return Err(unfit(&other).during("check", &subject)),
-                Err(trouble) => return Err(trouble.during("check", &subject)),
+                Err(error) => return Err(error.during("check", &subject)),
             },
         };
         let known: std::collections::HashSet<ObjectId> = known.into_iter().collect();
@@ -338,7 +338,7 @@ impl Client {
         match self.rpc.call(Call::query(server, operation)) {
             Ok(ReplyBody::OrphansRemoved { deleted, moved }) => Ok(OrphansGone { deleted, moved }),
             Ok(other) => Err(unfit(&other).during("remove orphans", &subject)),
-            Err(trouble) => Err(trouble.during("remove orphans", &subject)),
+            Err(error) => Err(error.during("remove orphans", &subject)),
         }
     }
 
@@ -347,14 +347,14 @@ impl Client {
     pub fn check_striped(&mut self, after: ObjectId) -> Result<CheckedFiles, Error> {
         let subject = self.server_name(self.metadata);
         self.try_check_striped(after)
-            .map_err(|trouble| trouble.during("check", &subject))
+            .map_err(|error| error.during("check", &subject))
     }
 
     /// A batch of striped files, and where to go on.
     fn striped_files(
         &mut self,
         after: ObjectId,
-    ) -> Result<(Vec<StripedFile>, Option<ObjectId>), Trouble> {
+    ) -> Result<(Vec<StripedFile>, Option<ObjectId>), CallError> {
         let list = Operation::ListStriped {
             after,
             limit: STRIPED_BATCH,
@@ -373,7 +373,7 @@ impl Client {
         Ok((files, next))
     }
 
-    fn try_check_striped(&mut self, after: ObjectId) -> Result<CheckedFiles, Trouble> {
+    fn try_check_striped(&mut self, after: ObjectId) -> Result<CheckedFiles, CallError> {
         let (files, next) = self.striped_files(after)?;
         let mut by_server: BTreeMap<u16, Vec<(ObjectId, u64)>> = BTreeMap::new();
         for file in &files {
@@ -402,7 +402,7 @@ impl Client {
         &mut self,
         server: usize,
         datafiles: Vec<(ObjectId, u64)>,
-    ) -> Result<Vec<DataFault>, Trouble> {
+    ) -> Result<Vec<DataFault>, CallError> {
         let operation = Operation::CheckData { datafiles };
         match self.rpc.call(Call::query(server, operation))? {
             ReplyBody::Faults(faults) => Ok(faults),
@@ -416,7 +416,7 @@ impl Client {
         number: u16,
         server: usize,
         fault: DataFault,
-    ) -> Result<Option<ServerFault>, Trouble> {
+    ) -> Result<Option<ServerFault>, CallError> {
         let object = fault.object;
         let mut confirmed: Option<(Option<Version>, DataFault)> = None;
         for _ in 0..FORM_CHANGES {
@@ -426,8 +426,8 @@ impl Client {
             };
             let node = match self.query(operation).and_then(node) {
                 Ok(node) => node,
-                Err(trouble) if trouble.errno == Errno::ESTALE => return Ok(None),
-                Err(trouble) => return Err(trouble),
+                Err(error) if error.errno == Errno::ESTALE => return Ok(None),
+                Err(error) => return Err(error),
             };
             let version = version(&node);
             if let Some((seen, fault)) = confirmed
@@ -461,7 +461,7 @@ impl Client {
         self.rpc
             .call(Call::query(server, Operation::AcceptData { objects }))
             .and_then(done)
-            .map_err(|trouble| trouble.during("accept datafiles", &subject))
+            .map_err(|error| error.during("accept datafiles", &subject))
     }
 
     /// Has an I/O server verify about `bytes` of its datafiles, from where its last scrub came to, or from the
@@ -488,7 +488,7 @@ impl Client {
                 faults,
             }),
             Ok(other) => Err(unfit(&other).during("scrub", &subject)),
-            Err(trouble) => Err(trouble.during("scrub", &subject)),
+            Err(error) => Err(error.during("scrub", &subject)),
         }
     }
 
@@ -498,7 +498,7 @@ impl Client {
         match self.query(Operation::Paths { objects }) {
             Ok(ReplyBody::Paths(paths)) => Ok(paths),
             Ok(other) => Err(unfit(&other).during("find paths", &subject)),
-            Err(trouble) => Err(trouble.during("find paths", &subject)),
+            Err(error) => Err(error.during("find paths", &subject)),
         }
     }
 
@@ -508,7 +508,7 @@ impl Client {
         self.rpc
             .call(Call::query(server, Operation::Remove { objects }))
             .and_then(done)
-            .map_err(|trouble| trouble.during("remove datafiles", &subject))
+            .map_err(|error| error.during("remove datafiles", &subject))
     }
 
     fn server_name(&self, server: usize) -> Vec<u8> {

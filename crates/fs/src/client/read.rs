@@ -6,7 +6,7 @@ use causeway_wire::fs::{Body, Distribution, Errno, Operation, Region, ReplyBody,
 use super::cutter::Cutter;
 use super::io::{FORM_CHANGES, WaitStages, busiest, in_rounds, restless};
 use super::names::node;
-use super::rpc::{Trouble, unfit};
+use super::rpc::{CallError, unfit};
 use super::stages::StageClock;
 use super::transfer::Way;
 use super::{Client, File};
@@ -20,7 +20,7 @@ struct Fetched {
     behind_end: bool,
     /// Of a server that has sent blocks that do not match their sums, or reports another number of bytes than is
     /// right.
-    altered: Option<Trouble>,
+    altered: Option<CallError>,
 }
 
 impl Client {
@@ -30,7 +30,7 @@ impl Client {
         file: &mut File,
         regions: &[Region],
         memory: &[Memory],
-    ) -> Result<u64, Trouble> {
+    ) -> Result<u64, CallError> {
         self.check_access(file, Way::Read)?;
         let total = regions.iter().map(|region| region.len).sum();
         let mut is_fresh = false;
@@ -59,8 +59,8 @@ impl Client {
                         return Ok(deliver_content(&content, regions, memory));
                     }
                 }
-                Body::Directory(_) => return Err(Trouble::local(Errno::EISDIR, "")),
-                Body::Link(_) => return Err(Trouble::local(Errno::EINVAL, "a symbolic link")),
+                Body::Directory(_) => return Err(CallError::local(Errno::EISDIR, "")),
+                Body::Link(_) => return Err(CallError::local(Errno::EINVAL, "a symbolic link")),
             }
         }
         Err(restless())
@@ -68,7 +68,7 @@ impl Client {
 
     /// The content of a stuffed file: what came with the opening once, then what the server has. `None` if the file
     /// is not stuffed any more, which `file` then shows.
-    fn stuffed_content(&mut self, file: &mut File) -> Result<Option<Vec<u8>>, Trouble> {
+    fn stuffed_content(&mut self, file: &mut File) -> Result<Option<Vec<u8>>, CallError> {
         if let Some(content) = file.opened_content.take() {
             return Ok(Some(content));
         }
@@ -91,7 +91,7 @@ impl Client {
         distribution: &Distribution,
         regions: &[Region],
         memory: &[Memory],
-    ) -> Result<Option<u64>, Trouble> {
+    ) -> Result<Option<u64>, CallError> {
         let size = file.node.attributes.size;
         let is_inside = |region: &Region| region.offset.saturating_add(region.len) <= size;
         let cut = (!regions.iter().all(is_inside)).then(|| before_end(regions, memory, size));
@@ -131,7 +131,7 @@ impl Client {
         distribution: &Distribution,
         regions: &[Region],
         memory: &[Memory],
-    ) -> Result<Option<bool>, Trouble> {
+    ) -> Result<Option<bool>, CallError> {
         let mut altered = None;
         // Blocks that are written while they are read do not match the stored sums, and a datafile that is cut may
         // have fewer bytes than its size just before. A mismatch that persists comes from the way between server and
@@ -140,12 +140,12 @@ impl Client {
             let Some(fetched) = self.fetch(file, distribution, regions, memory, sums)? else {
                 return Ok(None);
             };
-            let Some(trouble) = fetched.altered else {
+            let Some(error) = fetched.altered else {
                 return Ok(Some(fetched.behind_end));
             };
             let object = file.node.object.0;
-            tracing::debug!(object, ?sums, trouble.message, "reading again");
-            altered = Some(trouble);
+            tracing::debug!(object, ?sums, error.message, "reading again");
+            altered = Some(error);
         }
         altered.map_or(Ok(None), Err)
     }
@@ -159,7 +159,7 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
         sums: WantedSums,
-    ) -> Result<Option<Fetched>, Trouble> {
+    ) -> Result<Option<Fetched>, CallError> {
         let clock = StageClock::start(self.record_stages);
         let (planned, mut calls) =
             self.data_calls(file, distribution, regions, memory, Way::Read)?;
@@ -185,8 +185,8 @@ impl Client {
                     ..
                 } => {
                     let server = self.io_server(distribution, planned.position)?;
-                    if let Err(trouble) = planned.check_read(bytes, inline.len(), size) {
-                        fetched.altered = Some(self.rpc.at(server, trouble));
+                    if let Err(error) = planned.check_read(bytes, inline.len(), size) {
+                        fetched.altered = Some(self.rpc.at(server, error));
                     } else if !planned.matches(memory, &sums, self.rpc.binding(server, object)) {
                         fetched.altered = Some(self.rpc.altered(server));
                     }

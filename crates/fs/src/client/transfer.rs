@@ -9,7 +9,7 @@ use causeway_bmi::Memory;
 use causeway_wire::datafile::{BLOCK_BYTES, Binding};
 use causeway_wire::fs::{Distribution, Errno, ObjectId, Reach, Region, Regions, WantedSums};
 
-use super::rpc::{Trouble, encode_list};
+use super::rpc::{CallError, encode_list};
 use crate::data::sums::{BLOCK, crc, crc_in};
 use crate::distribution::{Layout, Share, compact};
 use crate::sabotage::{self, Sabotage};
@@ -249,7 +249,7 @@ impl Planned {
 
     /// Refuses the report of a read that left out bytes before the datafile's end, or sent others: the previous bytes
     /// of the caller's memory would pass for the file's content.
-    pub(crate) fn check_read(&self, bytes: u64, inline: usize, size: u64) -> Result<(), Trouble> {
+    pub(crate) fn check_read(&self, bytes: u64, inline: usize, size: u64) -> Result<(), CallError> {
         let found = self.share.regions.iter().map(|region| {
             let before_end = size.saturating_sub(region.offset);
             region.len.min(before_end)
@@ -267,7 +267,7 @@ impl Planned {
     }
 
     /// Refuses the report of a write of another number of bytes.
-    pub(crate) fn check_written(&self, bytes: u64) -> Result<(), Trouble> {
+    pub(crate) fn check_written(&self, bytes: u64) -> Result<(), CallError> {
         match bytes == self.share.len {
             true => Ok(()),
             false => Err(disagrees("written", bytes, self.share.len)),
@@ -358,12 +358,12 @@ impl Planned {
     }
 }
 
-fn disagrees(done: &str, bytes: u64, expected: u64) -> Trouble {
+fn disagrees(done: &str, bytes: u64, expected: u64) -> CallError {
     let message = format!(
         "an I/O server reports {bytes} bytes {done}, where {expected} are right, or sent others than it reports; see \
          its log"
     );
-    Trouble::local(Errno::EPROTO, message)
+    CallError::local(Errno::EPROTO, message)
 }
 
 #[cfg(test)]

@@ -206,9 +206,9 @@ impl Service {
         self.reader().layout()
     }
 
-    /// Notes, durably, that the directory of an I/O server was met.
-    pub fn met(&mut self, index: u16, generation: Generation) -> Result<(), Failure> {
-        let Some(batch) = self.layout().met(index, generation) else {
+    /// Notes, durably, that the directory of an I/O server is registered.
+    pub fn register(&mut self, index: u16, generation: Generation) -> Result<(), Failure> {
+        let Some(batch) = self.layout().register(index, generation) else {
             return fail(Errno::EINVAL, format!("there is no server number {index}"));
         };
         self.recover()?;

@@ -18,9 +18,9 @@ use super::callers::Callers;
 use super::data::check_operator;
 use super::home::Home;
 use super::io::Job;
-use super::metadata::{Bells, Metadata};
+use super::metadata::{Metadata, Wakeups};
 use super::moved::Moved;
-use super::reclaim::Beside;
+use super::reclaim::Background;
 use super::staging::Staging;
 use super::{MAX_REQUESTS, StopHandle, Ticket, identity, reclaim, register};
 use crate::config::{Configuration, Durability, ServerEntry};
@@ -74,7 +74,7 @@ pub(super) struct Loop {
     pub(super) written: u64,
     pub(super) read: u64,
     // Threads beside the loop stop before the metadata, and all before the directory is released.
-    beside: Vec<Beside>,
+    beside: Vec<Background>,
     metadata: Option<Metadata>,
     pub(super) home: Home,
 }
@@ -168,22 +168,22 @@ fn open_metadata(
     configuration: &Configuration,
     home: &Home,
     mailbox: Mailbox,
-) -> Result<(Metadata, Vec<Beside>), String> {
-    let bells = Bells::default();
+) -> Result<(Metadata, Vec<Background>), String> {
+    let wakeups = Wakeups::default();
     let deliver = Arc::new(move |replies| mailbox.put(Done::Replies(replies)));
     let generation = home.identity().generation;
     let metadata = Metadata::open(
         &home.metadata(),
         configuration,
         generation,
-        bells.clone(),
+        wakeups.clone(),
         deliver,
     )
     .map_err(|failure| format!("the metadata cannot be opened: {}", failure.message))?;
     let no_thread = |error: std::io::Error| format!("no thread can start: {error}");
-    let reclaimer = reclaim::start(configuration.clone(), metadata.service(), bells.reclaimer)
+    let reclaimer = reclaim::start(configuration.clone(), metadata.service(), wakeups.reclaimer)
         .map_err(no_thread)?;
-    let registrar = register::start(configuration.clone(), metadata.service(), bells.registrar)
+    let registrar = register::start(configuration.clone(), metadata.service(), wakeups.registrar)
         .map_err(no_thread)?;
     Ok((metadata, vec![reclaimer, registrar]))
 }

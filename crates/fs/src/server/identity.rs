@@ -49,7 +49,7 @@ fn refusal(own: &ServerIdentity, target: Target) -> Failure {
         && target.generation == here.generation
         && here.incarnation.is_none()
     {
-        // Only a client that has met this server sends such a request; it asks for the identity anew.
+        // Only a client that knows this server sends such a request; it asks for the identity anew.
         let message = format!(
             "server {} does not know any more to which metadata it belongs",
             own.name

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use causeway_wire::fs::{Errno, Failure, Generation, Incarnation, Operation, Reply, Request};
 
 use super::Ticket;
-use super::reclaim::Bell;
+use super::reclaim::Wakeup;
 use super::scans::{Scanner, is_scan};
 use crate::clock;
 use crate::config::{Configuration, Durability};
@@ -44,7 +44,7 @@ pub(super) struct Metadata {
     reader: Reader,
     failed_syncs: Option<Arc<FailureCount>>,
     leases: Leases,
-    bells: Bells,
+    wakeups: Wakeups,
     /// Changes of this wake-up, in a relaxed file system.
     batch: Vec<(Ticket, Request)>,
     writer: Option<Writer>,
@@ -99,7 +99,7 @@ impl Metadata {
         directory: &Path,
         configuration: &Configuration,
         generation: Generation,
-        bells: Bells,
+        wakeups: Wakeups,
         deliver: Deliver,
     ) -> Result<Self, Failure> {
         let settings = Settings {
@@ -117,17 +117,22 @@ impl Metadata {
             Durability::Relaxed => None,
             Durability::Synced => {
                 let deliver = Arc::clone(&deliver);
-                let writer = Writer::start(Arc::clone(&service), bells.clone(), deliver);
+                let writer = Writer::start(Arc::clone(&service), wakeups.clone(), deliver);
                 Some(writer?)
             }
         };
-        let scanner = Scanner::start(reader.clone(), Arc::clone(&service), bells.clone(), deliver)?;
+        let scanner = Scanner::start(
+            reader.clone(),
+            Arc::clone(&service),
+            wakeups.clone(),
+            deliver,
+        )?;
         Ok(Self {
             service,
             reader,
             failed_syncs,
             leases,
-            bells,
+            wakeups,
             batch: Vec::new(),
             writer,
             scanner,
@@ -194,7 +199,11 @@ impl Metadata {
         if self.batch.is_empty() {
             return Vec::new();
         }
-        apply(&self.service, &self.bells, std::mem::take(&mut self.batch))
+        apply(
+            &self.service,
+            &self.wakeups,
+            std::mem::take(&mut self.batch),
+        )
     }
 }
 
@@ -237,32 +246,32 @@ pub(super) fn format(
     Service::open(directory, settings).map(drop)
 }
 
-/// Rung after changes that give threads beside the loop something to do.
+/// Notified after changes that give threads beside the loop something to do.
 #[derive(Clone, Default)]
-pub(super) struct Bells {
+pub(super) struct Wakeups {
     /// Datafiles may have to be removed.
-    pub(super) reclaimer: Bell,
-    /// I/O servers may have to be met.
-    pub(super) registrar: Bell,
+    pub(super) reclaimer: Wakeup,
+    /// I/O servers may have to be registered.
+    pub(super) registrar: Wakeup,
 }
 
-/// Carries a batch out, and rings where that makes work.
+/// Carries a batch out, and notifies the threads that it makes work for.
 pub(super) fn apply(
     service: &Mutex<Service>,
-    bells: &Bells,
+    wakeups: &Wakeups,
     batch: Vec<(Ticket, Request)>,
 ) -> Vec<(Ticket, Reply)> {
     let (tickets, requests): (Vec<Ticket>, Vec<Request>) = batch.into_iter().unzip();
     let replies = lock(service).apply(&requests, clock::now());
     let mut done = requests.iter().zip(&replies);
     if done.any(|(request, reply)| removes(&request.operation, reply)) {
-        bells.reclaimer.ring();
+        wakeups.reclaimer.notify();
     }
     if requests
         .iter()
         .any(|request| changes_layout(&request.operation))
     {
-        bells.registrar.ring();
+        wakeups.registrar.notify();
     }
     tickets.into_iter().zip(replies).collect()
 }
@@ -281,7 +290,7 @@ fn removes(operation: &Operation, reply: &Reply) -> bool {
     }
 }
 
-/// Whether an I/O server may have to be met afterwards.
+/// Whether an I/O server may have to be registered afterwards.
 fn changes_layout(operation: &Operation) -> bool {
     matches!(
         operation,
@@ -298,7 +307,7 @@ pub(super) fn no_thread(name: &str, error: &std::io::Error) -> Failure {
 }
 
 impl Writer {
-    fn start(service: SharedService, bells: Bells, deliver: Deliver) -> Result<Self, Failure> {
+    fn start(service: SharedService, wakeups: Wakeups, deliver: Deliver) -> Result<Self, Failure> {
         let queue = Arc::new(Queue::default());
         let most = match std::env::var_os(COMMIT_EACH) {
             Some(value) if value == "1" => 1,
@@ -312,7 +321,7 @@ impl Writer {
                 let mut pace = Pace::default();
                 while let Some(batch) = shared.take(most, &pace) {
                     let (begun, committed) = (Instant::now(), batch.len());
-                    let replies = apply(&service, &bells, batch);
+                    let replies = apply(&service, &wakeups, batch);
                     pace.observe(committed, shared.waiting(), begun.elapsed());
                     deliver(replies);
                 }

@@ -6,7 +6,7 @@
 //! synced file system to the commit thread (`metadata`), storage that waits for a device to the
 //! datafile store's pool, removals of datafiles to the reclaimer (`reclaim`). A server serves only from the
 //! directory that was formatted for it (`home`, `format`), and only requests that are meant for it (`identity`);
-//! the metadata server meets each I/O server once (`register`). At most
+//! the metadata server registers each I/O server once (`register`). At most
 //! [`MAX_REQUESTS`] requests are in progress; the rest waits in the message layer, which makes the
 //! clients wait.
 //!

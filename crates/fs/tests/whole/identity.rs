@@ -351,7 +351,7 @@ fn an_io_server_that_has_lost_its_enrollment_is_refused_until_it_is_accepted() {
     let deadline = Instant::now() + Duration::from_secs(60);
     let (index, _) = rig.configuration.server("io1").unwrap();
     while operator.ping(index).unwrap().identity.index.is_none() {
-        assert!(Instant::now() < deadline, "it was not met again");
+        assert!(Instant::now() < deadline, "it was not registered again");
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(fetch(&mut rig.client(), b"/file").unwrap(), bytes);
@@ -367,7 +367,7 @@ fn await_generation(client: &mut Client, name: &str) {
         if client.ping(index).unwrap().identity.generation == server.generation {
             return;
         }
-        assert!(Instant::now() < until, "server {name} is not met");
+        assert!(Instant::now() < until, "server {name} is not registered");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

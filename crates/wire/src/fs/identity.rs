@@ -140,7 +140,7 @@ pub struct LayoutServer {
     pub index: u16,
     /// Its name.
     pub name: String,
-    /// The formatting of its directory; none before the metadata server has met it.
+    /// The formatting of its directory; none before the metadata server has registered it.
     pub generation: Generation,
     /// Whether new files use it.
     pub active: bool,
