@@ -216,7 +216,7 @@ pub enum Operation {
         /// Modification time.
         modified: Timestamp,
         /// The file's truncation version before the writing: with another one, `reached` is not noted, since
-        /// a truncation may have cut what was written.
+        /// a truncation may have discarded what was written.
         version: u64,
         /// How far the datafiles have been written.
         reached: Vec<Reach>,
@@ -250,11 +250,11 @@ pub enum Operation {
         /// Which objects.
         objects: Vec<ObjectId>,
     },
-    /// Checks a batch of the name space, and mends it if asked. Returns [`ReplyBody::Checked`].
+    /// Checks a batch of the name space, and repairs it if asked. Returns [`ReplyBody::Checked`].
     Check {
         /// Where the last batch ended; `None` starts.
         after: Option<CheckCursor>,
-        /// Mend what is found.
+        /// Repair what is found.
         repair: bool,
     },
     /// Adds an I/O server to the layout: once it is registered, new files use it; also again, if it was drained. Returns
@@ -536,7 +536,7 @@ pub struct DistributionHint {
     pub start: u16,
 }
 
-/// How a file's bytes are dealt over its servers: strip `i` lies on `servers[i % servers.len()]`.
+/// How a file's bytes are striped over its servers: strip `i` lies on `servers[i % servers.len()]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Distribution {
     /// Bytes of a strip.
@@ -600,7 +600,7 @@ pub enum Body {
     Link(Vec<u8>),
     /// A small file beside its metadata; the content if it was asked for.
     Stuffed {
-        /// How it will be dealt when it grows.
+        /// How it will be striped when it grows.
         distribution: Distribution,
         /// The content, if asked for.
         content: Option<Vec<u8>>,
@@ -609,11 +609,11 @@ pub enum Body {
     },
     /// A file in datafiles.
     Striped {
-        /// How it is dealt.
+        /// How it is striped.
         distribution: Distribution,
         /// Counts truncations.
         version: u64,
-        /// The size that datafiles must first be cut to, if a truncation was not finished.
+        /// The size that datafiles must first be truncated to, if a truncation was not finished.
         truncating: Option<u64>,
         /// How long the datafiles must be at least, in the order of the servers; 0 where nothing must be.
         lengths: Vec<u64>,
@@ -741,7 +741,7 @@ pub enum ReplyBody {
         records: u64,
         /// What was found wrong, in words.
         findings: Vec<String>,
-        /// How much of it was mended.
+        /// How much of it was repaired.
         mended: u64,
     },
     /// What the metadata server holds.

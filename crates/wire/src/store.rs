@@ -195,7 +195,7 @@ pub struct Superblock {
     pub file_system: u128,
     /// The formatting of the server's directory that the store lies in.
     pub generation: Generation,
-    /// The life of these metadata.
+    /// The incarnation of these metadata.
     pub incarnation: Incarnation,
 }
 

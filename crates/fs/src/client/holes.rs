@@ -51,7 +51,7 @@ impl Client {
     }
 
     /// For each datafile that has some, from where to where in the file its first data at or behind the offset reach.
-    /// `None` if the file was cut meanwhile, which `file` then shows.
+    /// `None` if the file was truncated meanwhile, which `file` then shows.
     fn find_striped(
         &mut self,
         file: &mut File,

@@ -9,7 +9,7 @@ use super::rpc::CallError;
 pub struct Layout {
     /// The file system's identity.
     pub file_system: u128,
-    /// The life of its metadata.
+    /// The incarnation of its metadata.
     pub incarnation: Incarnation,
     /// Counts the changes of the layout.
     pub epoch: u64,

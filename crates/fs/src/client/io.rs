@@ -1,7 +1,7 @@
 //! Reading, writing, resizing and syncing files.
 //!
 //! A file's content lies beside its metadata (stuffed) or in datafiles (striped), and may move from the one to the
-//! other, or be cut, during a call: every call learns it from the server's reply and goes on with what the file has
+//! other, or be truncated, during a call: every call learns it from the server's reply and goes on with what the file has
 //! become.
 
 use std::time::{Duration, Instant};
@@ -115,7 +115,7 @@ impl Client {
             .map_err(|error| error.during("write", &object_name(file.node.object)))
     }
 
-    /// Cuts or grows a file.
+    /// Truncates or extends a file.
     pub fn truncate(&mut self, file: &mut File, size: u64) -> Result<(), Error> {
         let object = file.node.object;
         let attempt = |client: &mut Self, file: &mut File| {
@@ -151,7 +151,7 @@ impl Client {
 
     fn make_durable(&mut self, file: &mut File) -> Result<(), CallError> {
         let object = file.node.object;
-        // Another client may have made it grow into datafiles, or cut it.
+        // Another client may have made it grow into datafiles, or truncated it.
         self.refresh_node(file)?;
         if let Err(error) = self.flush_datafiles(file) {
             if error.errno == Errno::EIO {
@@ -289,8 +289,8 @@ impl Client {
     }
 
     /// Writes to the datafiles, then tells the metadata server how far the file reaches: always,
-    /// because another client may have cut the file since this one saw its size. Returns `false` if another
-    /// truncation has begun meanwhile, which `file` then shows: it may cut what was written, so the write must be
+    /// because another client may have truncated the file since this one saw its size. Returns `false` if another
+    /// truncation has begun meanwhile, which `file` then shows: it may discard what was written, so the write must be
     /// repeated after it.
     fn write_striped(
         &mut self,
@@ -469,7 +469,7 @@ impl Client {
                 self.refresh_node(file)?;
             }
             Err(error) if error.errno == Errno::EACCES => {
-                // A reader has completed a truncation that another client began: the datafiles are cut, and noting it
+                // A reader has completed a truncation that another client began: the datafiles are truncated, and noting it
                 // in the metadata is left to a client that may write.
                 if let Body::Striped { truncating, .. } = &mut file.node.body {
                     *truncating = None;
@@ -648,7 +648,7 @@ fn check_end(end: u64) -> Result<(), CallError> {
 pub(super) fn restless() -> CallError {
     CallError::local(
         Errno::EAGAIN,
-        "the file kept being cut or moved by others; try again",
+        "the file kept being truncated or moved by others; try again",
     )
 }
 

@@ -29,8 +29,8 @@ pub struct Checked {
     pub records: u64,
     /// What was found wrong, in words.
     pub findings: Vec<String>,
-    /// How much of it was mended.
-    pub mended: u64,
+    /// How much of it was repaired.
+    pub repaired: u64,
 }
 
 /// A batch of an I/O server's datafiles that was compared with the metadata.
@@ -244,7 +244,7 @@ impl Client {
             .map_err(|error| error.during("commit", &subject))
     }
 
-    /// Checks a batch of the name space, from `after` (`None` at first) on, and mends it if asked. A
+    /// Checks a batch of the name space, from `after` (`None` at first) on, and repairs it if asked. A
     /// server that names an earlier place to go on at is an error, so that a check always ends.
     pub fn check_metadata(
         &mut self,
@@ -277,7 +277,7 @@ impl Client {
                 next,
                 records,
                 findings,
-                mended,
+                repaired: mended,
             }),
             Ok(other) => Err(unfit(&other).during("check", &subject)),
             Err(error) => Err(error.during("check", &subject)),
@@ -387,7 +387,7 @@ impl Client {
         for (number, datafiles) in by_server {
             let server = self.rpc.server_of(number)?;
             for fault in self.check_data(server, datafiles)? {
-                // Written, cut or removed meanwhile: only what is wrong with the file as it is now counts.
+                // Written, truncated or removed meanwhile: only what is wrong with the file as it is now counts.
                 found.extend(self.confirm(number, server, fault)?);
             }
         }
@@ -451,7 +451,7 @@ impl Client {
                 None => return Ok(None),
             }
         }
-        // A file that is cut all the time is left to the next check.
+        // A file that is truncated all the time is left to the next check.
         Ok(None)
     }
 

@@ -9,7 +9,7 @@ use super::{Client, File};
 
 impl Client {
     /// Returns the servers' replies. Where one of them misses data, the file's node decides: if the file is gone,
-    /// that is the error; `None` if it was cut meanwhile, which `file` then shows; otherwise the data is lost.
+    /// that is the error; `None` if it was truncated meanwhile, which `file` then shows; otherwise the data is lost.
     pub(super) fn unless_missing(
         &mut self,
         file: &mut File,

@@ -83,7 +83,7 @@ impl Client {
         }
     }
 
-    /// Reads what lies before the end of the file as it is known, and zeros for the rest. `None` if the file was cut
+    /// Reads what lies before the end of the file as it is known, and zeros for the rest. `None` if the file was truncated
     /// meanwhile, which `file` then shows.
     fn read_striped(
         &mut self,
@@ -113,7 +113,7 @@ impl Client {
             return Ok(None);
         }
         if behind_end {
-            // Behind a datafile's end there is a hole of the file, or it was cut: only the size tells.
+            // Behind a datafile's end there is a hole of the file, or it was truncated: only the size tells.
             let known = file.node.attributes.size;
             self.refresh_node(file)?;
             let size = known.min(file.node.attributes.size);
@@ -123,7 +123,7 @@ impl Client {
         Ok(Some(inside.iter().map(|region| region.len).sum()))
     }
 
-    /// Reads from the datafiles. Returns whether any byte lay behind a datafile's end, or `None` if the file was cut
+    /// Reads from the datafiles. Returns whether any byte lay behind a datafile's end, or `None` if the file was truncated
     /// meanwhile, which `file` then shows.
     fn read_round(
         &mut self,
@@ -133,7 +133,7 @@ impl Client {
         memory: &[Memory],
     ) -> Result<Option<bool>, CallError> {
         let mut altered = None;
-        // Blocks that are written while they are read do not match the stored sums, and a datafile that is cut may
+        // Blocks that are written while they are read do not match the stored sums, and a datafile that is truncated may
         // have fewer bytes than its size just before. A mismatch that persists comes from the way between server and
         // client.
         for sums in [WantedSums::Stored, WantedSums::Sent, WantedSums::Sent] {
@@ -150,7 +150,7 @@ impl Client {
         altered.map_or(Ok(None), Err)
     }
 
-    /// Reads from the datafiles into the memory, and verifies there what comes with sums. `None` if the file was cut
+    /// Reads from the datafiles into the memory, and verifies there what comes with sums. `None` if the file was truncated
     /// meanwhile, which `file` then shows.
     fn fetch(
         &mut self,

@@ -1,6 +1,6 @@
 //! From what the caller asked to requests to I/O servers, and back.
 //!
-//! A list of file regions and a list of memory fragments are dealt to the servers ([`plan`]), one
+//! A list of file regions and a list of memory fragments are distributed to the servers ([`plan`]), one
 //! [`Piece`] each. A piece names few spans of the caller's own fragments where it can, so that bytes
 //! travel between those and the server without a copy on this side; a piece of very many spans goes
 //! through a bounce buffer instead, and a small one travels inside the messages.
@@ -77,7 +77,7 @@ pub(crate) struct Planned {
     pub bounce: Option<Memory>,
 }
 
-/// Deals regions of a file, in the order of `fragments`, to its servers, whose datafiles are at least as long as
+/// Distributes regions of a file, in the order of `fragments`, to its servers, whose datafiles are at least as long as
 /// `lengths` says.
 pub(crate) fn plan(
     object: ObjectId,

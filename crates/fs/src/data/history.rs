@@ -40,7 +40,7 @@ pub struct Origin {
     pub repeated: Option<Moment>,
 }
 
-/// Nanoseconds of the host's present run.
+/// Nanoseconds of the host's present boot.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     (time.tv_sec as u64)
@@ -61,7 +61,7 @@ struct State {
     entries: Vec<Option<HistoryEntry>>,
     /// Position of the next entry.
     next: u64,
-    /// The host's run.
+    /// The host's boot.
     boot: u128,
     /// All writes of that run after this moment have entries.
     since: u64,
@@ -91,7 +91,7 @@ impl History {
         Ok(history)
     }
 
-    /// Reads the file again, or begins it anew: the host's run may have another identity now.
+    /// Reads the file again, or begins it anew: the host's boot may have another identity now.
     pub(super) fn load(&self, owner: Owner, boot: u128) -> io::Result<()> {
         let len = (HISTORY_ENTRIES + 1) * HISTORY_ENTRY_BYTES as u64;
         let mut bytes = Vec::new();
@@ -145,10 +145,10 @@ impl History {
         }
     }
 
-    /// Notes that all bytes from `size` on are about to be cut off.
+    /// Notes that all bytes from `size` on are about to be truncated.
     pub(super) fn note_cut(&self, object: ObjectId, size: u64) -> io::Result<()> {
-        let cut = Extent::From { offset: size };
-        self.append(WriteId::default(), object, &[cut])
+        let tail = Extent::From { offset: size };
+        self.append(WriteId::default(), object, &[tail])
     }
 
     fn append(&self, write: WriteId, object: ObjectId, extents: &[Extent]) -> io::Result<()> {

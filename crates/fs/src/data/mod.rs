@@ -1,7 +1,7 @@
 //! The datafile store: what an I/O server keeps on its local file system.
 //!
 //! One file per object, made when it is first written, with checksums inside (`docs/formats/datafile.md`
-//! draws it). Read [`store`] first (finding, making, seeding, cutting, removing, listing), then
+//! draws it). Read [`store`] first (finding, making, seeding, truncating, removing, listing), then
 //! [`datafile`] (header, positioned I/O) over [`pieces`] (lists of regions and of memory), `blocks`
 //! (access with checksums, over `sums` and the locks of `ranges` and `groups`, which tells holes from losses; `small` has
 //! accesses to a few bytes, over the `block_cache`) and `disk` (the calls themselves). `history` records the order of writes for those that are repeated. [`fault`] has

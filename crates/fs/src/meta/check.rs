@@ -1,9 +1,9 @@
-//! Checking the name space while it is in use, and mending what is wrong.
+//! Checking the name space while it is in use, and repairing what is wrong.
 //!
 //! Everything that must agree is reachable from each record by a few look-ups: an entry and its
 //! object's names, an object's names and its count of links, a directory and its entries. So a check
 //! goes record by record, in batches, and each batch is one request among others: it sees a state
-//! between two changes, and what it mends is part of that batch. A cursor (the phase and the last
+//! between two changes, and what it repairs is part of that batch. A cursor (the phase and the last
 //! record's key) leads from batch to batch. Entries come before objects, so that an object whose entry has been
 //! removed is then found without a name.
 
@@ -43,7 +43,7 @@ struct Finding {
     fix: Fix,
 }
 
-/// How to mend something.
+/// How to repair something.
 enum Fix {
     /// Nothing can be done without losing more.
     None,
@@ -63,7 +63,7 @@ enum Fix {
     RemoveRemoval(ObjectId),
 }
 
-/// One batch without mending.
+/// One batch without repairing.
 pub(super) fn inspect_batch(
     view: &dyn View,
     caller: &Caller,
@@ -84,7 +84,7 @@ pub(super) fn inspect_batch(
     Ok(batch.into_reply(end))
 }
 
-/// One batch, mending what is found if `repair`.
+/// One batch, repairing what is found if `repair`.
 pub(super) fn run(
     change: &mut Change<'_>,
     after: Option<&CheckCursor>,
@@ -99,7 +99,7 @@ pub(super) fn run(
     for place in places {
         batch.record();
         for finding in inspect(&*change.state, &place.key, &mut batch.effort)? {
-            batch.mended += u64::from(mend(change, finding.fix)?);
+            batch.repaired += u64::from(apply(change, finding.fix)?);
             batch.effort.reach_root.clear();
             batch.find(finding.text);
         }
@@ -116,7 +116,7 @@ struct Batch {
     records: u64,
     findings: Vec<String>,
     finding_bytes: usize,
-    mended: u64,
+    repaired: u64,
     effort: Effort,
 }
 
@@ -149,7 +149,7 @@ impl Batch {
             next,
             records: self.records,
             findings: self.findings,
-            mended: self.mended,
+            mended: self.repaired,
         }
     }
 }
@@ -493,8 +493,8 @@ fn is_on_loop(
     Ok(false)
 }
 
-/// Mends one thing. Returns whether it did.
-fn mend(change: &mut Change<'_>, fix: Fix) -> Outcome<bool> {
+/// Repairs one thing. Returns whether it did.
+fn apply(change: &mut Change<'_>, fix: Fix) -> Outcome<bool> {
     match fix {
         Fix::None => return Ok(false),
         Fix::RemoveEntry(directory, name) => change.state.remove(entry_key(directory, &name)),

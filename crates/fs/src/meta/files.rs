@@ -150,7 +150,7 @@ impl Change<'_> {
     }
 
     /// Notes that a striped file has been written up to `end`, and its datafiles as far as `reached`, unless a
-    /// truncation after `version` may have cut them.
+    /// truncation after `version` may have truncated them.
     pub(super) fn extend(
         &mut self,
         object: ObjectId,

@@ -187,7 +187,7 @@ impl Service {
         self.sessions.leases.clone()
     }
 
-    /// The life of these metadata.
+    /// The incarnation of these metadata.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
@@ -600,7 +600,7 @@ impl Reader {
             }
         };
         let result = match &request.operation {
-            // Most of a check is reading. Only what must be mended is the service's business.
+            // Most of a check is reading. Only what must be repaired is the service's business.
             Operation::Check { after, repair } => {
                 match check::inspect_batch(&*view, &request.caller, after.as_ref()) {
                     Ok(ReplyBody::Checked { findings, .. }) if *repair && !findings.is_empty() => {

@@ -76,8 +76,8 @@ impl Loop {
                 version,
                 at_least,
             } => self.store_task(from, tag, false, move |store, _| {
-                let cut = store.truncate(object, size, version, at_least);
-                done(cut, "cutting", object)
+                let truncated = store.truncate(object, size, version, at_least);
+                done(truncated, "truncating", object)
             }),
             Operation::Flush { object, at_least } => {
                 self.store_task(from, tag, false, move |store, _| {

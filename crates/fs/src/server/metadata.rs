@@ -144,7 +144,7 @@ impl Metadata {
         self.reader.layout()
     }
 
-    /// The life of the metadata.
+    /// The incarnation of the metadata.
     pub(super) fn incarnation(&self) -> Incarnation {
         lock(&self.service).incarnation()
     }

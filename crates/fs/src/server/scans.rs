@@ -38,7 +38,7 @@ impl Scanner {
             for (ticket, request) in arrived {
                 let replies: Vec<(Ticket, Reply)> = match reader.answer(&request) {
                     Some(reply) => vec![(ticket, reply)],
-                    // A check that has found what must be mended.
+                    // A check that has found what must be repaired.
                     None => apply(&service, &wakeups, vec![(ticket, request)]),
                 };
                 deliver(replies);

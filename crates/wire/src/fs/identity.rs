@@ -69,7 +69,7 @@ pub struct Target {
     pub file_system: u128,
     /// The formatting of the server's directory.
     pub generation: Generation,
-    /// The life of the metadata that the sender goes by.
+    /// The incarnation of the metadata that the sender goes by.
     pub incarnation: Incarnation,
 }
 

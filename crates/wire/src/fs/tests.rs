@@ -291,7 +291,7 @@ fn golden_nodes() {
         strip_size: 65536,
         servers: vec![2, 0],
     };
-    let dealt = "00000100 02000000 0200 0000";
+    let striped = "00000100 02000000 0200 0000";
     let bodies = [
         (
             Body::Directory(DistributionHint::default()),
@@ -304,7 +304,7 @@ fn golden_nodes() {
                 content: Some(vec![9]),
                 moving: true,
             },
-            format!("03 {dealt} 01 01000000 09 01"),
+            format!("03 {striped} 01 01000000 09 01"),
         ),
         (
             Body::Striped {
@@ -313,7 +313,7 @@ fn golden_nodes() {
                 truncating: Some(4),
                 lengths: vec![5],
             },
-            format!("04 {dealt} 0300000000000000 01 0400000000000000 01000000 0500000000000000"),
+            format!("04 {striped} 0300000000000000 01 0400000000000000 01000000 0500000000000000"),
         ),
     ];
     for (body, expected) in bodies {

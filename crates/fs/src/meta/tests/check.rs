@@ -1,4 +1,4 @@
-//! Damage done behind the service's back is found and mended.
+//! Damage done behind the service's back is found and repaired.
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::CheckCursor;
@@ -31,7 +31,7 @@ impl Bench {
         self.damage(object_key(object), Some(record.to_bytes()));
     }
 
-    /// Finds something that contains `text`, mends all, and finds nothing any more.
+    /// Finds something that contains `text`, repairs all, and finds nothing any more.
     #[track_caller]
     fn assert_mended(&mut self, text: &str) {
         let found = self.check(false);
@@ -42,7 +42,7 @@ impl Bench {
         let before = self.check(false);
         assert_eq!(found, before, "a check changes nothing");
         self.check(true);
-        // Mending an entry may leave a count to the next pass.
+        // Repairing an entry may leave a count to the next pass.
         self.check(true);
         assert_eq!(self.check(false), [""; 0]);
     }

@@ -226,9 +226,9 @@ fn lengths_of_datafiles_follow_writes_and_truncations() {
     assert_eq!(bench.errno(extend(0, servers, 7)), Errno::EINVAL);
     assert_eq!(bench.errno(extend(0, 0, MAX_FILE + 1)), Errno::EFBIG);
     let size = strip + 9;
-    let cut = bench.node(Operation::Truncate { object, size });
-    assert_eq!(lengths(cut), [5, 9]);
-    // A write from before the truncation may have been cut.
+    let truncated = bench.node(Operation::Truncate { object, size });
+    assert_eq!(lengths(truncated), [5, 9]);
+    // A write from before the truncation may have been discarded.
     assert_eq!(lengths(bench.node(extend(0, 0, 100))), [5, 9]);
     assert_eq!(lengths(bench.node(extend(1, 0, 100))), [100, 9]);
     let size = 20 * strip;

@@ -381,12 +381,12 @@ fn a_long_listing_comes_in_messages_that_fit() {
 #[test]
 fn files_inherit_distributions_and_take_turns() {
     let mut bench = Bench::new();
-    let dealt = |node: Node| match node.body {
+    let striped = |node: Node| match node.body {
         Body::Stuffed { distribution, .. } => distribution,
         body => panic!("{body:?}"),
     };
     let firsts: Vec<_> = (0..4)
-        .map(|number| dealt(bench.node(create(&format!("/f{number}")))).servers[0])
+        .map(|number| striped(bench.node(create(&format!("/f{number}")))).servers[0])
         .collect();
     let mut sorted = firsts.clone();
     sorted.sort_unstable();
@@ -406,7 +406,7 @@ fn files_inherit_distributions_and_take_turns() {
         strip_size: 65536,
         servers: vec![3, 0],
     };
-    assert_eq!(dealt(bench.node(create("d/e/f"))), expected);
+    assert_eq!(striped(bench.node(create("d/e/f"))), expected);
     let own = |strip_size, servers, start| Operation::Create {
         place: at("d/own"),
         exclusive: true,
@@ -422,7 +422,7 @@ fn files_inherit_distributions_and_take_turns() {
     assert_eq!(bench.errno(own(4096, 0, 0)), Errno::EINVAL);
     assert_eq!(bench.errno(own(0, 5, 0)), Errno::EINVAL);
     assert_eq!(bench.errno(own(0, 0, 5)), Errno::EINVAL);
-    assert_eq!(dealt(bench.node(own(0, 1, 0))).servers, [3]);
+    assert_eq!(striped(bench.node(own(0, 1, 0))).servers, [3]);
 }
 
 #[test]
