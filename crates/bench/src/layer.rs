@@ -44,8 +44,8 @@ impl Layer {
         self.bmi.listening().join(",")
     }
 
-    /// Introduces itself to the process at `address`, which awaits that by [`Layer::meet`].
-    pub(crate) fn greet(&mut self, address: &str) -> Outcome<Addr> {
+    /// Introduces itself to the process at `address`, which awaits that by [`Layer::await_introductions`].
+    pub(crate) fn introduce_to(&mut self, address: &str) -> Outcome<Addr> {
         let doing = || format!("reaching {address}");
         let peer = self.bmi.lookup(address).doing(doing)?;
         let hello = Memory::from_vec(b"hello".to_vec());
@@ -55,8 +55,8 @@ impl Layer {
         Ok(peer)
     }
 
-    /// Awaits the introductions of `count` others, each sent by [`Layer::greet`].
-    pub(crate) fn meet(&mut self, count: usize) -> Outcome<Vec<Addr>> {
+    /// Awaits the introductions of `count` others, each sent by [`Layer::introduce_to`].
+    pub(crate) fn await_introductions(&mut self, count: usize) -> Outcome<Vec<Addr>> {
         let doing = || format!("awaiting {count} others");
         let mut met: Vec<Unexpected> = Vec::new();
         let mut silent_since = Instant::now();

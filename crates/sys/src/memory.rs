@@ -426,7 +426,7 @@ impl Memory {
     ///
     /// # Panics
     /// As [`Memory::read_at`].
-    pub fn read_cold_at(&self, offset: usize, into: &mut [u8]) {
+    pub fn read_uncached_at(&self, offset: usize, into: &mut [u8]) {
         assert!(
             offset
                 .checked_add(into.len())

@@ -1,7 +1,7 @@
 //! Observing other processes' pages.
 //!
-//! A page may have been written by any program: everything is copied out before it is decoded, with bounds, and never
-//! waited for.
+//! A page may have been written by any program: everything is copied out before it is decoded, with bounds, and without
+//! waiting for a writer.
 
 use std::io;
 use std::path::PathBuf;
@@ -199,7 +199,7 @@ impl Observer {
         rows.collect()
     }
 
-    /// Rows that had no place in the page.
+    /// Rows for which the page had no slot.
     pub fn missing_rows(&self) -> u64 {
         self.view.load(word::ROWS_MISSING, Ordering::Relaxed)
     }

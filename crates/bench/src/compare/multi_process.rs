@@ -163,7 +163,7 @@ struct Reply {
 fn serve(listen: &str, clients: usize, size: usize, channel: &mut Channel) -> Outcome {
     let mut layer = Layer::start(listen)?;
     channel.send(&Report::Listening(layer.address()))?;
-    let met = layer.meet(clients)?;
+    let met = layer.await_introductions(clients)?;
     let places: BTreeMap<Addr, u64> = met.into_iter().zip(0..).collect();
     let mut replies = Vec::with_capacity(clients);
     for _ in 0..clients {
@@ -271,7 +271,7 @@ fn reply_to(layer: &mut Layer, replies: &mut [Reply], to: (Addr, u64), head: Hea
 fn ask(address: &str, size: usize, milliseconds: u64, channel: &mut Channel) -> Outcome {
     let doing = || "asking the server".to_owned();
     let mut layer = Layer::start("")?;
-    let server = layer.greet(address)?;
+    let server = layer.introduce_to(address)?;
     let reply = Memory::zeroed(size);
     let request = Memory::zeroed(Head::BYTES);
     let wanted = content(size);
@@ -332,8 +332,12 @@ fn link(
     let Some(Order::Next(address)) = channel.receive()? else {
         return Err(Failure::new(doing(), "there is no next link"));
     };
-    let next = layer.greet(&address)?;
-    let before = layer.meet(1)?.pop().ok_or("no peer came").doing(doing)?;
+    let next = layer.introduce_to(&address)?;
+    let before = layer
+        .await_introductions(1)?
+        .pop()
+        .ok_or("no peer came")
+        .doing(doing)?;
     let mut link = Link {
         layer,
         next,
@@ -429,7 +433,7 @@ fn hold(address: &str, count: usize, channel: &mut Channel) -> Outcome {
     let mut held = Vec::with_capacity(count);
     for _ in 0..count {
         let mut layer = Layer::start("")?;
-        let peer = layer.greet(address)?;
+        let peer = layer.introduce_to(address)?;
         held.push((layer, peer));
     }
     channel.send(&Report::Ready)?;

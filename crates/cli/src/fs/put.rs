@@ -87,7 +87,7 @@ enum Job {
     },
 }
 
-/// A file that was small when it was met.
+/// A file that was small when it was visited.
 struct Small {
     source: Source,
     to: RemoteName,

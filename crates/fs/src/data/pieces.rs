@@ -286,7 +286,7 @@ impl<'a> Cursor<'a> {
         {
             let len = into.len().min(front.len() - self.used);
             let (head, tail) = into.split_at_mut(len);
-            front.read_cold_at(self.used, head);
+            front.read_uncached_at(self.used, head);
             into = tail;
             self.used += len;
             self.settle();
