@@ -14,7 +14,7 @@
 //!
 //! Read [`page`], then [`observer`], then [`log`].
 //!
-//! What this room does not do: know what a message is, or start threads.
+//! What this crate does not do: know what a message is, or start threads.
 #![forbid(unsafe_code)]
 
 pub mod log;

@@ -170,7 +170,7 @@ impl Observer {
         self.text(area::NAME)
     }
 
-    /// The log masks in force; empty if the process does not log through this room.
+    /// The log masks in force; empty if the process does not log through this crate.
     pub fn masks(&self) -> String {
         self.text(area::IN_FORCE)
     }

@@ -4,7 +4,7 @@
 //! back, a later fsync finds nothing left to flush and would succeed. So a client remembers each server's boot
 //! identity from before its first write there, and asks for it again after a flush (as NFS does with a write
 //! verifier). A server process that was merely restarted keeps its host's page
-//! cache, and the identity. That goes for the metadata server as well, which keeps small files.
+//! cache, and the identity. The same holds for the metadata server, which keeps small files.
 
 //!
 //! A failed sync is the same from another cause: the kernel reports it once, and what it was to write is gone for all

@@ -1,4 +1,4 @@
-//! Calls on their way: what has been sent of them, and what came back.
+//! Calls in flight: the attempts to send each, and their results.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use causeway_wire::fs::{Errno, Reply, ReplyBody, Target};
 use super::rpc::{Body, Call, CallError};
 use super::unacknowledged::Unacknowledged;
 
-/// First pause before a request is repeated, since there is no event when a server is there again; it doubles up to
+/// First pause before a request is repeated, since there is no event when a server runs again; it doubles up to
 /// [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// Longest pause before a request is repeated.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
-/// A call on its way.
+/// A call in flight.
 pub(super) struct Flight {
     pub(super) call: Call,
     /// Its number among the mutations of its slot, or among the client's writes.

@@ -12,8 +12,7 @@ use crate::distribution::Layout;
 impl Client {
     /// The first bytes of a file from `offset` on that may be anything else than zeros, in front of the file's end as
     /// `file` has it. `None` if there is only a hole. Servers report data in units of some MiB, so that the region
-    /// may begin
-    /// and end in a hole, and what follows it may be data as well.
+    /// may begin and end in a hole, and what follows it may be data as well.
     pub fn next_data(&mut self, file: &mut File, offset: u64) -> Result<Option<Region>, Error> {
         self.try_next_data(file, offset)
             .map_err(|error| error.during("find data", &object_name(file.node.object)))

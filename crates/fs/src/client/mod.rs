@@ -1,13 +1,12 @@
 //! The client library: what the command line, benchmarks and later FUSE and MPI-IO call.
 //!
 //! A [`Client`] belongs to one thread; calls block until done or failed, within the
-//! configuration's timeout. Inside a call everything that can be is in flight at once. Several
+//! configuration's timeout. A call has all its requests in flight at once, where it can. Several
 //! threads use several clients.
 //!
-//! Reading order: `rpc` and `flight` (requests, replies, repetition), `session`, `link`, `introduce` and `identity` (which server is at the
-//! other end), `names` (the name space), `transfer` (which bytes go where), `io` (reading and writing), `presence`
-//! (data that is missing), `maintain` (for operators), `stages` (where the time
-//! goes).
+//! Reading order: `rpc` and `flight` (requests, replies, repetition), `session`, `link`, `introduce` and `identity`
+//! (which server is at the other end), `names` (the name space), `transfer` (which bytes go where), `io` (reading and
+//! writing), `presence` (data that is missing), `maintain` (for operators), `stages` (where the time goes).
 
 mod boots;
 mod cutter;

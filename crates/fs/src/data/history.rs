@@ -1,13 +1,13 @@
-//! The latest writes in their order, in a file: what a write that is repeated must leave alone.
+//! The latest writes in their order, in a file: a repeated write must leave alone what later ones have overwritten.
 //!
 //! A client whose connection breaks sends its write again, though the server may have stored it and other clients may
 //! have overwritten it since, with an acknowledgement. Storing it once more would undo their writes. So every write
-//! leaves an
-//! entry before it is stored, while the blocks are held, and a repeated one is not stored where it was stored before and
-//! overwritten since: that is as if it had come just before those that overwrote it, which all ended after it was called.
+//! leaves an entry before it is stored, while its blocks are locked, and a repeated one is not stored where it was
+//! stored before and overwritten since: as if it had come just before those that overwrote it, all of which ended after
+//! it was called.
 //!
-//! The file outlasts a kill as the data do, by the kernel's memory. Of an earlier run of the host, and of writes that
-//! began before the oldest entry, nothing is known: then a repeated write fails.
+//! The file outlives a killed server, as the data do, in the kernel's page cache. Of an earlier boot of the host, and of
+//! writes that began before the oldest entry, nothing is known: then a repeated write fails.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};

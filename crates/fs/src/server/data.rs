@@ -12,7 +12,7 @@ use causeway_wire::fs::{
 };
 
 use super::events::{Done, EntryState, Loop, failure};
-use super::io::Asker;
+use super::io::Requester;
 use crate::data::scrub::{Finding, Position, Step};
 use crate::data::{Fault, Origin, Scratch, Store, history};
 
@@ -39,7 +39,7 @@ impl Loop {
         let tag = request.reply_tag;
         let client = request.client;
         self.abandon_others(client, from);
-        let asker = Asker { from, tag, client };
+        let requester = Requester { from, tag, client };
         match request.operation {
             Operation::Read {
                 object,
@@ -47,7 +47,7 @@ impl Loop {
                 regions,
                 memory,
                 sums,
-            } => self.start_read(asker, (object, at_least), regions, memory, sums),
+            } => self.start_read(requester, (object, at_least), regions, memory, sums),
             Operation::Write {
                 object,
                 number,
@@ -59,7 +59,13 @@ impl Loop {
             } => {
                 let write = WriteId::new(client, number);
                 let origin = Origin { write, repeated };
-                self.start_write(asker, (object, at_least), origin, regions, (memory, inline))
+                self.start_write(
+                    requester,
+                    (object, at_least),
+                    origin,
+                    regions,
+                    (memory, inline),
+                )
             }
             Operation::Clock => Ok(Some(ReplyBody::Clock(Moment {
                 boot: self.boot,

@@ -19,7 +19,7 @@ use super::data::check_operator;
 use super::home::Home;
 use super::io::Job;
 use super::metadata::{Metadata, Wakeups};
-use super::moved::Moved;
+use super::piece_io::PieceResult;
 use super::reclaim::Background;
 use super::staging::Staging;
 use super::{MAX_REQUESTS, StopHandle, Ticket, identity, reclaim, register};
@@ -103,7 +103,7 @@ pub(super) enum Done {
     /// A request.
     Replies(Vec<(Ticket, Reply)>),
     /// A piece of a job, and how many bytes were found.
-    Piece(Ticket, usize, crate::data::fault::Result<Moved>),
+    Piece(Ticket, usize, crate::data::fault::Result<PieceResult>),
     /// The check of datafiles that may be marked clean.
     Cleaned,
 }
