@@ -7,7 +7,7 @@
  *   mpi CPUS load SIZE MILLISECONDS          rank 0 replies to all others with SIZE bytes
  *
  * CPUS is a list: rank r binds itself to entry r, ranks beyond the list to its last entry. An entry is
- * a processor or several, as in 0,1 (each its own) or 0/1 (both for everybody). Results are lines of
+ * a processor or several, as in 0,1 (each its own) or 0/1 (both for all ranks). Results are lines of
  * JSON on the standard output of rank 0; anything else on it is the launcher's. Every pattern and
  * size is checked with known content, and a wrong byte ends the job.
  *
@@ -255,7 +255,7 @@ static void pass_round(struct token *token)
         MPI_Send(&sent, sizeof sent, MPI_BYTE, next, ECHO, MPI_COMM_WORLD);
         MPI_Recv(token, sizeof *token, MPI_BYTE, before, ECHO, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (token->passed != sent.passed + (uint32_t)ranks - 1)
-            fail("the token has not been passed on by everybody");
+            fail("not all ranks have passed the token on");
     } else {
         MPI_Recv(token, sizeof *token, MPI_BYTE, before, ECHO, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         token->passed++;
