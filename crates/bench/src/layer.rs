@@ -58,20 +58,27 @@ impl Layer {
     /// Awaits the introductions of `count` others, each sent by [`Layer::introduce_to`].
     pub(crate) fn await_introductions(&mut self, count: usize) -> Outcome<Vec<Addr>> {
         let doing = || format!("awaiting {count} others");
-        let mut met: Vec<Unexpected> = Vec::new();
+        let mut hellos: Vec<Unexpected> = Vec::new();
         let mut silent_since = Instant::now();
-        while met.len() < count {
+        while hellos.len() < count {
             let came = self
                 .bmi
-                .testunexpected(count - met.len(), Duration::from_millis(100), &mut met)
+                .testunexpected(
+                    count - hellos.len(),
+                    Duration::from_millis(100),
+                    &mut hellos,
+                )
                 .doing(doing)?;
             if came > 0 {
                 silent_since = Instant::now();
             } else if silent_since.elapsed() > PATIENCE {
-                return Err(Failure::new(doing(), format!("only {} came", met.len())));
+                return Err(Failure::new(
+                    doing(),
+                    format!("only {} introduced themselves", hellos.len()),
+                ));
             }
         }
-        Ok(met.iter().map(|hello| hello.from).collect())
+        Ok(hellos.iter().map(|hello| hello.from).collect())
     }
 
     /// Memory of this process, or memory that `peer` may map.

@@ -8,7 +8,9 @@ pub(crate) fn identity() -> u128 {
     static IDENTITY: LazyLock<u128> = LazyLock::new(|| {
         let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         parse(&text).unwrap_or_else(|| {
-            tracing::warn!("the host's boot cannot be told: every start counts as another one");
+            tracing::warn!(
+                "the host's boot identity cannot be read: every start counts as a new boot"
+            );
             unlike_any_other()
         })
     });

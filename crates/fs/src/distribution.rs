@@ -1,6 +1,6 @@
 //! Which byte lies where: file regions against pieces of datafiles.
 //!
-//! A file is cut into strips of equal size that are distributed to its servers round-robin: strip `i` lies on
+//! A file is divided into strips of equal size that are distributed to its servers round-robin: strip `i` lies on
 //! server `i % n`, at datafile byte `(i / n) * strip_size`. Everything here is pure arithmetic on
 //! 64-bit offsets of at most 2^63 - 1.
 //!

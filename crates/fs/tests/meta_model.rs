@@ -439,7 +439,7 @@ fn agrees(open: Open, batches: &[Vec<Step>]) -> Result<(), TestCaseError> {
     let (mut model, mut now) = (Model::new(), 0);
     for steps in batches {
         now += 1;
-        // Steps that need a look-up go with the state before their batch: they are sent alone.
+        // Steps that need a lookup go with the state before their batch: they are sent alone.
         let batched = !steps.iter().any(|step| matches!(step, Step::Link(..)));
         let mut requests: Vec<Request> = Vec::new();
         let mut results = Vec::new();

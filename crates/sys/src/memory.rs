@@ -698,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn lent_memory_is_read_but_not_written() {
+    fn foreign_memory_is_read_but_not_written() {
         let read = with_foreign_read_only(b"bytes", |memory| {
             assert!(!memory.is_writable() && !memory.slice(1..2).is_writable());
             memory.to_vec()
@@ -711,7 +711,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "for reading only")]
-    fn writing_to_memory_lent_for_reading_panics() {
+    fn writing_to_foreign_memory_for_reading_panics() {
         Memory::zeroed(4).read_only().write_at(0, &[1]);
     }
 
@@ -726,7 +726,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_have_the_identity_of_the_whole_and_lent_memory_has_none() {
+    fn parts_have_the_identity_of_the_whole_and_foreign_memory_has_none() {
         let memory = Memory::zeroed(100);
         let part = memory.slice(10..20).read_only();
         assert!(memory.id().is_some());

@@ -332,7 +332,7 @@ int BMI_wake(bmi_t *bmi);
  * BMI_addr_lookup - a handle for the process at an address
  *
  *     No connection is made yet: an absent process is reported by the first operation. Equal texts give
- *     equal handles; each look-up adds a reference. The instance's own address may be looked up, too.
+ *     equal handles; each lookup adds a reference. The instance's own address may be looked up, too.
  *     A process that has connected to this one and listens at the address is found under the handle of its
  *     unexpected messages, if it can be told to be the one: two that call each other have one connection.
  *

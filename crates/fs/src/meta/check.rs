@@ -1,6 +1,6 @@
 //! Checking the name space while it is in use, and repairing what is wrong.
 //!
-//! Everything that must agree is reachable from each record by a few look-ups: an entry and its
+//! Everything that must agree is reachable from each record by a few lookups: an entry and its
 //! object's names, an object's names and its count of links, a directory and its entries. So a check
 //! goes record by record, in batches, and each batch is one request among others: it sees a state
 //! between two changes, and what it repairs is part of that batch. A cursor (the phase and the last
@@ -27,7 +27,7 @@ use super::walk::Found;
 const BATCH_RECORDS: usize = 256;
 /// A batch also ends when its findings have this many bytes.
 const BATCH_FINDING_BYTES: usize = 16 << 10;
-/// A batch also ends when its records have taken this many look-ups beside their own: entries of a
+/// A batch also ends when its records have taken this many lookups beside their own: entries of a
 /// directory, directories on the way up. One directory is never checked in parts.
 const BATCH_WORK: usize = 32 << 10;
 /// Kinds of records in the order in which they are checked; a cursor's phase is an index into this.
@@ -123,7 +123,7 @@ struct Batch {
 /// What a batch has cost, and has learned on the way.
 #[derive(Default)]
 struct Effort {
-    /// Look-ups beside the records' own.
+    /// Lookups beside the records' own.
     work: usize,
     /// Directories from which the way up leads to the root, in the state that the batch sees: a deep tree is not walked up
     /// for each of its directories.
@@ -242,7 +242,7 @@ fn found(wrong: bool, finding: impl FnOnce() -> Finding) -> Vec<Finding> {
     wrong.then(finding).into_iter().collect()
 }
 
-/// The result of a look-up of an object.
+/// The result of a lookup of an object.
 enum Sought {
     Missing,
     Damaged,

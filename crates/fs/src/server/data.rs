@@ -326,7 +326,7 @@ fn storage_status(store: &Store, written: u64, read: u64, busy: u32) -> Result<R
     let broken = |error: std::io::Error| {
         failure(
             Errno::EIO,
-            format!("the storage's size cannot be told: {error}"),
+            format!("the storage's size cannot be read: {error}"),
         )
     };
     let space = store.space().map_err(broken)?;

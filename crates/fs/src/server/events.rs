@@ -664,7 +664,7 @@ impl Loop {
         }
         for addr in stuck {
             let client = self.bmi.reverse_lookup(addr).unwrap_or_default();
-            tracing::warn!(client, "a client takes no part in its request any more");
+            tracing::warn!(client, "a client has stopped taking part in its request");
             self.bmi.disconnect(addr);
         }
     }

@@ -119,7 +119,7 @@ fn file_permissions_decide_about_contents() {
             content: true,
         });
         assert_eq!(get.is_ok(), may_read, "{mode:o} {uid}");
-        // A look-up returns the attributes to every user, the content to readers.
+        // A lookup returns the attributes to every user, the content to readers.
         let node = bench.node(Operation::Lookup {
             place: at("f"),
             follow: true,
