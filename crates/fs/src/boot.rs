@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-/// The kernel's number for this run of the host. Where it does not tell, a number of this process alone: then
+/// The kernel's number for this boot of the host. Where it has none, a number of this process alone: then
 /// nothing is known to have outlasted an earlier one. Never 0.
 pub(crate) fn identity() -> u128 {
     static IDENTITY: LazyLock<u128> = LazyLock::new(|| {

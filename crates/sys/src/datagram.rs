@@ -395,7 +395,7 @@ fn extended_errno(message: &libc::msghdr) -> i32 {
 }
 
 /// The owner of the one socket of this host that receives what is sent to exactly `address`; `None` if
-/// there is none, or more than one. As the kernel's table in /proc tells it.
+/// there is none, or more than one. By the kernel's table in /proc.
 pub fn owner(address: SocketAddr) -> io::Result<Option<Owner>> {
     let path = match address {
         SocketAddr::V4(_) => "/proc/net/udp",

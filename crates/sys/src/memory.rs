@@ -248,7 +248,7 @@ impl Memory {
     }
 
     /// The identity of the bytes, which all clones and slices share. `None` for foreign buffers, such as the buffers
-    /// that a C program has allocated itself: nothing tells when those bytes are freed, and others put in their place.
+    /// that a C program has allocated itself: there is no event when those bytes are freed, and others put in their place.
     pub fn id(&self) -> Option<MemoryId> {
         let detached = match &self.backing.kind {
             Kind::Heap { .. } | Kind::Import { .. } => false,

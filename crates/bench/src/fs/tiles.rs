@@ -46,7 +46,7 @@ fn one_width(
         list,
     };
     let bytes = width * ROWS * CLIENTS as u64;
-    // Each worker tells the nanoseconds that it needed, without making and comparing the content.
+    // Each worker reports the nanoseconds that it needed, without making and comparing the content.
     let megabytes = |total_ns: u64| {
         let mean = total_ns as f64 / CLIENTS as f64 / 1e9;
         bytes as f64 / 1e6 / mean.max(1e-9)

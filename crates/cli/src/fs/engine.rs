@@ -510,7 +510,7 @@ pub(crate) fn conclude_copy(
     lost: &Lost,
 ) -> Outcome {
     progress.finish();
-    lost.tell();
+    lost.report();
     let (bytes, items) = progress.done();
     let time = started.elapsed();
     session.output.line(&format!(
@@ -554,7 +554,7 @@ impl Lost {
         counter.load(Ordering::Relaxed)
     }
 
-    fn tell(&self) {
+    fn report(&self) {
         for (counter, what) in [
             (
                 &self.unfinished,

@@ -23,7 +23,7 @@ const STRIPED_BATCH: u32 = 512;
 /// A batch of the name space that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// Where to go on; `None` at the end. Always behind where the batch began.
+    /// Cursor of the next batch; `None` at the end. Always behind where the batch began.
     pub next: Option<CheckCursor>,
     /// Records that were checked.
     pub records: u64,
@@ -36,7 +36,7 @@ pub struct Checked {
 /// A batch of an I/O server's datafiles that was compared with the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphans {
-    /// Where to go on; `None` at the end.
+    /// Cursor of the next batch; `None` at the end.
     pub next: Option<ObjectId>,
     /// Datafiles that were checked.
     pub datafiles: u64,
@@ -65,7 +65,7 @@ pub struct ServerFault {
 /// A batch of striped files whose datafiles were checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedFiles {
-    /// Where to go on; `None` at the end.
+    /// Cursor of the next batch; `None` at the end.
     pub next: Option<ObjectId>,
     /// Files that were checked.
     pub files: u64,
@@ -245,7 +245,7 @@ impl Client {
     }
 
     /// Checks a batch of the name space, from `after` (`None` at first) on, and repairs it if asked. A
-    /// server that names an earlier place to go on at is an error, so that a check always ends.
+    /// server that returns a cursor which does not advance is an error, so that a check always ends.
     pub fn check_metadata(
         &mut self,
         after: Option<&CheckCursor>,
@@ -265,7 +265,7 @@ impl Client {
                 next: Some(next), ..
             }) if Some(&next) <= after => Err(CallError::local(
                 Errno::EPROTO,
-                "the server named an earlier place to go on at".to_owned(),
+                "the server returned a cursor that does not advance".to_owned(),
             )
             .during("check", &subject)),
             Ok(ReplyBody::Checked {
@@ -350,7 +350,7 @@ impl Client {
             .map_err(|error| error.during("check", &subject))
     }
 
-    /// A batch of striped files, and where to go on.
+    /// A batch of striped files, and the cursor of the next.
     fn striped_files(
         &mut self,
         after: ObjectId,

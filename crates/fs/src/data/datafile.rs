@@ -172,7 +172,7 @@ impl Datafile {
         Ok(size_of_file(self.file.metadata()?.len()))
     }
 
-    /// Its size, and what else tells whether something has changed its file.
+    /// Its size, and what else shows whether another program has changed its file.
     pub fn stamp(&self) -> io::Result<Stamp> {
         Ok(Stamp::of(&self.file.metadata()?))
     }
