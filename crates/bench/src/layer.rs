@@ -44,8 +44,8 @@ impl Layer {
         self.bmi.listening().join(",")
     }
 
-    /// Introduces itself to the process at `address`, which awaits that by [`Layer::meet`].
-    pub(crate) fn greet(&mut self, address: &str) -> Outcome<Addr> {
+    /// Introduces itself to the process at `address`, which awaits that by [`Layer::await_introductions`].
+    pub(crate) fn introduce_to(&mut self, address: &str) -> Outcome<Addr> {
         let doing = || format!("reaching {address}");
         let peer = self.bmi.lookup(address).doing(doing)?;
         let hello = Memory::from_vec(b"hello".to_vec());
@@ -55,23 +55,30 @@ impl Layer {
         Ok(peer)
     }
 
-    /// Awaits the introductions of `count` others, each sent by [`Layer::greet`].
-    pub(crate) fn meet(&mut self, count: usize) -> Outcome<Vec<Addr>> {
+    /// Awaits the introductions of `count` others, each sent by [`Layer::introduce_to`].
+    pub(crate) fn await_introductions(&mut self, count: usize) -> Outcome<Vec<Addr>> {
         let doing = || format!("awaiting {count} others");
-        let mut met: Vec<Unexpected> = Vec::new();
+        let mut hellos: Vec<Unexpected> = Vec::new();
         let mut silent_since = Instant::now();
-        while met.len() < count {
+        while hellos.len() < count {
             let came = self
                 .bmi
-                .testunexpected(count - met.len(), Duration::from_millis(100), &mut met)
+                .testunexpected(
+                    count - hellos.len(),
+                    Duration::from_millis(100),
+                    &mut hellos,
+                )
                 .doing(doing)?;
             if came > 0 {
                 silent_since = Instant::now();
             } else if silent_since.elapsed() > PATIENCE {
-                return Err(Failure::new(doing(), format!("only {} came", met.len())));
+                return Err(Failure::new(
+                    doing(),
+                    format!("only {} introduced themselves", hellos.len()),
+                ));
             }
         }
-        Ok(met.iter().map(|hello| hello.from).collect())
+        Ok(hellos.iter().map(|hello| hello.from).collect())
     }
 
     /// Memory of this process, or memory that `peer` may map.

@@ -1,9 +1,9 @@
-//! How threads take turns inside an instance.
+//! How threads share an instance: one at a time is inside.
 //!
 //! A thread enters by one compare-and-swap and leaves by one store, so that an instance that one thread uses pays
-//! nothing for the others that there could be: the cost falls on a thread that wants in, which pays it with a
+//! nothing for others that might enter: the cost falls on a thread that waits to enter, which pays with a
 //! fence in all threads ([`membarrier`]). It interrupts the wait of the thread inside, if there is one, and sleeps
-//! until that thread leaves. A thread that leaves while others want in hands the instance to one of them, so that a
+//! until that thread leaves. A thread that leaves while others wait to enter hands the instance to one of them, so that a
 //! thread that calls again and again keeps none out.
 //!
 //! Of several threads that wait in one instance, one waits for all: it polls inside, then sleeps outside until peers send
@@ -26,7 +26,7 @@ const INSIDE: u64 = 1;
 pub(crate) const BROKEN: u64 = 2;
 /// It belongs to the process that this one was forked from.
 pub(crate) const PARENTS: u64 = 3;
-/// A thread has left for another that wants in.
+/// A thread has left for another that waits to enter.
 const HANDED: u64 = 4;
 
 /// Whether the fence of threads that leave may be left out.
@@ -37,7 +37,7 @@ pub(crate) fn prepare() {
     ASYMMETRIC.store(membarrier::register(), Relaxed);
 }
 
-/// Tells this thread from others.
+/// Identifies this thread.
 fn own_id() -> usize {
     thread_local! {
         static ID: std::cell::Cell<u8> = const { std::cell::Cell::new(0) };
@@ -45,16 +45,16 @@ fn own_id() -> usize {
     ID.with(|id| std::ptr::from_ref(id).addr())
 }
 
-/// See the module's page.
+/// Which thread is inside an instance, and which wait.
 pub(crate) struct Entry {
     state: AtomicU64,
-    /// Threads that want in.
+    /// Threads that wait to enter.
     wanted: AtomicU32,
     /// The thread that has set [`HANDED`].
     handed_by: AtomicUsize,
     /// The thread inside waits, or is about to.
     in_wait: AtomicBool,
-    /// Several threads have met here.
+    /// Several threads use the instance.
     shared: AtomicBool,
     /// A wait shall end.
     wake_requested: AtomicBool,
@@ -103,7 +103,7 @@ impl Entry {
         self.shared.load(Relaxed)
     }
 
-    /// Has each thread that leaves look whether one that sleeps outside is to wake.
+    /// From now on each thread that leaves checks whether to wake one that sleeps outside.
     pub(crate) fn share(&self) {
         self.shared.store(true, Relaxed);
     }

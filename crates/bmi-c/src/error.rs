@@ -27,7 +27,7 @@ errors! {
     BMI_ECANCELLED = -10 "the operation was cancelled"
     BMI_EWITHDRAWN = -11 "the receiver cancelled its receive"
     BMI_EREFUSED = -12 "nothing listens at the address"
-    BMI_ETIMEDOUT = -13 "the peer did not answer in time"
+    BMI_ETIMEDOUT = -13 "the peer did not reply in time"
     BMI_ECLOSED = -14 "the peer closed the connection"
     BMI_EBROKEN = -15 "the connection broke: the peer died or the network lost it"
     BMI_EPROTOCOL = -16 "the peer broke the protocol"

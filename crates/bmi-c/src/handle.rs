@@ -1,8 +1,8 @@
 //! How C names an instance, and what stands between C and Rust.
 //!
-//! A `bmi_t *` is no pointer but a number: the place of the instance in a table that is never freed,
-//! and how often that place has been used. So a handle that was finalized, or never was one, is an
-//! error and not a crash. One thread at a time is inside an instance; `entering` says how several take turns.
+//! A `bmi_t *` is no pointer but a number: a slot in a table that is never freed, and the slot's
+//! generation. So a handle that was finalized, or never was one, is an
+//! error and not a crash. One thread at a time is inside an instance; `entering` says how several share it.
 //! Waking is the one call that does not enter the instance.
 //!
 //! After a fork the instances belong to the parent: the child's calls with them are errors that touch nothing.
@@ -30,21 +30,21 @@ pub struct Handle {
     _private: [u8; 0],
 }
 
-const PLACE_BITS: u32 = 10;
+const SLOT_BITS: u32 = 10;
 /// Most instances of one process at a time.
-const PLACES: usize = 1 << PLACE_BITS;
+const SLOTS: usize = 1 << SLOT_BITS;
 
-/// A place for an instance. Alone on its cache lines: `state` is written by every call.
+/// A slot for an instance. Alone on its cache lines: `state` is written by every call.
 #[repr(align(128))]
-struct Place {
+struct Slot {
     /// The handle of the instance that is here; 0 if there is none.
     live: AtomicUsize,
     /// Which thread may be inside.
     entry: Entry,
     /// Touched by the thread that is inside; null while `live` is 0.
     instance: UnsafeCell<*mut Instance>,
-    /// How often the place was used.
-    used: AtomicUsize,
+    /// How many instances the slot has held.
+    generation: AtomicUsize,
     /// Threads, or signal handlers, that may be using `waker`.
     waking: AtomicU32,
     /// Written while `live` is 0 and `waking` is 0.
@@ -53,32 +53,32 @@ struct Place {
 
 // SAFETY: `instance` is used by the one thread that is inside; an `Instance` may move between
 // threads (checked below). `waker` is only read while shared, as described there.
-unsafe impl Sync for Place {}
+unsafe impl Sync for Slot {}
 
 const fn may_move_between_threads<T: Send>() {}
 const _: () = may_move_between_threads::<Instance>();
 
-static TABLE: [Place; PLACES] = [const {
-    Place {
+static TABLE: [Slot; SLOTS] = [const {
+    Slot {
         live: AtomicUsize::new(0),
         entry: Entry::new(),
         instance: UnsafeCell::new(std::ptr::null_mut()),
-        used: AtomicUsize::new(0),
+        generation: AtomicUsize::new(0),
         waking: AtomicU32::new(0),
         waker: UnsafeCell::new(None),
     }
-}; PLACES];
+}; SLOTS];
 
-/// Held while places are taken or freed. Not a mutex of the library's: a child may have to open it, if
+/// Held while slots are taken or freed. Not a mutex of the library's: a child may have to open it, if
 /// another thread of its parent held it at the fork.
-static CHANGING: AtomicBool = AtomicBool::new(false);
+static TABLE_LOCK: AtomicBool = AtomicBool::new(false);
 
-/// Holds [`CHANGING`].
-struct Changing;
+/// Holds [`TABLE_LOCK`].
+struct TableLock;
 
-impl Changing {
+impl TableLock {
     fn begin() -> Self {
-        while CHANGING
+        while TABLE_LOCK
             .compare_exchange(false, true, Acquire, Relaxed)
             .is_err()
         {
@@ -88,23 +88,23 @@ impl Changing {
     }
 }
 
-impl Drop for Changing {
+impl Drop for TableLock {
     fn drop(&mut self) {
-        CHANGING.store(false, Release);
+        TABLE_LOCK.store(false, Release);
     }
 }
 
 /// Makes the instances of the parent unusable in a child. Runs in the child, whose only thread is this one, before
 /// `fork` returns.
 extern "C" fn disown() {
-    for place in &TABLE {
-        if place.live.load(Relaxed) != 0 {
-            place.entry.disown();
+    for slot in &TABLE {
+        if slot.live.load(Relaxed) != 0 {
+            slot.entry.disown();
             // Other threads of the parent, which may have been waking, do not exist in the child.
-            place.waking.store(0, Relaxed);
+            slot.waking.store(0, Relaxed);
         }
     }
-    CHANGING.store(false, Release);
+    TABLE_LOCK.store(false, Release);
 }
 
 /// Has [`disown`] called in every child from now on.
@@ -123,11 +123,11 @@ fn watch_forks() -> Result<(), Failure> {
 }
 
 #[inline]
-fn place(handle: *mut Handle) -> &'static Place {
-    &TABLE[handle.addr() % PLACES]
+fn slot(handle: *mut Handle) -> &'static Slot {
+    &TABLE[handle.addr() % SLOTS]
 }
 
-/// Why a place cannot be entered.
+/// Why a slot cannot be entered.
 #[cold]
 fn refusal(state: u64) -> Failure {
     match state {
@@ -149,23 +149,23 @@ fn refusal(state: u64) -> Failure {
 /// Lets this thread into the instance until it leaves. Otherwise returns the state that [`refusal`] turns
 /// into an error.
 #[inline(always)]
-fn enter(handle: *mut Handle) -> Result<&'static Place, u64> {
-    let place = place(handle);
-    let is_live = || place.live.load(Relaxed) == handle.addr() && !handle.is_null();
+fn enter(handle: *mut Handle) -> Result<&'static Slot, u64> {
+    let slot = slot(handle);
+    let is_live = || slot.live.load(Relaxed) == handle.addr() && !handle.is_null();
     if !is_live() {
         return Err(FREE);
     }
-    if !place.entry.try_enter() {
-        place.entry.enter_contended(is_live, || {
+    if !slot.entry.try_enter() {
+        slot.entry.enter_contended(is_live, || {
             interrupt_wait(handle, |_| {});
         })?;
     }
     // It may have been finalized just before.
     if !is_live() {
-        place.entry.leave();
+        slot.entry.leave();
         return Err(FREE);
     }
-    Ok(place)
+    Ok(slot)
 }
 
 /// Carries a call out that needs no instance.
@@ -182,18 +182,18 @@ pub(crate) fn call(
     handle: *mut Handle,
     mut body: impl FnMut(&mut Instance) -> Result<c_int, Failure>,
 ) -> c_int {
-    let place = match enter(handle) {
-        Ok(place) => place,
+    let slot = match enter(handle) {
+        Ok(slot) => slot,
         Err(state) => return refusal(state).report(),
     };
     // SAFETY: this thread is inside, so no other uses the instance until it leaves; `live` is not 0, so it is
     // there.
-    let instance = unsafe { &mut **place.instance.get() };
+    let instance = unsafe { &mut **slot.instance.get() };
     // What `catch_unwind` takes it moves to and fro, so it gets a pointer to the call and not the call.
     let mut run = || {
         let code = body(instance).unwrap_or_else(Failure::report);
-        if place.entry.is_shared() {
-            place.entry.note_changes(instance.bmi.changes());
+        if slot.entry.is_shared() {
+            slot.entry.note_changes(instance.bmi.changes());
             instance.bmi.check_parked();
         }
         code
@@ -201,11 +201,11 @@ pub(crate) fn call(
     let run = &mut run;
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(code) => {
-            place.entry.leave();
+            slot.entry.leave();
             code
         }
         Err(_) => {
-            place.entry.close(BROKEN);
+            slot.entry.close(BROKEN);
             interrupt_wait(handle, |_| {});
             refusal(BROKEN).report()
         }
@@ -219,7 +219,7 @@ pub(crate) fn call_waiting(
     idle_us: i64,
     mut body: impl FnMut(&mut Instance, Duration) -> Result<c_int, Failure>,
 ) -> c_int {
-    let entry = &place(handle).entry;
+    let entry = &slot(handle).entry;
     let mut left = None;
     let code = call(handle, |instance| {
         let idle = duration_us(idle_us, "the idle time")?;
@@ -264,7 +264,7 @@ fn wait_shared(
     left: Duration,
     body: &mut dyn FnMut(&mut Instance, Duration) -> Result<c_int, Failure>,
 ) -> c_int {
-    let entry = &place(handle).entry;
+    let entry = &slot(handle).entry;
     let until = Instant::now().checked_add(left);
     let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
     let mut waits_for_all = false;
@@ -313,58 +313,58 @@ fn wait_shared(
     }
 }
 
-/// Gives an instance a place.
+/// Gives an instance a slot.
 pub(crate) fn insert(instance: Box<Instance>) -> Result<*mut Handle, Failure> {
     watch_forks()?;
     entering::prepare();
-    let _changing = Changing::begin();
-    let is_free = |place: &Place| place.live.load(Relaxed) == 0 && place.entry.is_free();
+    let _lock = TableLock::begin();
+    let is_free = |slot: &Slot| slot.live.load(Relaxed) == 0 && slot.entry.is_free();
     let Some(index) = TABLE.iter().position(is_free) else {
-        let text = format!("there are {PLACES} instances already");
+        let text = format!("there are {SLOTS} instances already");
         return Err(Failure::new(BMI_ELIMIT, text));
     };
-    let place = &TABLE[index];
-    let uses = place.used.fetch_add(1, Relaxed) + 1;
-    let handle = uses << PLACE_BITS | index;
+    let slot = &TABLE[index];
+    let generation = slot.generation.fetch_add(1, Relaxed) + 1;
+    let handle = generation << SLOT_BITS | index;
     let waker = instance.bmi.waker();
-    place.entry.reset();
+    slot.entry.reset();
     // SAFETY: `live` is 0, so no thread gets past `enter` or reads the waker, and only this thread
-    // fills places.
+    // fills slots.
     unsafe {
-        *place.instance.get() = Box::into_raw(instance);
-        *place.waker.get() = Some(waker);
+        *slot.instance.get() = Box::into_raw(instance);
+        *slot.waker.get() = Some(waker);
     }
-    place.live.store(handle, SeqCst);
+    slot.live.store(handle, SeqCst);
     Ok(std::ptr::without_provenance_mut(handle))
 }
 
 /// Takes an instance out and ends it. One that is broken is only forgotten, with all its memory and
 /// sockets, as the header says: its parts may contradict each other, and peers may still be copying.
 pub(crate) fn remove(handle: *mut Handle) -> Result<(), Failure> {
-    let (place, is_sound) = match enter(handle) {
-        Ok(place) => (place, true),
-        Err(BROKEN) => (place(handle), false),
+    let (slot, is_sound) = match enter(handle) {
+        Ok(slot) => (slot, true),
+        Err(BROKEN) => (slot(handle), false),
         Err(state) => return Err(refusal(state)),
     };
-    let changing = Changing::begin();
-    let ended = place
+    let lock = TableLock::begin();
+    let ended = slot
         .live
         .compare_exchange(handle.addr(), 0, SeqCst, Relaxed);
     // Another thread may have been faster with a broken one.
     ended.map_err(|_| refusal(FREE))?;
-    while place.waking.load(SeqCst) != 0 {
+    while slot.waking.load(SeqCst) != 0 {
         std::thread::yield_now();
     }
     // SAFETY: no other thread enters: this one is inside, or the instance is broken, and `live` is 0. `waking` is 0, so
     // no thread reads the waker before it is written again.
     let instance = unsafe {
-        *place.waker.get() = None;
-        std::mem::replace(&mut *place.instance.get(), std::ptr::null_mut())
+        *slot.waker.get() = None;
+        std::mem::replace(&mut *slot.instance.get(), std::ptr::null_mut())
     };
-    place.entry.close(FREE);
-    drop(changing);
+    slot.entry.close(FREE);
+    drop(lock);
     if is_sound {
-        // SAFETY: what `insert` made of a box, taken out of its place once.
+        // SAFETY: what `insert` made of a box, taken out of its slot once.
         unsafe { Box::from_raw(instance) }.end();
     }
     Ok(())
@@ -377,19 +377,19 @@ pub(crate) fn wake(handle: *mut Handle) -> c_int {
 
 /// Ends the wait of the thread that is inside, or the next one, after a note for it.
 fn interrupt_wait(handle: *mut Handle, note: impl FnOnce(&Entry)) -> c_int {
-    let place = place(handle);
-    place.waking.fetch_add(1, SeqCst);
-    let is_here = !handle.is_null() && place.live.load(SeqCst) == handle.addr();
-    let is_live = is_here && place.entry.state() != PARENTS;
+    let slot = slot(handle);
+    slot.waking.fetch_add(1, SeqCst);
+    let is_here = !handle.is_null() && slot.live.load(SeqCst) == handle.addr();
+    let is_live = is_here && slot.entry.state() != PARENTS;
     if is_live {
-        note(&place.entry);
+        note(&slot.entry);
         // SAFETY: `live` was not 0 after `waking` was raised, so a thread that takes the waker away waits until
         // `waking` is lowered.
-        if let Some(waker) = unsafe { &*place.waker.get() } {
+        if let Some(waker) = unsafe { &*slot.waker.get() } {
             waker.wake();
         }
     }
-    place.waking.fetch_sub(1, Release);
+    slot.waking.fetch_sub(1, Release);
     if is_live { 0 } else { BMI_EHANDLE }
 }
 
@@ -401,7 +401,7 @@ mod tests {
 
     fn start() -> *mut Handle {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: a place to write to, and the usual configuration.
+        // SAFETY: a slot to write to, and the usual configuration.
         let code = unsafe { BMI_initialize(&raw mut handle, std::ptr::null()) };
         assert_eq!(code, 0);
         handle
@@ -428,7 +428,7 @@ mod tests {
         };
         assert_eq!(call(broken, &mut touch), BMI_EINTERNAL);
         assert_eq!(wake(broken), 0, "it may still be woken");
-        assert_eq!(call(sound, &mut touch), 7, "another one is not concerned");
+        assert_eq!(call(sound, &mut touch), 7, "another one is not affected");
         assert!(called);
         assert_eq!(BMI_finalize(broken), 0);
         assert_eq!(call(broken, |_| Ok(0)), BMI_EHANDLE);
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_used_again_has_another_handle() {
+    fn a_slot_that_is_used_again_has_another_handle() {
         let mut seen = std::collections::HashSet::new();
         for _ in 0..20 {
             let handle = start();

@@ -9,10 +9,10 @@
 //! allocation), and the calls in the header's order: [`instance`], [`address`], [`post`],
 //! [`test`](mod@test), [`remote`], [`info`].
 //!
-//! This room may use `unsafe`: all that C gives are pointers, and what it promises about them is in
+//! This crate may use `unsafe`: all that C gives are pointers, and what it promises about them is in
 //! the header only. What can be checked is checked; the rest is in each `SAFETY` comment.
 //!
-//! What this room does not do: anything that [`causeway_bmi::Bmi`] does not.
+//! What this crate does not do: anything that [`causeway_bmi::Bmi`] does not.
 //!
 //! [`Memory`]: causeway_sys::memory::Memory
 

@@ -182,8 +182,8 @@ impl Describer {
                 }
                 // SAFETY: the caller's promise; C forms no Rust reference. Nothing here is moved once it is
                 // made: this is on the path of every small message.
-                let lent = unsafe { self.foreign.span(start, size, writable) };
-                body(std::slice::from_ref(&lent))
+                let foreign = unsafe { self.foreign.span(start, size, writable) };
+                body(std::slice::from_ref(&foreign))
             }
             // SAFETY: the caller's promise.
             Named::List(list, count) => unsafe { self.with_list(list, count, writable, body) },

@@ -137,20 +137,20 @@ fn probe_attach() -> Capability {
     local.push(&into, 0..8);
     let mut remote = RemoteSpans::new();
     remote.push(4096, 8);
-    let answer = i32::try_from(child.id())
+    let probed = i32::try_from(child.id())
         .map_err(std::io::Error::other)
         .and_then(|pid| causeway_sys::attach::read(pid, &local, &remote));
     drop(child.stdin.take());
     let _ = child.wait();
     let scope = ptrace_scope();
-    match answer.as_ref().map_err(std::io::Error::raw_os_error) {
+    match probed.as_ref().map_err(std::io::Error::raw_os_error) {
         Ok(_) | Err(Some(14)) => works("large transfers between processes are copied once"),
         Err(Some(1)) => fails(format!("refused by the kernel (EPERM{scope})")),
         Err(Some(38)) => {
             fails("not in this kernel (ENOSYS), or forbidden by a container".to_owned())
         }
         Err(_) => fails(
-            answer
+            probed
                 .err()
                 .map_or_else(String::new, |error| error.to_string()),
         ),
@@ -276,12 +276,12 @@ fn describe_servers(output: &Output, file: &Path) -> Outcome<Vec<serde_json::Val
     let mut objects = Vec::new();
     for (index, server) in session.configuration.servers.iter().enumerate() {
         let mut client = session.client()?;
-        let answer = client.ping(index);
+        let reply = client.ping(index);
         let facts = client
             .report(index)
             .map(|report| report.facts)
             .unwrap_or_default();
-        let error = answer.err().map(|error| error.to_string());
+        let error = reply.err().map(|error| error.to_string());
         let verdict = match &error {
             None => paint("reached", Style::Green),
             Some(error) => paint(&format!("not reached: {error}"), Style::Red),

@@ -116,8 +116,8 @@ fn list(output: &Output) -> Outcome {
     } else {
         output.line(&table.text());
     }
-    for trouble in &found.troubles {
-        causeway_command::output::warn(&trouble.to_string());
+    for error in &found.errors {
+        causeway_command::output::warn(&error.to_string());
     }
     output.object(
         &json!({ "processes": found.processes.iter().map(|page| json!({

@@ -1,4 +1,4 @@
-//! The `causeway` command: `causeway <room> <verb>`.
+//! The `causeway` command: `causeway <command> <verb>`.
 //!
 //! Exit codes: 0 success, 1 the thing asked for failed, 2 wrong use. `--json` prints exactly one JSON
 //! object on standard output. Progress is drawn on terminals only.
@@ -37,11 +37,11 @@ Environment:
   CAUSEWAY_LOG_FILE                   a file to append the log to, instead of standard error")]
 struct Cli {
     #[command(subcommand)]
-    room: Room,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum Room {
+enum Command {
     Fs(fs::Arguments),
     Info(info::Arguments),
     Top(top::Arguments),
@@ -57,7 +57,7 @@ enum Room {
     },
 }
 
-impl Room {
+impl Command {
     /// Whether it is a server or a worker process.
     fn serves(&self) -> bool {
         match self {
@@ -87,18 +87,18 @@ fn main() {
 }
 
 fn run(cli: Cli) -> Outcome {
-    logging::start(cli.room.serves())?;
+    logging::start(cli.command.serves())?;
     // Each peer and each client takes descriptors. The limit is the program's to raise, never a library's.
     causeway_sys::limits::raise_open_files();
-    match cli.room {
-        Room::Fs(arguments) => fs::run(arguments),
-        Room::Info(arguments) => info::run(arguments),
-        Room::Top(arguments) => top::run(arguments),
-        Room::Log(arguments) => log::run(arguments),
-        Room::Demo(arguments) => demo::run(arguments),
-        Room::Bench(arguments) => causeway_bench::run(arguments),
-        Room::Sim(arguments) => sim::run(arguments),
-        Room::Worker { role } => match role.as_str() {
+    match cli.command {
+        Command::Fs(arguments) => fs::run(arguments),
+        Command::Info(arguments) => info::run(arguments),
+        Command::Top(arguments) => top::run(arguments),
+        Command::Log(arguments) => log::run(arguments),
+        Command::Demo(arguments) => demo::run(arguments),
+        Command::Bench(arguments) => causeway_bench::run(arguments),
+        Command::Sim(arguments) => sim::run(arguments),
+        Command::Worker { role } => match role.as_str() {
             causeway_bench::WORKER => causeway_bench::work(),
             demo::worker::WORKER => demo::worker::work(),
             _ => Err(Failure::usage(

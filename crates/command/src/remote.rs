@@ -143,7 +143,7 @@ pub fn reading(path: &[u8], error: Error) -> Failure {
     }
 }
 
-/// An error about what has this path, of which a server knows the number only.
+/// An error about what has this path, which a server knows by its number only.
 pub fn about(path: &[u8], error: Error) -> Failure {
     Failure::from(Error {
         subject: printable(path),

@@ -142,22 +142,22 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
     /// The next message of every worker, in the order of workers.
     pub fn gather(&mut self, within: Duration, what: &str) -> Outcome<Vec<M>> {
         let deadline = Instant::now() + within;
-        let mut answers: Vec<Option<M>> = self.workers.iter().map(|_| None).collect();
-        let mut missing = answers.len();
+        let mut replies: Vec<Option<M>> = self.workers.iter().map(|_| None).collect();
+        let mut missing = replies.len();
         while missing > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
             let Some((number, event)) = self.event(left) else {
                 return Err(Failure::new(
                     what,
                     format!(
-                        "{missing} of {} workers did not answer within {within:?}",
+                        "{missing} of {} workers did not reply within {within:?}",
                         self.count()
                     ),
                 ));
             };
             match event {
                 Event::Message(message) => {
-                    if let Some(slot) = answers.get_mut(number)
+                    if let Some(slot) = replies.get_mut(number)
                         && slot.is_none()
                     {
                         *slot = Some(message);
@@ -165,14 +165,14 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
                     }
                 }
                 // A worker that has sent its message may end.
-                Event::Ended(None) if answers.get(number).is_some_and(Option::is_some) => {}
+                Event::Ended(None) if replies.get(number).is_some_and(Option::is_some) => {}
                 Event::Ended(reason) => {
                     let reason = reason.unwrap_or_else(|| "it ended early".to_owned());
                     return Err(Failure::new(what, format!("worker {number}: {reason}")));
                 }
             }
         }
-        Ok(answers.into_iter().flatten().collect())
+        Ok(replies.into_iter().flatten().collect())
     }
 }
 

@@ -1,14 +1,16 @@
-//! The identity of the host's present run: what was in its memory is gone with the next one.
+//! The identity of the host's present boot: what was in its memory is gone after the next one.
 
 use std::sync::LazyLock;
 
-/// The kernel's number for this run of the host. Where it does not tell, a number of this process alone: then
+/// The kernel's number for this boot of the host. Where it has none, a number of this process alone: then
 /// nothing is known to have outlasted an earlier one. Never 0.
 pub(crate) fn identity() -> u128 {
     static IDENTITY: LazyLock<u128> = LazyLock::new(|| {
         let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         parse(&text).unwrap_or_else(|| {
-            tracing::warn!("the host's boot cannot be told: every start counts as another one");
+            tracing::warn!(
+                "the host's boot identity cannot be read: every start counts as a new boot"
+            );
             unlike_any_other()
         })
     });

@@ -321,7 +321,7 @@ impl DevCluster {
         Ok(())
     }
 
-    /// Waits until the metadata server has met all I/O servers.
+    /// Waits until the metadata server has registered all I/O servers.
     fn await_layout(&mut self) -> Result<(), DevError> {
         let mut client = self.impatient_client()?;
         let until = Instant::now() + START_TIMEOUT;

@@ -1,10 +1,10 @@
 //! Which byte lies where: file regions against pieces of datafiles.
 //!
-//! A file is cut into strips of equal size that are dealt to its servers round-robin: strip `i` lies on
+//! A file is divided into strips of equal size that are distributed to its servers round-robin: strip `i` lies on
 //! server `i % n`, at datafile byte `(i / n) * strip_size`. Everything here is pure arithmetic on
 //! 64-bit offsets of at most 2^63 - 1.
 //!
-//! [`Layout`] maps single offsets and sizes; [`Layout::split`] deals a list of file regions, in the
+//! [`Layout`] maps single offsets and sizes; [`Layout::split`] distributes a list of file regions, in the
 //! order of the memory that goes with them, to one [`Share`] per server; [`compact`] finds the
 //! equal steps in a share's regions so that a tile travels as four numbers.
 
@@ -81,7 +81,7 @@ impl Layout {
         }
     }
 
-    /// Deals file regions to the servers, one [`Share`] each, in the order of the memory.
+    /// Distributes file regions to the servers, one [`Share`] each, in the order of the memory.
     pub fn split(&self, regions: &[Region]) -> Vec<Share> {
         let mut shares = vec![Share::default(); self.servers()];
         let mut memory = 0;

@@ -1,6 +1,6 @@
 //! Names and objects: what the metadata server does, without the server.
 //!
-//! [`Service`] executes batches of requests over a [`store::Store`]; [`Reader`]s answer requests that
+//! [`Service`] executes batches of requests over a [`store::Store`]; [`Reader`]s execute requests that
 //! change nothing, at the same time, from other threads. This module has no network: a request comes with the
 //! caller's identity, a batch with the time.
 //!
@@ -20,8 +20,8 @@
 //! # Parts, in reading order
 //! [`store`] (ordered keys and values; the records are `causeway_wire::store`'s), `overlay` (a batch's
 //! view of its own changes), `query` and `walk` (records, permissions, paths), `change` (names and
-//! counts, twice kept), `names`, `rename`, `files` (the operations), `layout` (which I/O servers there are), `session` (each change happens
-//! once), `service` (batches), `check` (finding and mending what is wrong).
+//! counts, stored twice), `names`, `rename`, `files` (the operations), `layout` (which I/O servers there are),
+//! `session` (each change happens once), `service` (batches), `check` (finding and repairing what is wrong).
 
 use causeway_wire::fs::{DistributionHint, Generation, Incarnation};
 

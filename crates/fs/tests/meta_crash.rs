@@ -16,7 +16,7 @@ use causeway_fs::meta::store::memory::Memory;
 use causeway_fs::meta::store::{Store, StoreError};
 use causeway_fs::meta::{Service, Settings};
 use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Answer, Operation, Request};
+use causeway_wire::fs::{Operation, ReplyBody, Request};
 use causeway_wire::store::Mark;
 
 mod meta_support;
@@ -83,7 +83,7 @@ fn batch(service: &Service, number: u64) -> Vec<Request> {
             follow: false,
             content: false,
         };
-        if let Ok(Answer::Node(node)) = ask(service, lookup).result {
+        if let Ok(ReplyBody::Node(node)) = ask(service, lookup).result {
             operations.push(Operation::WriteStuffed {
                 object: node.object,
                 offset: 10,

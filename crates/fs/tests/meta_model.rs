@@ -7,7 +7,7 @@ use causeway_fs::meta::store::fjall::Fjall;
 use causeway_fs::meta::store::memory::Memory;
 use causeway_fs::meta::store::{Store, StoreError};
 use causeway_fs::meta::{Service, Settings};
-use causeway_wire::fs::{Answer, Errno, Kind, Operation, Request};
+use causeway_wire::fs::{Errno, Kind, Operation, ReplyBody, Request};
 use proptest::prelude::*;
 
 mod meta_support;
@@ -408,7 +408,7 @@ fn operation(service: &mut Service, step: &Step) -> Result<Operation, Errno> {
                 content: false,
             };
             match service.apply(&[request(lookup)], time(0)).remove(0).result {
-                Ok(Answer::Node(node)) => Operation::HardLink {
+                Ok(ReplyBody::Node(node)) => Operation::HardLink {
                     object: node.object,
                     place: place(to),
                 },
@@ -439,7 +439,7 @@ fn agrees(open: Open, batches: &[Vec<Step>]) -> Result<(), TestCaseError> {
     let (mut model, mut now) = (Model::new(), 0);
     for steps in batches {
         now += 1;
-        // Steps that need a look-up go with the state before their batch: they are sent alone.
+        // Steps that need a lookup go with the state before their batch: they are sent alone.
         let batched = !steps.iter().any(|step| matches!(step, Step::Link(..)));
         let mut requests: Vec<Request> = Vec::new();
         let mut results = Vec::new();

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_not_there_is_an_error_and_lent_memory_is_not_written() {
+    fn memory_that_is_not_there_is_an_error_and_foreign_memory_is_not_written() {
         let pid = std::process::id() as i32;
         let near = Memory::zeroed(8);
         let mut local = LocalSpans::new();

@@ -202,7 +202,7 @@ pub fn send_many(socket: impl AsFd, datagrams: &[(SocketAddr, &[u8])]) -> io::Re
         message.msg_hdr.msg_iovlen = 1;
     }
     // SAFETY: the first `count` messages point to names and vectors that live in this frame, and the
-    // vectors to bytes that the caller lends and the kernel only reads.
+    // vectors to bytes that the caller borrows and the kernel only reads.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_fd().as_raw_fd(),
@@ -395,7 +395,7 @@ fn extended_errno(message: &libc::msghdr) -> i32 {
 }
 
 /// The owner of the one socket of this host that receives what is sent to exactly `address`; `None` if
-/// there is none, or more than one. As the kernel's table in /proc tells it.
+/// there is none, or more than one. By the kernel's table in /proc.
 pub fn owner(address: SocketAddr) -> io::Result<Option<Owner>> {
     let path = match address {
         SocketAddr::V4(_) => "/proc/net/udp",
@@ -447,8 +447,8 @@ mod tests {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let (one, a, other, b) = pair(address);
             let datagrams: Vec<Vec<u8>> = (0..10).map(|n| vec![n as u8; 100 * n]).collect();
-            let lent: Vec<_> = datagrams.iter().map(|bytes| (b, &bytes[..])).collect();
-            assert_eq!(send_many(&one, &lent).unwrap(), 10);
+            let batch: Vec<_> = datagrams.iter().map(|bytes| (b, &bytes[..])).collect();
+            assert_eq!(send_many(&one, &batch).unwrap(), 10);
             let mut room = vec![0; 1000 * 6];
             let mut got = Vec::new();
             assert_eq!(receive_many(&other, &mut room, 1000, &mut got).unwrap(), 6);

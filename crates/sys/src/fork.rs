@@ -36,7 +36,7 @@ impl Owner {
     /// The calling process.
     ///
     /// # Errors
-    /// If the system has no memory for being told of forks.
+    /// If the system has no memory to detect forks with.
     pub fn this_process() -> io::Result<Self> {
         let word = word()?;
         let number = match word.load(Acquire) {
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(Owner::this_process().unwrap().number, parents.number);
     }
 
-    /// Of both ways of being told.
+    /// For both ways of detecting a fork.
     #[test]
     fn the_word_is_cleared_in_children_only() {
         for word in [cleared_in_children().unwrap(), told_of_children().unwrap()] {
@@ -194,11 +194,11 @@ mod tests {
 
     #[test]
     fn a_process_of_several_threads_is_not_copied() {
-        let (tell, told) = std::sync::mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || told.recv());
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || ended.recv());
         let refused = run_in_child(|| {}).unwrap_err().to_string();
         assert!(refused.contains("may hold locks"), "{refused}");
-        drop(tell);
+        drop(end);
         assert!(thread.join().unwrap().is_err());
     }
 }

@@ -10,8 +10,8 @@
 //! [`limits`], [`pin`], [`process`], [`random`], [`shared`], [`small`],
 //! [`thread`] and [`waits`] stand alone.
 //!
-//! This room knows no protocol. It is one of the two rooms that may use `unsafe` (the other is
-//! `transport`); each block says which invariant holds and who upholds it.
+//! This crate knows no protocol. It is one of three that may use `unsafe`, with
+//! `transport` and `bmi-c`; each block says which invariant holds and who upholds it.
 
 pub mod attach;
 pub mod datagram;

@@ -248,7 +248,7 @@ impl Memory {
     }
 
     /// The identity of the bytes, which all clones and slices share. `None` for foreign buffers, such as the buffers
-    /// that a C program has allocated itself: nothing tells when those bytes are freed, and others put in their place.
+    /// that a C program has allocated itself: there is no event when those bytes are freed, and others put in their place.
     pub fn id(&self) -> Option<MemoryId> {
         let detached = match &self.backing.kind {
             Kind::Heap { .. } | Kind::Import { .. } => false,
@@ -426,7 +426,7 @@ impl Memory {
     ///
     /// # Panics
     /// As [`Memory::read_at`].
-    pub fn read_cold_at(&self, offset: usize, into: &mut [u8]) {
+    pub fn read_uncached_at(&self, offset: usize, into: &mut [u8]) {
         assert!(
             offset
                 .checked_add(into.len())
@@ -698,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn lent_memory_is_read_but_not_written() {
+    fn foreign_memory_is_read_but_not_written() {
         let read = with_foreign_read_only(b"bytes", |memory| {
             assert!(!memory.is_writable() && !memory.slice(1..2).is_writable());
             memory.to_vec()
@@ -711,7 +711,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "for reading only")]
-    fn writing_to_memory_lent_for_reading_panics() {
+    fn writing_to_foreign_memory_for_reading_panics() {
         Memory::zeroed(4).read_only().write_at(0, &[1]);
     }
 
@@ -726,7 +726,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_have_the_identity_of_the_whole_and_lent_memory_has_none() {
+    fn parts_have_the_identity_of_the_whole_and_foreign_memory_has_none() {
         let memory = Memory::zeroed(100);
         let part = memory.slice(10..20).read_only();
         assert!(memory.id().is_some());

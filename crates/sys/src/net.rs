@@ -155,7 +155,7 @@ pub fn accept(listener: impl AsFd) -> io::Result<Option<OwnedFd>> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     match rustix::net::accept_with(listener, flags) {
         Ok(socket) => Ok(Some(socket)),
-        // A connection that died while it waited is not the listener's trouble.
+        // A connection that died while it waited does not concern the listener.
         Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -224,7 +224,7 @@ fn tune_for_loopback(socket: BorrowedFd<'_>) -> io::Result<()> {
 
 fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: libc::c_int) -> io::Result<()> {
     // SAFETY: the option takes an int, which lives longer than the call; the descriptor is open.
-    let answer = unsafe {
+    let status = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
@@ -233,7 +233,7 @@ fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: libc::c_int) -> io::Resu
             size_of::<libc::c_int>() as libc::socklen_t,
         )
     };
-    match answer {
+    match status {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

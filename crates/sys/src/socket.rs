@@ -133,7 +133,7 @@ impl RecordSocket {
         let mut len = size_of::<libc::ucred>() as libc::socklen_t;
         use std::os::fd::AsRawFd;
         // SAFETY: the kernel writes at most `len` bytes into `credentials`, which has that many.
-        let answer = unsafe {
+        let status = unsafe {
             libc::getsockopt(
                 self.socket.as_raw_fd(),
                 libc::SOL_SOCKET,
@@ -142,7 +142,7 @@ impl RecordSocket {
                 &mut len,
             )
         };
-        if answer != 0 {
+        if status != 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: plain integers, zeroed before and filled by the kernel.
@@ -195,11 +195,11 @@ impl RecordSocket {
         };
         // If the other end closed with something unread, the kernel says so first, once, and only then
         // gives what it had sent.
-        let answer = match receive() {
+        let received = match receive() {
             Err(Errno::CONNRESET) => receive(),
-            answer => answer,
+            received => received,
         };
-        let message = match answer {
+        let message = match received {
             Ok(message) => message,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(Received::Nothing),
             Err(Errno::CONNRESET) => return Ok(Received::Closed),

@@ -78,10 +78,10 @@ mod tests {
     #[test]
     fn the_new_thread_blocks_signals_and_the_old_one_as_before() {
         let before = blocked();
-        let (tell, told) = std::sync::mpsc::channel();
-        let thread = spawn_without_signals("quiet", move || tell.send(blocked()).unwrap());
+        let (send, received) = std::sync::mpsc::channel();
+        let thread = spawn_without_signals("quiet", move || send.send(blocked()).unwrap());
         thread.unwrap().join().unwrap();
-        let inside = told.recv().unwrap();
+        let inside = received.recv().unwrap();
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGUSR1, libc::SIGCHLD] {
             assert_ne!(inside & 1 << (signal - 1), 0, "signal {signal}");
         }

@@ -20,9 +20,9 @@ use causeway_bmi::{
 };
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Answer, Attributes, Body, Distribution, DistributionHint, Entry, Errno, Failure, Generation,
-    Greeting, Incarnation, Kind, LayoutPart, LayoutServer, MAX_MESSAGE_BYTES, Node, ObjectId,
-    Operation, Place, Region, Reply, Request, ServerIdentity, Timestamp,
+    Attributes, Body, Distribution, DistributionHint, Entry, Errno, Failure, Generation, Greeting,
+    Incarnation, Kind, LayoutPart, LayoutServer, MAX_MESSAGE_BYTES, Node, ObjectId, Operation,
+    Place, Region, Reply, ReplyBody, Request, ServerIdentity, Timestamp,
 };
 
 /// Bytes of `/f`.
@@ -45,7 +45,7 @@ pub enum Say {
     /// What an honest server would say.
     Truth,
     /// This result.
-    Answer(Answer),
+    Reply(ReplyBody),
     /// These bytes, whatever they mean.
     Bytes(Vec<u8>),
     /// The truth, under a tag that belongs to no request.
@@ -53,7 +53,7 @@ pub enum Say {
 }
 
 /// Chooses replies: gets each operation, and the result that an honest server would send.
-pub type Script = Box<dyn FnMut(&Operation, &Answer) -> Say + Send>;
+pub type Script = Box<dyn FnMut(&Operation, &ReplyBody) -> Say + Send>;
 
 /// A running server; it ends when this is dropped.
 pub struct ScriptedServer {
@@ -150,7 +150,7 @@ impl Serving {
             return;
         };
         let truth = truth(&request.operation);
-        let honest = truth.clone().unwrap_or(Answer::Done);
+        let honest = truth.clone().unwrap_or(ReplyBody::Done);
         let tag = request.reply_tag;
         let encoded = |result| Reply { result }.to_bytes();
         let say = (self.script)(&request.operation, &honest);
@@ -159,7 +159,7 @@ impl Serving {
         }
         match say {
             Say::Truth => self.send(message.from, tag, encoded(truth)),
-            Say::Answer(result) => self.send(message.from, tag, encoded(Ok(result))),
+            Say::Reply(result) => self.send(message.from, tag, encoded(Ok(result))),
             Say::Bytes(bytes) => self.send(message.from, tag, bytes),
             Say::ElsewhereTruth => self.send(message.from, tag + 1000, encoded(truth)),
         }
@@ -194,13 +194,13 @@ impl Serving {
 }
 
 /// The result that an honest server sends.
-fn truth(operation: &Operation) -> Result<Answer, Failure> {
+fn truth(operation: &Operation) -> Result<ReplyBody, Failure> {
     let known = |object| match node(object) {
-        Some(node) => Ok(Answer::Node(Box::new(node))),
+        Some(node) => Ok(ReplyBody::Node(Box::new(node))),
         None => Err(missing()),
     };
     match operation {
-        Operation::Hello { .. } => Ok(Answer::Hello(Box::new(greeting()))),
+        Operation::Hello { .. } => Ok(ReplyBody::Hello(Box::new(greeting()))),
         Operation::Lookup { place, follow, .. } => match (find(place), follow) {
             (Some(LINK), true) => known(FILE),
             (Some(object), _) => known(object),
@@ -212,7 +212,7 @@ fn truth(operation: &Operation) -> Result<Answer, Failure> {
         Operation::SetAttributes { object, .. } | Operation::Extend { object, .. } => {
             known(*object)
         }
-        Operation::ReadDirectory { object, after, .. } => Ok(Answer::Entries {
+        Operation::ReadDirectory { object, after, .. } => Ok(ReplyBody::Entries {
             entries: entries(*object)
                 .into_iter()
                 .filter(|entry| entry.name > *after)
@@ -226,27 +226,27 @@ fn truth(operation: &Operation) -> Result<Answer, Failure> {
             };
             Ok(transferred(FILE_BYTES, FILE_BYTES, carried))
         }
-        Operation::ListStriped { .. } => Ok(Answer::StripedFiles {
+        Operation::ListStriped { .. } => Ok(ReplyBody::StripedFiles {
             files: Vec::new(),
             end: true,
         }),
-        Operation::ListData { .. } => Ok(Answer::Datafiles {
+        Operation::ListData { .. } => Ok(ReplyBody::Datafiles {
             datafiles: Vec::new(),
             end: true,
         }),
-        Operation::Check { .. } => Ok(Answer::Checked {
+        Operation::Check { .. } => Ok(ReplyBody::Checked {
             next: None,
             records: 0,
             findings: Vec::new(),
             mended: 0,
         }),
-        Operation::MetadataStatus => Ok(Answer::MetadataStatus {
+        Operation::MetadataStatus => Ok(ReplyBody::MetadataStatus {
             objects: 5,
             removals: 0,
             numbers: 6,
             gaps: Vec::new(),
         }),
-        Operation::StorageStatus => Ok(Answer::StorageStatus {
+        Operation::StorageStatus => Ok(ReplyBody::StorageStatus {
             total: 1 << 30,
             free: 1 << 29,
             written: 0,
@@ -255,16 +255,16 @@ fn truth(operation: &Operation) -> Result<Answer, Failure> {
             aside: 0,
             aside_bytes: 0,
         }),
-        Operation::FindData { offset, .. } => Ok(Answer::Data {
+        Operation::FindData { offset, .. } => Ok(ReplyBody::Data {
             first: Some(Region {
                 offset: *offset,
                 len: 1 << 20,
             }),
         }),
-        Operation::Exist { objects } => Ok(Answer::Objects(objects.clone())),
-        Operation::Paths { .. } => Ok(Answer::Paths(Vec::new())),
-        Operation::CheckData { .. } => Ok(Answer::Faults(Vec::new())),
-        _ => Ok(Answer::Done),
+        Operation::Exist { objects } => Ok(ReplyBody::Objects(objects.clone())),
+        Operation::Paths { .. } => Ok(ReplyBody::Paths(Vec::new())),
+        Operation::CheckData { .. } => Ok(ReplyBody::Faults(Vec::new())),
+        _ => Ok(ReplyBody::Done),
     }
 }
 
@@ -362,8 +362,8 @@ pub fn node(object: ObjectId) -> Option<Node> {
 }
 
 /// The result of a read of small data that says so many `bytes`, of a datafile of `size`, and carries `carried`.
-pub fn transferred(bytes: u64, size: u64, carried: u64) -> Answer {
-    Answer::Transferred {
+pub fn transferred(bytes: u64, size: u64, carried: u64) -> ReplyBody {
+    ReplyBody::Transferred {
         bytes,
         size,
         copy_us: 0,

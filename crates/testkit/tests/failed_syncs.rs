@@ -17,7 +17,7 @@ use causeway_fs::server::{Server, StopHandle};
 use causeway_testkit::power::{Disk, Mounted};
 use causeway_testkit::random::Random;
 use causeway_wire::fs::{
-    Answer, Caller, Errno, ObjectId, Operation, Place, Request, Target, Timestamp,
+    Caller, Errno, ObjectId, Operation, Place, ReplyBody, Request, Target, Timestamp,
 };
 
 /// What is failed is one for the whole process.
@@ -72,7 +72,7 @@ fn names(service: &Service) -> BTreeSet<String> {
     };
     let reply = service.reader().answer(&request(0, 0, operation));
     match reply.expect("a reader answers this").result {
-        Ok(Answer::Entries { entries, .. }) => entries
+        Ok(ReplyBody::Entries { entries, .. }) => entries
             .into_iter()
             .map(|entry| String::from_utf8_lossy(&entry.name).into_owned())
             .collect(),

@@ -13,7 +13,9 @@ use causeway_fs::dev::random_identity;
 use causeway_fs::sabotage;
 use causeway_fs::server::{Server, StopHandle};
 use causeway_testkit::scripted::{FILE, Say, ScriptedServer, node};
-use causeway_wire::fs::{Answer, Body, DataFault, Errno, ObjectId, Operation, Region, StripedFile};
+use causeway_wire::fs::{
+    Body, DataFault, Errno, ObjectId, Operation, Region, ReplyBody, StripedFile,
+};
 
 /// There is one storage to freeze in this process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -240,7 +242,7 @@ fn a_file_that_is_cut_while_it_is_checked_is_not_damaged() {
     for (cut, found) in [(false, 1), (true, 0)] {
         let mut reads = 0;
         let script = move |operation: &Operation, _: &_| match operation {
-            Operation::ListStriped { .. } => Say::Answer(Answer::StripedFiles {
+            Operation::ListStriped { .. } => Say::Reply(ReplyBody::StripedFiles {
                 files: vec![StripedFile {
                     object: FILE,
                     servers: vec![0],
@@ -259,10 +261,10 @@ fn a_file_that_is_cut_while_it_is_checked_is_not_damaged() {
                     *version = u64::from(is_cut);
                     *lengths = vec![if is_cut { 0 } else { 7670 }];
                 }
-                Say::Answer(Answer::Node(Box::new(node)))
+                Say::Reply(ReplyBody::Node(Box::new(node)))
             }
             Operation::CheckData { datafiles } if datafiles[0].1 > 0 => {
-                Say::Answer(Answer::Faults(vec![DataFault {
+                Say::Reply(ReplyBody::Faults(vec![DataFault {
                     object: FILE,
                     offset: 0,
                     len: 7670,

@@ -2,9 +2,9 @@
 //! events.
 //!
 //! Both lie in one page, a memory file that the process maps and writes ([`page`]). An observer finds
-//! it through `/proc` and maps it for reading ([`observer`]): the process does not take part, so that
-//! one that hangs, or is stopped, can be observed like any other, nothing is left behind by one that is killed, and
-//! the kernel decides which users may observe it (the same one, and root). The layout is
+//! it through `/proc` and maps it for reading ([`observer`]): the process does not take part. So a
+//! process that hangs, or is stopped, can be observed like any other, a killed process leaves nothing behind, and
+//! the kernel decides which users may observe it (its own, and root). The layout is
 //! `causeway_wire::watch`.
 //!
 //! [`log`] is the thesis's gossip (Carns §3.11.3): events by level and part of the program, masks
@@ -14,7 +14,7 @@
 //!
 //! Read [`page`], then [`observer`], then [`log`].
 //!
-//! What this room does not do: know what a message is, or start threads.
+//! What this crate does not do: know what a message is, or start threads.
 #![forbid(unsafe_code)]
 
 pub mod log;

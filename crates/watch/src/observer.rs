@@ -1,7 +1,7 @@
 //! Observing other processes' pages.
 //!
-//! A page may have been written by any program: everything is copied out before it is decoded, with bounds, and never
-//! waited for.
+//! A page may have been written by any program: everything is copied out before it is decoded, with bounds, and without
+//! waiting for a writer.
 
 use std::io;
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ pub struct Found {
     /// Processes that belong to others.
     pub not_allowed: usize,
     /// What was wrong with pages that were there.
-    pub troubles: Vec<ObserveError>,
+    pub errors: Vec<ObserveError>,
 }
 
 /// Opens the pages of all processes that have one, except those whose number `known` accepts.
@@ -87,7 +87,7 @@ pub fn observe_all(known: impl Fn(u32) -> bool) -> io::Result<Found> {
             Ok(page) => found.processes.push(page),
             Err(ObserveError::NoPage(_) | ObserveError::NoProcess(_)) => {}
             Err(ObserveError::NotAllowed(_)) => found.not_allowed += 1,
-            Err(trouble) => found.troubles.push(trouble),
+            Err(error) => found.errors.push(error),
         }
     }
     found.processes.sort_by_key(|page| page.pid);
@@ -103,7 +103,7 @@ impl Observer {
             _ => ObserveError::System { pid, source },
         };
         let wanted = format!("/memfd:{} (deleted)", wire::FILE_NAME);
-        let mut trouble = ObserveError::NoPage(pid);
+        let mut reason = ObserveError::NoPage(pid);
         for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(refuse)? {
             // A descriptor that was closed meanwhile is no page.
             let Ok(path) = entry.map(|entry| entry.path()) else {
@@ -117,17 +117,17 @@ impl Observer {
             match Self::open(pid, path) {
                 Ok(page) => match page.check() {
                     Ok(()) => return Ok(page),
-                    Err(why) => trouble = why,
+                    Err(why) => reason = why,
                 },
                 Err(error) => {
-                    trouble = ObserveError::Page {
+                    reason = ObserveError::Page {
                         pid,
                         why: error.to_string(),
                     }
                 }
             }
         }
-        Err(trouble)
+        Err(reason)
     }
 
     /// Opens what one of the process's descriptors is open on. Its name proves nothing: a user can give
@@ -170,7 +170,7 @@ impl Observer {
         self.text(area::NAME)
     }
 
-    /// The log masks in force; empty if the process does not log through this room.
+    /// The log masks in force; empty if the process does not log through this crate.
     pub fn masks(&self) -> String {
         self.text(area::IN_FORCE)
     }
@@ -199,7 +199,7 @@ impl Observer {
         rows.collect()
     }
 
-    /// Rows that had no place in the page.
+    /// Rows for which the page had no slot.
     pub fn missing_rows(&self) -> u64 {
         self.view.load(word::ROWS_MISSING, Ordering::Relaxed)
     }

@@ -166,7 +166,7 @@ impl Page {
     }
 }
 
-/// A place in the table of rows, freed when dropped.
+/// A slot in the table of rows, freed when dropped.
 #[derive(Debug)]
 pub struct RowSlot {
     page: Arc<Page>,
@@ -175,7 +175,7 @@ pub struct RowSlot {
 }
 
 impl RowSlot {
-    /// Claims a place. If all are taken, what is published is counted as missing.
+    /// Claims a slot. If all are taken, what is published is counted as missing.
     pub fn new(page: &Arc<Page>) -> Self {
         let row = page.claim();
         if row.is_none() {

@@ -29,7 +29,7 @@ pub enum State {
     Stopped,
     /// It has ended.
     Ended,
-    /// The kernel does not tell.
+    /// Unknown to the kernel.
     Unknown,
 }
 

@@ -84,7 +84,8 @@ pub enum Kind {
     Reclaim = 12,
     /// Credit that the sender gives back after [`Kind::Reclaim`]. Word: bytes.
     Return = 13,
-    /// A caller that can be called itself says who it is; the one that it calls consents with the same. Word: number of addresses.
+    /// A caller that can be called itself introduces itself; the called instance consents with the same. Word: number of
+    /// addresses.
     Introduce = 14,
     /// Such a caller goes on with a connection to which the other side has consented: messages may flow. Word: the
     /// format.

@@ -2,7 +2,7 @@
 //!
 //! Page 0 is a [`Header`], with [`WrittenGroups`] behind it. Then follow groups: one page of sums, then [`GROUP_BLOCKS`] blocks of data.
 //! Offsets are computed, never stored, and data pages stay aligned. The file ends where the data ends,
-//! so its length tells the datafile's size ([`size_of_file`], [`file_len`]).
+//! so its length gives the datafile's size ([`size_of_file`], [`file_len`]).
 
 mod history;
 mod written;

@@ -1,6 +1,6 @@
 //! Requests and replies of the file system.
 //!
-//! A client sends a [`Request`] as an unexpected message; the server answers with a [`Reply`] under
+//! A client sends a [`Request`] as an unexpected message; the server sends a [`Reply`] under
 //! the tag that the request names. Bulk data never travels inside: a request names memory that the
 //! client exports, and the server reads or writes it (`docs/formats/fs.md`).
 //!
@@ -97,7 +97,7 @@ pub struct CheckCursor {
 /// Everything that can be asked. Metadata first, then data, then the whole server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
-    /// Walks a path. Returns [`Answer::Node`].
+    /// Walks a path. Returns [`ReplyBody::Node`].
     Lookup {
         /// What to walk.
         place: Place,
@@ -106,14 +106,14 @@ pub enum Operation {
         /// Send a stuffed file's content along.
         content: bool,
     },
-    /// Reads the node of a known object. Returns [`Answer::Node`].
+    /// Reads the node of a known object. Returns [`ReplyBody::Node`].
     GetNode {
         /// Which.
         object: ObjectId,
         /// Send a stuffed file's content along.
         content: bool,
     },
-    /// Makes a file, with content if it is small. Returns [`Answer::Node`]. If the name exists and is
+    /// Makes a file, with content if it is small. Returns [`ReplyBody::Node`]. If the name exists and is
     /// a file and `exclusive` is not set, returns that file's node, unchanged.
     Create {
         /// Directory and new name.
@@ -127,7 +127,7 @@ pub enum Operation {
         /// First content, at most [`MAX_STUFFED_BYTES`].
         content: Vec<u8>,
     },
-    /// Makes a directory. Returns [`Answer::Node`].
+    /// Makes a directory. Returns [`ReplyBody::Node`].
     MakeDirectory {
         /// Directory and new name.
         place: Place,
@@ -136,21 +136,21 @@ pub enum Operation {
         /// Default for files below; the parent's if absent.
         distribution: Option<DistributionHint>,
     },
-    /// Makes a symbolic link. Returns [`Answer::Node`].
+    /// Makes a symbolic link. Returns [`ReplyBody::Node`].
     SymbolicLink {
         /// Directory and new name.
         place: Place,
         /// What it points to.
         target: Vec<u8>,
     },
-    /// Gives an existing file one more name. Returns [`Answer::Node`].
+    /// Gives an existing file one more name. Returns [`ReplyBody::Node`].
     HardLink {
         /// The file.
         object: ObjectId,
         /// Directory and new name.
         place: Place,
     },
-    /// Renames, replacing what the new name held, atomically. Returns [`Answer::Done`].
+    /// Renames, replacing what the new name held, atomically. Returns [`ReplyBody::Done`].
     Rename {
         /// Old name.
         from: Place,
@@ -159,21 +159,21 @@ pub enum Operation {
         /// Fail if the new name exists.
         no_replace: bool,
     },
-    /// Removes a name of a file or link. Returns [`Answer::Done`].
+    /// Removes a name of a file or link. Returns [`ReplyBody::Done`].
     Unlink {
         /// Which.
         place: Place,
         /// Only if the name is still this object's; otherwise [`Errno::ESTALE`].
         expected: Option<ObjectId>,
     },
-    /// Removes an empty directory. Returns [`Answer::Done`].
+    /// Removes an empty directory. Returns [`ReplyBody::Done`].
     RemoveDirectory {
         /// Which.
         place: Place,
         /// As for [`Operation::Unlink`].
         expected: Option<ObjectId>,
     },
-    /// Lists a directory in the order of names. Returns [`Answer::Entries`].
+    /// Lists a directory in the order of names. Returns [`ReplyBody::Entries`].
     ReadDirectory {
         /// Which.
         object: ObjectId,
@@ -184,7 +184,7 @@ pub enum Operation {
         /// Send each entry's attributes along.
         attributes: bool,
     },
-    /// Changes attributes. Returns [`Answer::Node`].
+    /// Changes attributes. Returns [`ReplyBody::Node`].
     SetAttributes {
         /// Which object.
         object: ObjectId,
@@ -192,7 +192,7 @@ pub enum Operation {
         set: SetAttributes,
     },
     /// First half of changing a file's size: records the size and, if the file is striped, that its
-    /// datafiles must follow. Returns [`Answer::Node`].
+    /// datafiles must follow. Returns [`ReplyBody::Node`].
     Truncate {
         /// Which file.
         object: ObjectId,
@@ -200,14 +200,14 @@ pub enum Operation {
         size: u64,
     },
     /// Second half: the datafiles have followed the truncation with this `version`. Returns
-    /// [`Answer::Node`].
+    /// [`ReplyBody::Node`].
     FinishTruncate {
         /// Which file.
         object: ObjectId,
         /// The version that the first half returned.
         version: u64,
     },
-    /// The file has been written up to `end`. Returns [`Answer::Node`].
+    /// The file has been written up to `end`. Returns [`ReplyBody::Node`].
     Extend {
         /// Which file.
         object: ObjectId,
@@ -216,12 +216,12 @@ pub enum Operation {
         /// Modification time.
         modified: Timestamp,
         /// The file's truncation version before the writing: with another one, `reached` is not noted, since
-        /// a truncation may have cut what was written.
+        /// a truncation may have discarded what was written.
         version: u64,
         /// How far the datafiles have been written.
         reached: Vec<Reach>,
     },
-    /// Writes into a stuffed file. Returns [`Answer::Node`], or [`Errno::NOT_STUFFED`].
+    /// Writes into a stuffed file. Returns [`ReplyBody::Node`], or [`Errno::NOT_STUFFED`].
     WriteStuffed {
         /// Which file.
         object: ObjectId,
@@ -231,68 +231,68 @@ pub enum Operation {
         data: Vec<u8>,
     },
     /// First half of moving a stuffed file's content to its first I/O server: freezes the content and
-    /// returns it ([`Answer::Node`]).
+    /// returns it ([`ReplyBody::Node`]).
     BeginUnstuff {
         /// Which file.
         object: ObjectId,
     },
-    /// Second half: the content lies in the datafile. Returns [`Answer::Node`].
+    /// Second half: the content lies in the datafile. Returns [`ReplyBody::Node`].
     FinishUnstuff {
         /// Which file.
         object: ObjectId,
     },
-    /// Makes everything that was acknowledged durable. Returns [`Answer::Done`].
+    /// Makes everything that was acknowledged durable. Returns [`ReplyBody::Done`].
     Commit,
-    /// How many objects there are. Returns [`Answer::MetadataStatus`].
+    /// How many objects there are. Returns [`ReplyBody::MetadataStatus`].
     MetadataStatus,
-    /// Which of these objects exist and are striped files? Returns [`Answer::Objects`] with those.
+    /// Which of these objects exist and are striped files? Returns [`ReplyBody::Objects`] with those.
     Exist {
         /// Which objects.
         objects: Vec<ObjectId>,
     },
-    /// Checks a batch of the name space, and mends it if asked. Returns [`Answer::Checked`].
+    /// Checks a batch of the name space, and repairs it if asked. Returns [`ReplyBody::Checked`].
     Check {
         /// Where the last batch ended; `None` starts.
         after: Option<CheckCursor>,
-        /// Mend what is found.
+        /// Repair what is found.
         repair: bool,
     },
-    /// Adds an I/O server to the layout: once it was met, new files use it; also again, if it was drained. Returns
-    /// [`Answer::Done`].
+    /// Adds an I/O server to the layout: once it is registered, new files use it; also again, if it was drained. Returns
+    /// [`ReplyBody::Done`].
     AddServer {
         /// Its name.
         name: String,
     },
-    /// Keeps new files from an I/O server; those that exist stay there. Returns [`Answer::Done`].
+    /// Keeps new files from an I/O server; those that exist stay there. Returns [`ReplyBody::Done`].
     DrainServer {
         /// Its name.
         name: String,
     },
     /// Lets an I/O server's new directory take the place of its old one, whose data are lost. Returns
-    /// [`Answer::Done`].
+    /// [`ReplyBody::Done`].
     AcceptServer {
         /// Its name.
         name: String,
         /// The new directory's.
         generation: Generation,
     },
-    /// From a client that ends, and asks for the reply to no earlier change again. Returns [`Answer::Done`].
+    /// From a client that ends, and asks for the reply to no earlier change again. Returns [`ReplyBody::Done`].
     EndSession,
 
-    /// Lists striped files in the order of their numbers. Returns [`Answer::StripedFiles`].
+    /// Lists striped files in the order of their numbers. Returns [`ReplyBody::StripedFiles`].
     ListStriped {
         /// Only those behind this one.
         after: ObjectId,
         /// Most to return.
         limit: u32,
     },
-    /// Which paths do these objects have? Returns [`Answer::Paths`] with those that have one.
+    /// Which paths do these objects have? Returns [`ReplyBody::Paths`] with those that have one.
     Paths {
         /// Which objects.
         objects: Vec<ObjectId>,
     },
 
-    /// Reads regions of a datafile into the client's memory. Returns [`Answer::Transferred`].
+    /// Reads regions of a datafile into the client's memory. Returns [`ReplyBody::Transferred`].
     Read {
         /// Which datafile.
         object: ObjectId,
@@ -306,7 +306,7 @@ pub enum Operation {
         sums: WantedSums,
     },
     /// Where is the first data of a datafile from an offset on? What lies before them is a hole. Returns
-    /// [`Answer::Data`].
+    /// [`ReplyBody::Data`].
     FindData {
         /// Which datafile.
         object: ObjectId,
@@ -315,7 +315,7 @@ pub enum Operation {
         /// From which datafile byte on.
         offset: u64,
     },
-    /// Writes regions of a datafile from the client's memory. Returns [`Answer::Transferred`].
+    /// Writes regions of a datafile from the client's memory. Returns [`ReplyBody::Transferred`].
     Write {
         /// Which datafile.
         object: ObjectId,
@@ -332,7 +332,7 @@ pub enum Operation {
         /// Small data, sent along instead of `memory`.
         inline: Vec<u8>,
     },
-    /// Creates a datafile with this content unless it exists. Returns [`Answer::Done`].
+    /// Creates a datafile with this content unless it exists. Returns [`ReplyBody::Done`].
     Seed {
         /// Which datafile.
         object: ObjectId,
@@ -340,7 +340,7 @@ pub enum Operation {
         content: Vec<u8>,
     },
     /// Cuts or grows a datafile. `version` orders truncations: an older one than the last is ignored.
-    /// Returns [`Answer::Done`].
+    /// Returns [`ReplyBody::Done`].
     TruncateData {
         /// Which datafile.
         object: ObjectId,
@@ -351,21 +351,21 @@ pub enum Operation {
         /// How long the datafile must have been before at least, of the bytes that are kept.
         at_least: u64,
     },
-    /// Makes a datafile durable. Returns [`Answer::Done`].
+    /// Makes a datafile durable. Returns [`ReplyBody::Done`].
     Flush {
         /// Which datafile.
         object: ObjectId,
         /// How long the datafile must be at least, in bytes.
         at_least: u64,
     },
-    /// Removes datafiles; those that do not exist are no error. Returns [`Answer::Done`].
+    /// Removes datafiles; those that do not exist are no error. Returns [`ReplyBody::Done`].
     Remove {
         /// Which datafiles.
         objects: Vec<ObjectId>,
     },
-    /// What time is it on the server's host? Returns [`Answer::Clock`].
+    /// What time is it on the server's host? Returns [`ReplyBody::Clock`].
     Clock,
-    /// Lists datafiles in the order of their numbers. Returns [`Answer::Datafiles`].
+    /// Lists datafiles in the order of their numbers. Returns [`ReplyBody::Datafiles`].
     ListData {
         /// Only those behind this one.
         after: ObjectId,
@@ -373,20 +373,20 @@ pub enum Operation {
         limit: u32,
     },
     /// Which of these datafiles are absent, shorter than that, another object's or damaged, as far as
-    /// headers and lengths tell? Returns [`Answer::Faults`].
+    /// headers and lengths tell? Returns [`ReplyBody::Faults`].
     CheckData {
         /// Objects, and how long their datafiles must be at least.
         datafiles: Vec<(ObjectId, u64)>,
     },
     /// Removes datafiles without a file: those that are proven to be of the present metadata are deleted,
-    /// all others moved aside. Returns [`Answer::OrphansRemoved`].
+    /// all others moved aside. Returns [`ReplyBody::OrphansRemoved`].
     RemoveOrphans {
         /// Which datafiles.
         objects: Vec<ObjectId>,
         /// The metadata have given out object numbers below this.
         numbers: u64,
     },
-    /// Verifies stored data, a bounded number of bytes at a time. Returns [`Answer::Scrubbed`].
+    /// Verifies stored data, a bounded number of bytes at a time. Returns [`ReplyBody::Scrubbed`].
     Scrub {
         /// Where to begin; absent: where the last scrub came to, as the server remembers it.
         from: Option<ScrubPosition>,
@@ -394,15 +394,15 @@ pub enum Operation {
         bytes: u64,
     },
     /// Takes datafiles that something else has put in the place of others while these were open for the right
-    /// ones, from now on. Returns [`Answer::Done`].
+    /// ones, from now on. Returns [`ReplyBody::Done`].
     AcceptData {
         /// Objects of the datafiles; those that were not replaced are left alone.
         objects: Vec<ObjectId>,
     },
-    /// Space and load. Returns [`Answer::StorageStatus`].
+    /// Space and load. Returns [`ReplyBody::StorageStatus`].
     StorageStatus,
     /// From the metadata server to an I/O server: it has this number, and belongs to these metadata.
-    /// The target's incarnation is not checked. Returns [`Answer::Done`].
+    /// The target's incarnation is not checked. Returns [`ReplyBody::Done`].
     Enroll {
         /// Number in the layout.
         index: u16,
@@ -412,7 +412,7 @@ pub enum Operation {
         replace: bool,
     },
 
-    /// Asks a server for its identity; needs no target. Returns [`Answer::Hello`].
+    /// Asks a server for its identity; needs no target. Returns [`ReplyBody::Hello`].
     Hello {
         /// Where the part of the layout begins that the metadata server returns: a position in the list of
         /// servers.
@@ -536,7 +536,7 @@ pub struct DistributionHint {
     pub start: u16,
 }
 
-/// How a file's bytes are dealt over its servers: strip `i` lies on `servers[i % servers.len()]`.
+/// How a file's bytes are striped over its servers: strip `i` lies on `servers[i % servers.len()]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Distribution {
     /// Bytes of a strip.
@@ -600,7 +600,7 @@ pub enum Body {
     Link(Vec<u8>),
     /// A small file beside its metadata; the content if it was asked for.
     Stuffed {
-        /// How it will be dealt when it grows.
+        /// How it will be striped when it grows.
         distribution: Distribution,
         /// The content, if asked for.
         content: Option<Vec<u8>>,
@@ -609,11 +609,11 @@ pub enum Body {
     },
     /// A file in datafiles.
     Striped {
-        /// How it is dealt.
+        /// How it is striped.
         distribution: Distribution,
         /// Counts truncations.
         version: u64,
-        /// The size that datafiles must first be cut to, if a truncation was not finished.
+        /// The size that datafiles must first be truncated to, if a truncation was not finished.
         truncating: Option<u64>,
         /// How long the datafiles must be at least, in the order of the servers; 0 where nothing must be.
         lengths: Vec<u64>,
@@ -624,7 +624,7 @@ pub enum Body {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     /// The result, or why there is none.
-    pub result: Result<Answer, Failure>,
+    pub result: Result<ReplyBody, Failure>,
 }
 
 /// An operation's failure: a number for programs and a sentence for people.
@@ -656,7 +656,7 @@ pub enum WantedSums {
 
 /// An operation's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum ReplyBody {
     /// It is done.
     Done,
     /// An object.
@@ -738,7 +738,7 @@ pub enum Answer {
         records: u64,
         /// What was found wrong, in words.
         findings: Vec<String>,
-        /// How much of it was mended.
+        /// How much of it was repaired.
         mended: u64,
     },
     /// What the metadata server holds.

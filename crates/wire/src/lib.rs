@@ -1,4 +1,4 @@
-//! Every byte of Causeway that crosses a process or a reboot is defined in this room.
+//! Every byte of Causeway that crosses a process or a reboot is defined in this crate.
 //!
 //! Read [`codec`] first (bounded reading and writing, the one error type), then the format that
 //! you came for: [`region`] (descriptors of remote memory), [`bmi`] (headers of the message
@@ -14,7 +14,7 @@
 //! the bytes that they are given, never allocate more than the input could hold, and return
 //! [`codec::Malformed`] for anything else. Every decoder has a fuzz target under `fuzz/`.
 //!
-//! Nor is there an operating system: network interfaces decode here too, so this room is `no_std`.
+//! Nor is there an operating system: network interfaces decode here too, so this crate is `no_std`.
 #![no_std]
 #![forbid(unsafe_code)]
 

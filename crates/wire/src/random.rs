@@ -1,8 +1,8 @@
 //! A sequence of numbers from a seed, the same on every machine: SplitMix64 (Steele, Lea and Flood, "Fast splittable
 //! pseudorandom number generators", OOPSLA 2014; the constants are those of Vigna's `splitmix64.c`).
 //!
-//! The sums of a datafile's blocks are masked with it, the simulator and tests draw from it. It keeps nobody from
-//! guessing: what must be unpredictable comes from the kernel.
+//! The sums of a datafile's blocks are masked with it, the simulator and tests draw from it. Its numbers can be
+//! guessed: what must be unpredictable comes from the kernel.
 
 use alloc::vec;
 use alloc::vec::Vec;

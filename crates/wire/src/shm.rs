@@ -31,7 +31,7 @@ pub const FLAG_MEMBARRIER: u8 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Why {
-    /// It breaks the protocol, or cannot be met for another reason that stays.
+    /// It breaks the protocol, or is refused for another lasting reason.
     Other = 0,
     /// The other side's user is not accepted.
     Unauthorised = 1,

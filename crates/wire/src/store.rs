@@ -195,7 +195,7 @@ pub struct Superblock {
     pub file_system: u128,
     /// The formatting of the server's directory that the store lies in.
     pub generation: Generation,
-    /// The life of these metadata.
+    /// The incarnation of these metadata.
     pub incarnation: Incarnation,
 }
 
@@ -213,7 +213,7 @@ pub struct Gaps(pub Vec<(u64, u64)>);
 pub struct ServerRecord {
     /// Its name.
     pub name: String,
-    /// The formatting of its directory; none before it was met.
+    /// The formatting of its directory; none before it is registered.
     pub generation: Generation,
     /// The formatting that an operator accepts instead, although other metadata may have enrolled it; none
     /// as a rule.

@@ -4,7 +4,7 @@ use causeway_report::rows::{Row, figure_text};
 use causeway_report::table::Table;
 
 use super::findings::{Findings, Series};
-use super::trial::{ANSWER_BYTES, LIMIT, OURS, RINGS};
+use super::trial::{LIMIT, OURS, REPLY_BYTES, RINGS};
 use crate::outcome::Verdict;
 
 /// What a figure of Causeway's is compared with.
@@ -131,9 +131,9 @@ fn goals(clients: &[usize]) -> Vec<Goal> {
     }
     for method in ["shm", "tcp"] {
         for clients in clients {
-            for size in ANSWER_BYTES {
+            for size in REPLY_BYTES {
                 let case = format!("load/{method}/{clients}-clients");
-                let what = format!("{clients} clients, {} KB answers, {method}", size / 1000);
+                let what = format!("{clients} clients, {} KB replies, {method}", size / 1000);
                 let mean = format!("{case}/mean");
                 goals.push(goal(
                     &format!("{what}: mean"),

@@ -15,7 +15,7 @@ use super::trial::RingFigures;
 use crate::layer::{Layer, PATIENCE, content};
 
 const ASK: Tag = 1;
-const ANSWER: Tag = 2;
+const REPLY: Tag = 2;
 const TOKEN: Tag = 3;
 /// Unexpected messages and completions that are taken at once.
 const TAKEN_AT_ONCE: usize = 64;
@@ -31,7 +31,7 @@ pub(crate) struct Assignment {
 /// What a process does.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Role {
-    /// Answers requests with `size` bytes until every client has said that it is done.
+    /// Replies to requests with `size` bytes until every client has said that it is done.
     Server {
         listen: String,
         clients: usize,
@@ -68,7 +68,7 @@ pub(crate) enum Order {
 pub(crate) enum Report {
     Listening(String),
     Ready,
-    /// A client's mean microseconds from a request to its answer.
+    /// A client's mean microseconds from a request to its reply.
     Asked(f64),
     /// What a link saw and used.
     Passed(Passed),
@@ -125,7 +125,7 @@ pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
     }
 }
 
-/// A request, and the first bytes of its answer.
+/// A request, and the first bytes of its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Head {
     number: u64,
@@ -153,7 +153,7 @@ impl Head {
     }
 }
 
-/// A server's answer to one client.
+/// A server's reply to one client.
 struct Reply {
     memory: Memory,
     /// It has not left yet.
@@ -163,7 +163,7 @@ struct Reply {
 fn serve(listen: &str, clients: usize, size: usize, channel: &mut Channel) -> Outcome {
     let mut layer = Layer::start(listen)?;
     channel.send(&Report::Listening(layer.address()))?;
-    let met = layer.meet(clients)?;
+    let met = layer.await_introductions(clients)?;
     let places: BTreeMap<Addr, u64> = met.into_iter().zip(0..).collect();
     let mut replies = Vec::with_capacity(clients);
     for _ in 0..clients {
@@ -191,7 +191,7 @@ fn serve(listen: &str, clients: usize, size: usize, channel: &mut Channel) -> Ou
                 .ok_or("an unknown peer sent a request")
                 .doing(serving)?;
             left -= usize::from(head.last);
-            answer(&mut layer, &mut replies, (ask.from, *place), head)?;
+            reply_to(&mut layer, &mut replies, (ask.from, *place), head)?;
             layer.bmi.release(ask.from);
         }
     }
@@ -235,16 +235,16 @@ fn reap(layer: &mut Layer, replies: &mut [Reply]) -> Outcome {
     Ok(())
 }
 
-fn answer(layer: &mut Layer, replies: &mut [Reply], to: (Addr, u64), head: Head) -> Outcome {
+fn reply_to(layer: &mut Layer, replies: &mut [Reply], to: (Addr, u64), head: Head) -> Outcome {
     let (client, user) = to;
     let place = usize::try_from(user).unwrap_or(usize::MAX);
     let is_busy = |replies: &[Reply]| replies.get(place).is_some_and(|reply| reply.on_its_way);
     let mut silent_since = Instant::now();
-    // The client has its last answer, but the send may not have completed on this side yet.
+    // The client has its last reply, but the send may not have completed on this side yet.
     while is_busy(replies) {
         reap(layer, replies)?;
         if silent_since.elapsed() > PATIENCE {
-            return Err(Failure::new(serving(), "an answer does not leave"));
+            return Err(Failure::new(serving(), "a reply does not leave"));
         }
         if is_busy(replies) {
             await_anything(layer, &mut silent_since)?;
@@ -258,7 +258,7 @@ fn answer(layer: &mut Layer, replies: &mut [Reply], to: (Addr, u64), head: Head)
     let parts = std::slice::from_ref(&reply.memory);
     let posted = layer
         .bmi
-        .post_send(client, parts, ANSWER, layer.context, user);
+        .post_send(client, parts, REPLY, layer.context, user);
     match posted.doing(serving)? {
         Posted::Complete(completion) => completion.result.doing(serving).map(drop),
         Posted::Pending(_) => {
@@ -271,8 +271,8 @@ fn answer(layer: &mut Layer, replies: &mut [Reply], to: (Addr, u64), head: Head)
 fn ask(address: &str, size: usize, milliseconds: u64, channel: &mut Channel) -> Outcome {
     let doing = || "asking the server".to_owned();
     let mut layer = Layer::start("")?;
-    let server = layer.greet(address)?;
-    let answer = Memory::zeroed(size);
+    let server = layer.introduce_to(address)?;
+    let reply = Memory::zeroed(size);
     let request = Memory::zeroed(Head::BYTES);
     let wanted = content(size);
     channel.barrier(&Report::Ready)?;
@@ -287,25 +287,22 @@ fn ask(address: &str, size: usize, milliseconds: u64, channel: &mut Channel) -> 
         head.number += 1;
         head.last = elapsed >= time;
         request.write_at(0, &head.bytes());
-        let awaited = layer.receive(server, &answer, ANSWER)?;
+        let awaited = layer.receive(server, &reply, REPLY)?;
         let sent = layer.send_unexpected(server, &request, ASK)?;
         layer.complete(sent)?;
         let count = layer.complete(awaited)?;
         elapsed = began.elapsed();
         let mut first = [0; Head::BYTES];
-        answer.read_at(0, &mut first);
+        reply.read_at(0, &mut first);
         if count != size as u64 || Head::read(&first) != Some(head) {
             return Err(Failure::new(
                 doing(),
-                "an answer is not the one that was asked for",
+                "a reply is not the one that was asked for",
             ));
         }
     }
-    if answer.to_vec().get(Head::BYTES..) != wanted.get(Head::BYTES..) {
-        return Err(Failure::new(
-            doing(),
-            "the last answer is not what was sent",
-        ));
+    if reply.to_vec().get(Head::BYTES..) != wanted.get(Head::BYTES..) {
+        return Err(Failure::new(doing(), "the last reply is not what was sent"));
     }
     let mean_us = elapsed.as_secs_f64() * 1e6 / head.number as f64;
     channel.send(&Report::Asked(mean_us))
@@ -335,8 +332,12 @@ fn link(
     let Some(Order::Next(address)) = channel.receive()? else {
         return Err(Failure::new(doing(), "there is no next link"));
     };
-    let next = layer.greet(&address)?;
-    let before = layer.meet(1)?.pop().ok_or("no peer came").doing(doing)?;
+    let next = layer.introduce_to(&address)?;
+    let before = layer
+        .await_introductions(1)?
+        .pop()
+        .ok_or("no peer came")
+        .doing(doing)?;
     let mut link = Link {
         layer,
         next,
@@ -432,7 +433,7 @@ fn hold(address: &str, count: usize, channel: &mut Channel) -> Outcome {
     let mut held = Vec::with_capacity(count);
     for _ in 0..count {
         let mut layer = Layer::start("")?;
-        let peer = layer.greet(address)?;
+        let peer = layer.introduce_to(address)?;
         held.push((layer, peer));
     }
     channel.send(&Report::Ready)?;

@@ -8,7 +8,7 @@ use causeway_command::shutdown::ScratchDirectory;
 use causeway_command::workers::{Event, Go, Pool};
 
 use super::multi_process::{Assignment, Order, Passed, Report, Role};
-use super::trial::{ANSWER_BYTES, Figure, Pattern, RINGS, Trial};
+use super::trial::{Figure, Pattern, REPLY_BYTES, RINGS, Trial};
 use crate::messages::effort::window;
 use crate::messages::pair::Pair;
 use crate::messages::worker;
@@ -189,7 +189,7 @@ impl Ours {
     fn load(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
         let [server, others] = trial.processors;
         let mut figures = Vec::new();
-        for size in ANSWER_BYTES {
+        for size in REPLY_BYTES {
             let mut pool: Pool<Report> = Pool::default();
             let role = Role::Server {
                 listen: self.address(&trial.method),

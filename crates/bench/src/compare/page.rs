@@ -246,9 +246,9 @@ impl<'a> Drawing<'a> {
             self.ranges(
                 page,
                 &ranges,
-                &format!("{}, {} KB answers, {method}", clients.replace('-', " "), size / 1000),
+                &format!("{}, {} KB replies, {method}", clients.replace('-', " "), size / 1000),
                 &format!(
-                    "From a request to its answer: the fastest client, the mean, the slowest. One server \
+                    "From a request to its reply: the fastest client, the mean, the slowest. One server \
                      has one processor, all clients have the other.{absent}"
                 ),
             );

@@ -73,7 +73,7 @@ pub(crate) struct Trial {
 }
 
 /// Sizes of a server's replies, as in the thesis's figures 5.6, 5.7, 5.13 and 5.14.
-pub(crate) const ANSWER_BYTES: [u64; 2] = [10_000, 100_000];
+pub(crate) const REPLY_BYTES: [u64; 2] = [10_000, 100_000];
 /// Processes in a ring.
 pub(crate) const RINGS: [usize; 3] = [2, 4, 8];
 

@@ -2,8 +2,8 @@
 
 use causeway_command::failure::{Failure, Outcome};
 
-use super::crew::Crew;
-use super::stage::{Bench, Stage};
+use super::processes::ClientProcesses;
+use super::setup::{Bench, Setup};
 use super::worker::Order;
 
 /// Processes that the many clients of [`many_clients`] are in: each has descriptors for some thousand.
@@ -28,8 +28,8 @@ fn resident_bytes(pid: u32) -> Option<u64> {
     Some(kib * 1024)
 }
 
-fn resident_mib(stage: &Stage, server: usize) -> Result<f64, Failure> {
-    let bytes = stage.cluster.pid(server).and_then(resident_bytes);
+fn resident_mib(setup: &Setup, server: usize) -> Result<f64, Failure> {
+    let bytes = setup.cluster.pid(server).and_then(resident_bytes);
     let gone = || {
         Failure::new(
             "measuring a server's memory",
@@ -51,25 +51,25 @@ fn many_clients(bench: &mut Bench) -> Outcome {
          of them make {FILES_EACH} more each; memory is the metadata server's resident set, shared pages \
          included"
     ));
-    let mut stage = bench.start()?;
-    let server = stage.cluster.configuration().metadata_server();
+    let mut setup = bench.start()?;
+    let server = setup.cluster.configuration().metadata_server();
     let directory = "/many-clients".to_owned();
-    stage
+    setup
         .client
         .make_directory(directory.as_bytes(), 0o755, None)?;
-    let mut crew = Crew::start(&stage.cluster, CLIENT_PROCESSES)?;
-    crew.measure(|_| Order::Join {
+    let mut processes = ClientProcesses::start(&setup.cluster, CLIENT_PROCESSES)?;
+    processes.measure(|_| Order::Join {
         directory: directory.clone(),
         count: in_each,
     })?;
-    let joined = resident_mib(&stage, server)?;
-    let took = crew.measure(|_| Order::Change {
+    let joined = resident_mib(&setup, server)?;
+    let took = processes.measure(|_| Order::Change {
         directory: directory.clone(),
         clients: in_each / ACTIVE,
         each: FILES_EACH,
     })?;
-    let active_mib = resident_mib(&stage, server)?;
-    crew.measure(|_| Order::Disconnect)?;
+    let active_mib = resident_mib(&setup, server)?;
+    processes.measure(|_| Order::Disconnect)?;
     let mut add = |what: &str, metric: &str, value: f64| {
         let case = format!("many-clients/{clients}-clients/{what}");
         bench.benchmark.add(&case, "causeway", 0, metric, &[value]);
@@ -86,24 +86,24 @@ fn idle(bench: &mut Bench) -> Outcome {
         "idle: one process opens {clients} connections, each of a client of its own, to one I/O \
          server; memory is the server's resident set, shared pages included"
     ));
-    let stage = bench.start()?;
-    let server = stage
+    let setup = bench.start()?;
+    let server = setup
         .cluster
         .configuration()
         .io_servers()
         .first()
         .copied()
         .unwrap_or(0);
-    let mut crew = Crew::start(&stage.cluster, 1)?;
+    let mut processes = ClientProcesses::start(&setup.cluster, 1)?;
     let (mut before, mut with) = (Vec::new(), Vec::new());
     for _ in 0..bench.runs {
-        before.push(resident_mib(&stage, server)?);
-        crew.measure(|_| Order::Connect {
+        before.push(resident_mib(&setup, server)?);
+        processes.measure(|_| Order::Connect {
             server,
             count: clients,
         })?;
-        with.push(resident_mib(&stage, server)?);
-        crew.measure(|_| Order::Disconnect)?;
+        with.push(resident_mib(&setup, server)?);
+        processes.measure(|_| Order::Disconnect)?;
     }
     bench.benchmark.add(
         "idle-server/no-clients",

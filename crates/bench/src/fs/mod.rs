@@ -1,16 +1,16 @@
 //! `causeway bench fs`: the file system, with the machine's limits beside it.
 //!
-//! [`stage`] is what all measurements share, [`worker`] one client process, [`crew`] all of a measurement, [`content`] what is written,
+//! [`setup`] is what all measurements share, [`worker`] one client process, [`processes`] all of a measurement, [`content`] what is written,
 //! [`limits`] what `dd` reaches; then one module for each group of measurements.
 
 mod content;
-mod crew;
 mod idle;
 mod limits;
 mod names;
 mod page;
+mod processes;
 mod sequential;
-mod stage;
+mod setup;
 mod tiles;
 pub(crate) mod worker;
 
@@ -25,7 +25,7 @@ use clap::Args;
 
 use crate::awake::Awake;
 use crate::outcome::Benchmark;
-use stage::Bench;
+use setup::Bench;
 
 /// Where memory can be used as storage.
 const MEMORY: &str = "/dev/shm";

@@ -2,8 +2,8 @@
 
 use causeway_command::failure::Outcome;
 
-use super::crew::Crew;
-use super::stage::{Bench, Stage};
+use super::processes::ClientProcesses;
+use super::setup::{Bench, Setup};
 use super::worker::Order;
 
 /// Sizes of small files.
@@ -35,25 +35,25 @@ impl Place {
         }
     }
 
-    fn make(self, stage: &mut Stage, round: u32, clients: usize) -> Outcome {
+    fn make(self, setup: &mut Setup, round: u32, clients: usize) -> Outcome {
         let directories = match self {
             Self::One => 1,
             Self::Many => clients,
         };
         for number in 0..directories {
             let path = self.directory(round, number);
-            stage.client.make_directory(path.as_bytes(), 0o755, None)?;
+            setup.client.make_directory(path.as_bytes(), 0o755, None)?;
         }
         Ok(())
     }
 
-    fn remove(self, stage: &mut Stage, round: u32, clients: usize) -> Outcome {
+    fn remove(self, setup: &mut Setup, round: u32, clients: usize) -> Outcome {
         let directories = match self {
             Self::One => 1,
             Self::Many => clients,
         };
         for number in 0..directories {
-            stage
+            setup
                 .client
                 .remove_directory(self.directory(round, number).as_bytes())?;
         }
@@ -63,14 +63,14 @@ impl Place {
 
 /// Creates, stats, listings and removals of empty files.
 pub(super) fn run(bench: &mut Bench) -> Outcome {
-    let mut stage = bench.start()?;
+    let mut setup = bench.start()?;
     for clients in bench.clients.clone() {
-        let mut crew = Crew::start(&stage.cluster, clients)?;
+        let mut processes = ClientProcesses::start(&setup.cluster, clients)?;
         for place in [Place::One, Place::Many] {
             let count = (bench.files / clients as u64).max(1);
             let mut rates: [Vec<f64>; 5] = Default::default();
             for round in 0..bench.runs {
-                place.make(&mut stage, round, clients)?;
+                place.make(&mut setup, round, clients)?;
                 let at = |number: usize| place.directory(round, number);
                 let create = |batch: bool| {
                     move |number: usize| Order::Create {
@@ -85,19 +85,19 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
                     count,
                 };
                 let took = [
-                    crew.measure(create(false))?,
-                    crew.measure(|number| Order::Stat {
+                    processes.measure(create(false))?,
+                    processes.measure(|number| Order::Stat {
                         directory: at(number),
                         count,
                     })?,
-                    crew.measure(|number| Order::List {
+                    processes.measure(|number| Order::List {
                         directory: at(number),
                     })?,
-                    crew.measure(unlink)?,
-                    crew.measure(create(true))?,
+                    processes.measure(unlink)?,
+                    processes.measure(create(true))?,
                 ];
-                crew.measure(unlink)?;
-                place.remove(&mut stage, round, clients)?;
+                processes.measure(unlink)?;
+                place.remove(&mut setup, round, clients)?;
                 for (rates, took) in rates.iter_mut().zip(took) {
                     rates.push(took.rate());
                 }
@@ -116,33 +116,33 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
 
 /// Writing and reading small files.
 pub(super) fn small_files(bench: &mut Bench) -> Outcome {
-    let mut stage = bench.start()?;
+    let mut setup = bench.start()?;
     for clients in bench.clients.clone() {
-        let mut crew = Crew::start(&stage.cluster, clients)?;
+        let mut processes = ClientProcesses::start(&setup.cluster, clients)?;
         for size in SMALL {
             let count = (bench.files / 2 / clients as u64).max(1);
             let (mut written, mut read) = (Vec::new(), Vec::new());
             for round in 0..bench.runs {
-                Place::Many.make(&mut stage, round, clients)?;
+                Place::Many.make(&mut setup, round, clients)?;
                 let at = |number: usize| Place::Many.directory(round, number);
-                let took = crew.measure(|number| Order::Create {
+                let took = processes.measure(|number| Order::Create {
                     directory: at(number),
                     count,
                     size,
                     batch: false,
                 })?;
                 written.push(took.rate());
-                let took = crew.measure(|number| Order::ReadFiles {
+                let took = processes.measure(|number| Order::ReadFiles {
                     directory: at(number),
                     count,
                     size,
                 })?;
                 read.push(took.rate());
-                crew.measure(|number| Order::Unlink {
+                processes.measure(|number| Order::Unlink {
                     directory: at(number),
                     count,
                 })?;
-                Place::Many.remove(&mut stage, round, clients)?;
+                Place::Many.remove(&mut setup, round, clients)?;
             }
             for (what, rates) in [("write", &written), ("read", &read)] {
                 let case = format!("small-files/{what}/{clients}-clients");
@@ -166,15 +166,15 @@ pub(super) fn commits(bench: &mut Bench) -> Outcome {
     let mut rates: [[Vec<f64>; 2]; 2] = Default::default();
     for round in 0..bench.runs {
         for (kind, each) in [false, true].into_iter().enumerate() {
-            let mut stage = bench.start_synced(each)?;
-            let mut crew = Crew::start(&stage.cluster, COMMIT_CLIENTS)?;
+            let mut setup = bench.start_synced(each)?;
+            let mut processes = ClientProcesses::start(&setup.cluster, COMMIT_CLIENTS)?;
             // A commit for each is slow: fewer of them take as long.
             let files = if each { bench.files / 4 } else { bench.files };
             let count = (files / COMMIT_CLIENTS as u64).max(1);
             for (batch, rates) in [false, true].into_iter().zip(&mut rates) {
                 let place = if batch { Place::Many } else { Place::One };
-                place.make(&mut stage, round, COMMIT_CLIENTS)?;
-                let took = crew.measure(|number| Order::Create {
+                place.make(&mut setup, round, COMMIT_CLIENTS)?;
+                let took = processes.measure(|number| Order::Create {
                     directory: place.directory(round, number),
                     count,
                     size: 0,

@@ -9,9 +9,9 @@ use causeway_command::remote::PIECE_BYTES;
 use causeway_fs::client::CreateOptions;
 
 use super::content::Content;
-use super::crew::Crew;
 use super::limits;
-use super::stage::{Bench, Stage};
+use super::processes::ClientProcesses;
+use super::setup::{Bench, Setup};
 use super::worker::{Order, Part};
 
 /// Most client processes: more than the machine has processors says little about one file.
@@ -36,13 +36,13 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
          causeway alternate"
             .to_owned(),
     );
-    let mut stages = [
+    let mut setups = [
         (Sums::Kept, bench.start()?),
         (Sums::None, bench.start_unchecked()?),
     ];
-    let [(_, stage), _] = &stages;
-    let source = stage.scratch.path().join("source");
-    let target = stage.scratch.path().join("target");
+    let [(_, setup), _] = &setups;
+    let source = setup.scratch.path().join("source");
+    let target = setup.scratch.path().join("target");
     write_source(&source, bench.size)?;
     let counts: Vec<usize> = bench
         .clients
@@ -53,12 +53,12 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     let mut values = Values::default();
     for &clients in &counts {
         let mut sides = Vec::new();
-        for (sums, stage) in &mut stages {
-            let crew = Crew::start(&stage.cluster, clients)?;
+        for (sums, setup) in &mut setups {
+            let processes = ClientProcesses::start(&setup.cluster, clients)?;
             sides.push(Side {
                 sums: *sums,
-                stage,
-                crew,
+                setup,
+                processes,
             });
         }
         for _ in 0..bench.runs {
@@ -81,8 +81,8 @@ enum Sums {
 /// One of the file systems that take turns, and its clients.
 struct Side<'a> {
     sums: Sums,
-    stage: &'a mut Stage,
-    crew: Crew,
+    setup: &'a mut Setup,
+    processes: ClientProcesses,
 }
 
 fn one_run(
@@ -111,13 +111,13 @@ fn one_run(
             {
                 values.push(format!("{what}/dd"), limit);
                 if side.sums == Sums::Kept {
-                    let case = format!("{what}/{kind}/{}-clients", side.crew.len());
+                    let case = format!("{what}/{kind}/{}-clients", side.processes.len());
                     values.push(format!("{case}/to-dd"), ours[index] / limit);
                     values.push(case, ours[index]);
                 }
             }
         }
-        let clients = sides.first().map_or(0, |side| side.crew.len());
+        let clients = sides.first().map_or(0, |side| side.processes.len());
         for (index, what) in ["write", "read"].into_iter().enumerate() {
             let case = format!("{what}/{kind}/{clients}-clients");
             values.push(
@@ -133,20 +133,23 @@ fn one_run(
 impl Side<'_> {
     /// Writes, reads and compares the file once. Returns MB/s of writing and of reading.
     fn transfer(&mut self, bench: &Bench, shared: bool) -> Outcome<[f64; 2]> {
-        let clients = self.crew.len();
+        let clients = self.processes.len();
         let part = |number: usize| part_of(bench.size, number, clients, shared);
         // The file is made anew for each run, in pages that were freed a moment ago, as dd's.
-        self.stage.client.create(
+        self.setup.client.create(
             FILE.as_bytes(),
             &CreateOptions {
                 exclusive: true,
                 ..CreateOptions::default()
             },
         )?;
-        let written = self.crew.measure(|number| Order::Write(part(number)))?;
-        let read = self.crew.measure(|number| Order::Read(part(number)))?;
-        self.crew.measure(|number| Order::Compare(part(number)))?;
-        self.stage.client.unlink(FILE.as_bytes())?;
+        let written = self
+            .processes
+            .measure(|number| Order::Write(part(number)))?;
+        let read = self.processes.measure(|number| Order::Read(part(number)))?;
+        self.processes
+            .measure(|number| Order::Compare(part(number)))?;
+        self.setup.client.unlink(FILE.as_bytes())?;
         Ok([written.megabytes(bench.size), read.megabytes(bench.size)])
     }
 }

@@ -4,8 +4,8 @@
 use causeway_command::failure::Outcome;
 use causeway_fs::client::CreateOptions;
 
-use super::crew::Crew;
-use super::stage::{Bench, Stage};
+use super::processes::ClientProcesses;
+use super::setup::{Bench, Setup};
 use super::worker::{Order, Tile};
 
 /// Bytes of an element.
@@ -22,15 +22,20 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
         "tiles: {CLIENTS} processes own one tile each of a 2 by 2 array of tiles, {ROWS} rows of \
          elements of {ELEMENT} bytes; `list` is one call, `each` a call for every fragment"
     ));
-    let mut stage = bench.start()?;
-    let mut crew = Crew::start(&stage.cluster, CLIENTS)?;
+    let mut setup = bench.start()?;
+    let mut processes = ClientProcesses::start(&setup.cluster, CLIENTS)?;
     for width in bench.tile_widths.clone() {
-        one_width(bench, &mut stage, &mut crew, width)?;
+        one_width(bench, &mut setup, &mut processes, width)?;
     }
     Ok(())
 }
 
-fn one_width(bench: &mut Bench, stage: &mut Stage, crew: &mut Crew, elements: u64) -> Outcome {
+fn one_width(
+    bench: &mut Bench,
+    setup: &mut Setup,
+    processes: &mut ClientProcesses,
+    elements: u64,
+) -> Outcome {
     let width = elements * ELEMENT;
     let tile = |number: usize, list: bool| Tile {
         path: FILE.to_owned(),
@@ -41,7 +46,7 @@ fn one_width(bench: &mut Bench, stage: &mut Stage, crew: &mut Crew, elements: u6
         list,
     };
     let bytes = width * ROWS * CLIENTS as u64;
-    // Each worker tells the nanoseconds that it needed, without making and comparing the content.
+    // Each worker reports the nanoseconds that it needed, without making and comparing the content.
     let megabytes = |total_ns: u64| {
         let mean = total_ns as f64 / CLIENTS as f64 / 1e9;
         bytes as f64 / 1e6 / mean.max(1e-9)
@@ -50,14 +55,14 @@ fn one_width(bench: &mut Bench, stage: &mut Stage, crew: &mut Crew, elements: u6
     for _ in 0..bench.runs {
         for (list, values) in [true, false].into_iter().zip(values.chunks_mut(2)) {
             // Not a small file: it is striped over the servers as any large array.
-            stage
+            setup
                 .client
                 .create(FILE.as_bytes(), &CreateOptions::default())?;
-            let mut file = stage.client.open(FILE.as_bytes())?;
-            stage.client.truncate(&mut file, bytes.max(8 << 20))?;
-            let written = crew.measure(|number| Order::WriteTile(tile(number, list)))?;
-            let read = crew.measure(|number| Order::ReadTile(tile(number, list)))?;
-            stage.client.unlink(FILE.as_bytes())?;
+            let mut file = setup.client.open(FILE.as_bytes())?;
+            setup.client.truncate(&mut file, bytes.max(8 << 20))?;
+            let written = processes.measure(|number| Order::WriteTile(tile(number, list)))?;
+            let read = processes.measure(|number| Order::ReadTile(tile(number, list)))?;
+            setup.client.unlink(FILE.as_bytes())?;
             for (values, took) in values.iter_mut().zip([written, read]) {
                 values.push(megabytes(took.operations));
             }

@@ -150,7 +150,7 @@ impl End {
                 rounds,
                 allocate,
             } => self.layer()?.latency(*size, *rounds, *allocate)?,
-            Order::Meet { count } => self.layer()?.meet(*count)?,
+            Order::Meet { count } => self.layer()?.await_introductions(*count)?,
             Order::LatencyBesidePeers { rounds } => self.layer()?.latency_beside_peers(*rounds)?,
             Order::Stream {
                 size,
@@ -191,10 +191,14 @@ impl End {
         self.layer = None;
         let mut layer = Layer::start_with(if self.leads { "" } else { listen }, settings)?;
         let peer = if self.leads {
-            layer.greet(address)?
+            layer.introduce_to(address)?
         } else {
             channel.send(&Report::Listening(layer.address()))?;
-            layer.meet(1)?.pop().ok_or("no peer came").doing(doing)?
+            layer
+                .await_introductions(1)?
+                .pop()
+                .ok_or("no peer came")
+                .doing(doing)?
         };
         self.layer = Some((layer, peer));
         Ok(Report::Ready)
@@ -337,9 +341,9 @@ struct Measurement<'a> {
 
 impl Measurement<'_> {
     /// Awaits other peers, which stay connected.
-    fn meet(self, count: usize) -> Outcome<f64> {
+    fn await_introductions(self, count: usize) -> Outcome<f64> {
         if !self.leads {
-            self.layer.meet(count)?;
+            self.layer.await_introductions(count)?;
         }
         Ok(0.0)
     }

@@ -49,7 +49,7 @@
  *     ended or the instance finalized, the library returns the buffer at once, with an error; the peer,
  *     when continued, may still finish the piece it was in (of at most 512 KiB). A cancelled operation does
  *     not complete before that piece is finished or the peer is dead. Memory from BMI_memalloc() that is
- *     freed meanwhile is not used for anything else until then. Sends are not concerned: what a peer reads
+ *     freed meanwhile is not used for anything else until then. Sends are not affected: what a peer reads
  *     after the end of a send it does not take for the message. Programs that stop their peers and
  *     disconnect them should allocate buffers to receive into with BMI_memalloc() and leave them alone
  *     afterwards.
@@ -79,14 +79,14 @@
  *
  *     Each peer takes a few of the process's descriptors. No call changes the limit of open files: a program
  *     with many peers raises it itself (setrlimit(RLIMIT_NOFILE), or ulimit -n before it starts). Without
- *     descriptors, new connections fail with an error that says so, and those that stand go on.
+ *     descriptors, new connections fail with an error that says so, and existing ones go on.
  *
  * SIGNALS
  *     No call changes the disposition of a signal, SIGPIPE included; a signal does not end a sleep
  *     (BMI_wake() in its handler does).
  *
  * ENVIRONMENT
- *     The first BMI_initialize() of a process starts its log: warnings, and operations that do not get on
+ *     The first BMI_initialize() of a process starts its log: warnings, and operations that make no progress
  *     for 10 s, are written to standard error, a line each. A reader that does not keep up loses lines; it
  *     does not stop the program.
  *
@@ -148,7 +148,7 @@ typedef int64_t bmi_size_t;
 #define BMI_ELIMIT (-7)        /* a limit is reached: of the configuration or of the library */
 #define BMI_EUNSUPPORTED (-8)  /* not supported here */
 
-/* The operation failed; other operations are not concerned. */
+/* The operation failed; other operations are not affected. */
 #define BMI_ETOOLARGE (-9)     /* the message is larger than the receive, or than an unexpected one may be */
 #define BMI_ECANCELLED (-10)   /* BMI_cancel() */
 #define BMI_EWITHDRAWN (-11)   /* the receiver cancelled its receive while the message was on its way */
@@ -157,14 +157,14 @@ typedef int64_t bmi_size_t;
  * may not have had their effect there. To an address from BMI_addr_lookup() new operations connect
  * anew; one from BMI_testunexpected() is gone for good. */
 #define BMI_EREFUSED (-12)     /* nothing listens at the address */
-#define BMI_ETIMEDOUT (-13)    /* it did not answer in time */
+#define BMI_ETIMEDOUT (-13)    /* it did not reply in time */
 #define BMI_ECLOSED (-14)      /* it closed the connection: it has finalized or ended */
 #define BMI_EBROKEN (-15)      /* it died, or the network lost it */
 #define BMI_EPROTOCOL (-16)    /* it sent something that the protocol does not allow */
 #define BMI_EAUTH (-17)        /* it is not allowed in, or does not let us in */
 #define BMI_EDISCONNECTED (-18) /* BMI_addr_disconnect() */
 #define BMI_EFULL (-24)        /* it takes no more connections now: it has no file descriptors or no places
-                                  left. Trying again later may help. If this process is what has run out,
+                                  left. Trying again later may help. If this process has run out of them,
                                   the error is BMI_ESYSTEM */
 
 /* Remote memory. */
@@ -173,8 +173,8 @@ typedef int64_t bmi_size_t;
 #define BMI_ELENGTH (-21)      /* local and remote lists do not cover the same number of bytes */
 #define BMI_EREADONLY (-22)    /* the memory is for reading only */
 
-/* A bug in the library stopped a call. All later calls with the instance return this; finalize it, and mind
- * what BMI_finalize() says of such an instance. */
+/* A bug in the library stopped a call. All later calls with the instance return this; finalize it, as
+ * BMI_finalize() describes. */
 #define BMI_EINTERNAL (-23)
 
 /*
@@ -332,7 +332,7 @@ int BMI_wake(bmi_t *bmi);
  * BMI_addr_lookup - a handle for the process at an address
  *
  *     No connection is made yet: an absent process is reported by the first operation. Equal texts give
- *     equal handles; each look-up adds a reference. The instance's own address may be looked up, too.
+ *     equal handles; each lookup adds a reference. The instance's own address may be looked up, too.
  *     A process that has connected to this one and listens at the address is found under the handle of its
  *     unexpected messages, if it can be told to be the one: two that call each other have one connection.
  *

@@ -511,19 +511,19 @@ fn compare_names(
     let node = client.stat(TREE.as_bytes(), true)?;
     let mut differences = Vec::new();
     let mut compared = 0;
-    walk(&mut client, TREE.as_bytes(), &node, &mut |_, met| {
-        if met.leaving || met.path == TREE.as_bytes() {
+    walk(&mut client, TREE.as_bytes(), &node, &mut |_, visited| {
+        if visited.leaving || visited.path == TREE.as_bytes() {
             return Ok(());
         }
         compared += 1;
-        let size = match met.attributes.kind {
+        let size = match visited.attributes.kind {
             Kind::Directory => 0,
-            Kind::File | Kind::SymbolicLink => met.attributes.size,
+            Kind::File | Kind::SymbolicLink => visited.attributes.size,
         };
-        if wanted.remove(met.path) != Some((met.attributes.kind, size)) {
+        if wanted.remove(visited.path) != Some((visited.attributes.kind, size)) {
             differences.push(format!(
                 "names: {}: not as in the source",
-                printable(met.path)
+                printable(visited.path)
             ));
         }
         Ok(())

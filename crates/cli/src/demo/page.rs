@@ -362,7 +362,7 @@ const STAGES: [(&str, &str); 10] = [
     ),
     ("create", "create the file (content of small ones along)"),
     ("read the source", "read the source into the buffer"),
-    ("write: plan", "write: deal bytes over servers"),
+    ("write: plan", "write: distribute bytes over servers"),
     ("write: messages", "write: request, waiting, reply"),
     ("write: copy", "write: copy to the server"),
     ("write: storage", "write: store in the datafile"),

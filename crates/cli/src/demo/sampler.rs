@@ -8,7 +8,7 @@ use std::time::Duration;
 use causeway_command::failure::{Doing, Outcome};
 use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::Configuration;
-use causeway_wire::fs::Answer;
+use causeway_wire::fs::ReplyBody;
 
 /// Time between two samples of a server.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -76,7 +76,7 @@ fn watch(configuration: &Configuration, server: usize, stop: &AtomicBool) -> His
     loop {
         let last_look = stop.load(Ordering::Relaxed);
         // A server that does not reply is asked again: in the drill one is down for a while.
-        if let Ok(Answer::StorageStatus { written, read, .. }) = client.storage_status(server) {
+        if let Ok(ReplyBody::StorageStatus { written, read, .. }) = client.storage_status(server) {
             // Counters start again with the process.
             history.written += if written >= last_written {
                 written - last_written
@@ -102,7 +102,7 @@ pub(crate) fn busiest(configuration: &Configuration) -> Outcome<usize> {
     let mut client = Client::connect(configuration, ClientOptions::default())?;
     let mut best = (0, configuration.io_servers().first().copied().unwrap_or(0));
     for server in configuration.io_servers() {
-        if let Answer::StorageStatus { written, .. } = client.storage_status(server)?
+        if let ReplyBody::StorageStatus { written, .. } = client.storage_status(server)?
             && written > best.0
         {
             best = (written, server);

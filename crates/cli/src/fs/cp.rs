@@ -22,7 +22,7 @@ use crate::fs::engine::{
 use crate::fs::session::{RemotePath, Session, Target, base_names, remote_name};
 use crate::fs::source::Source;
 use crate::fs::store::{Original, Storing, Writing, store_link};
-use crate::fs::tree::{Destination, Met, RemoteName, is_directory, link_target};
+use crate::fs::tree::{Destination, RemoteName, Visited, is_directory, link_target};
 use crate::fs::{partial, sparse};
 
 /// Copy files inside the file system
@@ -156,55 +156,55 @@ impl Copy<'_> {
         refuse_inside(client, &node, &to, &what())?;
         // Where entries of the directories that the walk is in go.
         let mut targets: Vec<(ObjectId, Vec<u8>)> = Vec::new();
-        queue.walk(client, (&path, &node), self.progress, |client, met| {
+        queue.walk(client, (&path, &node), self.progress, |client, visited| {
             let to = match targets.last() {
-                Some((directory, path)) => RemoteName::below(*directory, path, met.name()),
+                Some((directory, path)) => RemoteName::below(*directory, path, visited.name()),
                 None => to.clone(),
             };
-            if met.leaving {
+            if visited.leaving {
                 targets.pop();
                 return Ok(());
             }
-            self.met(client, queue, &met, to, &mut targets, later)
+            self.visit(client, queue, &visited, to, &mut targets, later)
         })
     }
 
-    fn met(
+    fn visit(
         &self,
         client: &mut Client,
         queue: &Queue<'_, Job>,
-        met: &Met<'_>,
+        visited: &Visited<'_>,
         to: RemoteName,
         targets: &mut Vec<(ObjectId, Vec<u8>)>,
         later: &mut Later,
     ) -> Outcome {
-        match met.attributes.kind {
+        match visited.attributes.kind {
             Kind::Directory => {
                 // Writable for its owner until its entries are there.
-                let mode = met.attributes.mode & 0o777 | 0o700;
+                let mode = visited.attributes.mode & 0o777 | 0o700;
                 let node = to.make_directory(client, mode, None)?;
                 targets.push((node.object, to.path.clone()));
-                later.directory((node, met.attributes, to.path));
+                later.directory((node, visited.attributes, to.path));
                 self.progress.advance(0, 1);
             }
-            _ if partial::is_partial(met.name()) => Lost::add(&self.lost.unfinished),
+            _ if partial::is_partial(visited.name()) => Lost::add(&self.lost.unfinished),
             Kind::SymbolicLink => {
-                let node = Source::met(met).link(client)?;
+                let node = Source::visited(visited).link(client)?;
                 let target = link_target(&node).unwrap_or_default();
                 store_link(client, &to, target, &self.original(&node.attributes))?;
                 self.progress.advance(0, 1);
             }
             Kind::File => {
-                let (to, first) = match met.attributes.links > 1 {
+                let (to, first) = match visited.attributes.links > 1 {
                     false => (to, None),
-                    true => match later.name(met.object, to, |_| Stored::new()) {
+                    true => match later.name(visited.object, to, |_| Stored::new()) {
                         Some((to, first)) => (to, Some(first)),
                         None => return Ok(()),
                     },
                 };
-                self.progress.add_total(met.attributes.size);
+                self.progress.add_total(visited.attributes.size);
                 queue.push(Job {
-                    from: Source::met(met),
+                    from: Source::visited(visited),
                     to,
                     first,
                 });

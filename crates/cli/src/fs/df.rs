@@ -4,7 +4,7 @@ use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::report_item;
 use causeway_report::table::Table;
 use causeway_report::units::{bytes_text, count_text};
-use causeway_wire::fs::Answer;
+use causeway_wire::fs::ReplyBody;
 use clap::Args;
 use serde_json::json;
 
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
-    let answers: Vec<Outcome<Answer>> = std::thread::scope(|scope| {
+    let replies: Vec<Outcome<ReplyBody>> = std::thread::scope(|scope| {
         let asked: Vec<_> = (0..session.configuration.servers.len())
             .map(|index| {
                 let session = &session;
@@ -48,9 +48,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let mut objects = Vec::new();
     let mut failures = Vec::new();
     let mut notes = Vec::new();
-    for (server, answer) in session.configuration.servers.iter().zip(answers) {
-        match answer {
-            Ok(Answer::StorageStatus {
+    for (server, reply) in session.configuration.servers.iter().zip(replies) {
+        match reply {
+            Ok(ReplyBody::StorageStatus {
                 total,
                 free,
                 written,
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
                     Some((written, read)),
                 ));
             }
-            Ok(Answer::MetadataStatus {
+            Ok(ReplyBody::MetadataStatus {
                 objects: count,
                 removals,
                 ..
@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             Err(failure) => {
                 objects.push(json!({
                     "server": server.name, "ok": false, "error": failure.to_string() }));
-                table.row(vec![server.name.clone(), "no answer".to_owned()]);
+                table.row(vec![server.name.clone(), "no reply".to_owned()]);
                 failures.push(failure);
             }
         }
@@ -116,7 +116,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     conclude(failures.len() as u64)
 }
 
-fn status(session: &Session, index: usize) -> Outcome<Answer> {
+fn status(session: &Session, index: usize) -> Outcome<ReplyBody> {
     let mut client = session.client()?;
     let metadata = session
         .configuration

@@ -102,13 +102,13 @@ fn measure(
     }
     // One sum for each directory that the walk is inside of.
     let mut open: Vec<Sum> = Vec::new();
-    walk(client, path, &node, &mut |_, met| {
-        match (met.attributes.kind, met.leaving) {
+    walk(client, path, &node, &mut |_, visited| {
+        match (visited.attributes.kind, visited.leaving) {
             (Kind::Directory, false) => open.push(Sum::default()),
             (Kind::Directory, true) => {
                 let sum = open.pop().unwrap_or_default();
                 if open.len() <= depth {
-                    show(met.path, sum);
+                    show(visited.path, sum);
                 }
                 if let Some(parent) = open.last_mut() {
                     parent.bytes += sum.bytes;
@@ -119,7 +119,7 @@ fn measure(
             }
             (kind, _) => {
                 if let Some(inside) = open.last_mut() {
-                    inside.bytes += met.attributes.size;
+                    inside.bytes += visited.attributes.size;
                     inside.files += u64::from(kind == Kind::File);
                     inside.links += u64::from(kind == Kind::SymbolicLink);
                 }

@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::fs::session::Session;
 use crate::fs::sparse;
-use crate::fs::tree::{Met, Onward, walk_choosing};
+use crate::fs::tree::{Visited, WalkControl, walk_choosing};
 
 /// Large files are cut into parts of this many bytes, moved by different threads.
 pub(crate) const PART_BYTES: u64 = 64 << 20;
@@ -358,19 +358,19 @@ impl<J> Queue<'_, J> {
         client: &mut Client,
         (path, node): (&[u8], &Node),
         progress: &Progress,
-        mut each: impl FnMut(&mut Client, Met<'_>) -> Outcome,
+        mut each: impl FnMut(&mut Client, Visited<'_>) -> Outcome,
     ) -> Outcome {
-        walk_choosing(client, path, node, &mut |client, met| {
-            let onward = match each(client, met) {
-                Ok(()) => Onward::Go,
+        walk_choosing(client, path, node, &mut |client, visited| {
+            let control = match each(client, visited) {
+                Ok(()) => WalkControl::Continue,
                 Err(failure) => {
                     self.fail(&failure, progress);
-                    Onward::Skip
+                    WalkControl::Skip
                 }
             };
             match self.given_up() {
                 true => Err(Failure::reported()),
-                false => Ok(onward),
+                false => Ok(control),
             }
         })
     }
@@ -510,7 +510,7 @@ pub(crate) fn conclude_copy(
     lost: &Lost,
 ) -> Outcome {
     progress.finish();
-    lost.tell();
+    lost.report();
     let (bytes, items) = progress.done();
     let time = started.elapsed();
     session.output.line(&format!(
@@ -554,7 +554,7 @@ impl Lost {
         counter.load(Ordering::Relaxed)
     }
 
-    fn tell(&self) {
+    fn report(&self) {
         for (counter, what) in [
             (
                 &self.unfinished,

@@ -8,7 +8,7 @@ use causeway_command::progress::Progress;
 use causeway_fs::client::Client;
 use causeway_report::style::{Style, paint};
 use causeway_report::units::{bytes_text, count_text};
-use causeway_wire::fs::{Answer, ObjectId};
+use causeway_wire::fs::{ObjectId, ReplyBody};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ use crate::fs::session::{Session, Target};
   causeway fs fsck --repair
   causeway fs fsck --json | jq .findings")]
 pub(crate) struct Arguments {
-    /// Mend what is found: repair records, take datafiles that something else has put in the place of others as they are, remove datafiles that belong to no file; those that may belong to
+    /// Repair what is found: correct records, take datafiles that something else has put in the place of others as they are, remove datafiles that belong to no file; those that may belong to
     /// another state of the metadata are kept in data/lost+found of their server for 30 days
     #[arg(long, short)]
     repair: bool,
@@ -47,7 +47,7 @@ struct Result {
     datafiles: u64,
     findings: Vec<String>,
     found: u64,
-    mended: u64,
+    repaired: u64,
     orphans: u64,
     orphan_bytes: u64,
     /// Orphans that were moved aside, because nothing proves that they are not needed.
@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     progress.finish();
     show(&session, arguments.repair, &result);
-    let left = result.found.saturating_sub(result.mended);
+    let left = result.found.saturating_sub(result.repaired);
     if left == 0 {
         return Ok(());
     }
@@ -108,11 +108,11 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     );
     Err(match arguments.repair {
         _ if result.lost >= left => failure.hint(
-            "lost data cannot be mended: bring the server's disk or directory back, or remove the files \
+            "lost data cannot be repaired: bring the server's disk or directory back, or remove the files \
              or write them anew",
         ),
         true => failure.hint("run it again; if findings stay, read the logs of the servers"),
-        false => failure.hint("mend them with `causeway fs fsck --repair`"),
+        false => failure.hint("repair them with `causeway fs fsck --repair`"),
     })
 }
 
@@ -126,7 +126,7 @@ fn check_names(
     loop {
         let batch = client.check_metadata(after.as_ref(), repair)?;
         result.records += batch.records;
-        result.mended += batch.mended;
+        result.repaired += batch.repaired;
         for finding in batch.findings {
             result.find(finding);
         }
@@ -167,7 +167,7 @@ fn check_datafiles(
     if !repair || orphans.is_empty() {
         return Ok(());
     }
-    let Answer::MetadataStatus { numbers, gaps, .. } = client.metadata_status()? else {
+    let ReplyBody::MetadataStatus { numbers, gaps, .. } = client.metadata_status()? else {
         return Err(Failure::new(
             "checking datafiles",
             "the metadata server does not say which object numbers it has given out",
@@ -179,7 +179,7 @@ fn check_datafiles(
     for (objects, numbers) in [(known, numbers), (unknown, 0)] {
         for batch in objects.chunks(REMOVE_BATCH) {
             let gone = client.remove_orphans(index, batch.to_vec(), numbers)?;
-            result.mended += gone.deleted + gone.moved;
+            result.repaired += gone.deleted + gone.moved;
             result.moved += gone.moved;
         }
     }
@@ -242,7 +242,7 @@ fn scan(
 /// is away keeps its own.
 fn await_removals(client: &mut Client) -> Outcome {
     let deadline = Instant::now() + REMOVAL_PATIENCE;
-    while let Answer::MetadataStatus { removals, .. } = client.metadata_status()?
+    while let ReplyBody::MetadataStatus { removals, .. } = client.metadata_status()?
         && removals > 0
         && Instant::now() < deadline
     {
@@ -264,9 +264,9 @@ fn show(session: &Session, repair: bool, result: &Result) {
     let verdict = match (result.found, repair) {
         (0, _) => paint("clean", Style::Green),
         (found, true) => format!(
-            "{} findings, {} mended",
+            "{} findings, {} repaired",
             count_text(found),
-            count_text(result.mended)
+            count_text(result.repaired)
         ),
         (found, false) => paint(&format!("{} findings", count_text(found)), Style::Yellow),
     };
@@ -291,7 +291,7 @@ fn show(session: &Session, repair: bool, result: &Result) {
         .collect();
     output.object(&json!({
         "records": result.records, "datafiles": result.datafiles, "found": result.found,
-        "mended": result.mended, "orphans": result.orphans, "orphan_bytes": result.orphan_bytes,
+        "mended": result.repaired, "orphans": result.orphans, "orphan_bytes": result.orphan_bytes,
         "moved_aside": result.moved, "striped_files": result.files, "lost_datafiles": result.lost,
         "findings": findings }));
 }

@@ -28,7 +28,7 @@ use crate::fs::local::{
 use crate::fs::partial;
 use crate::fs::session::{RemotePath, Session, Target, base_names, remote_name};
 use crate::fs::source::Source;
-use crate::fs::tree::{Met, is_directory, link_target, refuse_equal_names};
+use crate::fs::tree::{Visited, is_directory, link_target, refuse_equal_names};
 
 /// Copy files and directories out of the file system
 ///
@@ -83,7 +83,7 @@ struct Parts {
     first: Option<Arc<FirstName>>,
 }
 
-/// The first met of a file's several names.
+/// The first visited of a file's several names.
 struct FirstName {
     below: Vec<u8>,
     complete: AtomicBool,
@@ -281,50 +281,50 @@ impl Get<'_> {
             return self.file(client, queue, (source, object), below, attributes, later);
         }
         let path = source.trimmed();
-        queue.walk(client, (&path, &node), self.progress, |client, met| {
-            let within = met.path.get(path.len()..).unwrap_or_default();
+        queue.walk(client, (&path, &node), self.progress, |client, visited| {
+            let within = visited.path.get(path.len()..).unwrap_or_default();
             let within = within.strip_prefix(b"/").unwrap_or(within);
             let local = match (below, within) {
                 (below, b"") => below.to_vec(),
                 (b"", within) => within.to_vec(),
                 (below, within) => [below, b"/", within].concat(),
             };
-            self.met(client, queue, &met, &local, later)
+            self.visit(client, queue, &visited, &local, later)
         })
     }
 
-    fn met(
+    fn visit(
         &self,
         client: &mut Client,
         queue: &Queue<'_, Job>,
-        met: &Met<'_>,
+        visited: &Visited<'_>,
         below: &[u8],
         later: &mut Later,
     ) -> Outcome {
-        match met.attributes.kind {
-            Kind::Directory if met.leaving => Ok(()),
+        match visited.attributes.kind {
+            Kind::Directory if visited.leaving => Ok(()),
             Kind::Directory => {
                 self.tree.make_directory(below)?;
-                later.directory((below.to_vec(), met.attributes));
+                later.directory((below.to_vec(), visited.attributes));
                 self.progress.advance(0, 1);
                 Ok(())
             }
-            _ if partial::is_partial(met.name()) => {
+            _ if partial::is_partial(visited.name()) => {
                 Lost::add(&self.lost.unfinished);
                 Ok(())
             }
             Kind::SymbolicLink => {
-                let node = Source::met(met).link(client)?;
+                let node = Source::visited(visited).link(client)?;
                 let target = link_target(&node)
                     .ok_or("the server sent no target")
-                    .doing(|| format!("reading the link {}", printable(met.path)))?;
+                    .doing(|| format!("reading the link {}", printable(visited.path)))?;
                 make_link(&self.tree, below, target, &self.wanted(&node.attributes))?;
                 self.progress.advance(0, 1);
                 Ok(())
             }
             Kind::File => {
-                let source = (Source::met(met), met.object);
-                self.file(client, queue, source, below, &met.attributes, later)
+                let source = (Source::visited(visited), visited.object);
+                self.file(client, queue, source, below, &visited.attributes, later)
             }
         }
     }

@@ -88,9 +88,9 @@ fn list(
         return Ok(());
     }
     if arguments.recursive {
-        return walk(client, &path, &node, &mut |_, met| {
-            if !met.leaving && met.path != path {
-                listing.show("path", met.path, &met.attributes);
+        return walk(client, &path, &node, &mut |_, visited| {
+            if !visited.leaving && visited.path != path {
+                listing.show("path", visited.path, &visited.attributes);
             }
             Ok(())
         });

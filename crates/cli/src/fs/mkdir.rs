@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Bytes of a strip of files made here, such as 64KiB
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     strip_size: Option<u64>,
-    /// Number of servers that files made here are dealt over
+    /// Number of servers that files made here are striped over
     #[arg(long, value_name = "N")]
     servers: Option<u16>,
     #[command(flatten)]

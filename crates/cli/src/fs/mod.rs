@@ -1,11 +1,10 @@
 //! `causeway fs …`: running a file system, and using one.
 //!
-//! [`session`] finds the configuration and connects; [`engine`] is the driver of every verb that works on trees (walking,
-//! workers, progress, failures), and [`at_end`] what copies leave for the end;
-//! [`tree`] walks directories there and [`local`] here, each held by what it is and not by its path;
-//! [`mod@source`] has files that other clients may replace while they are read;
-//! [`partial`] has what is not whole yet, [`store`] makes it whole, [`small`] many small files at once; [`sparse`] finds holes; then one
-//! module per verb.
+//! [`session`] finds the configuration and connects; [`engine`] drives every verb that works on trees (walking,
+//! workers, progress, failures), and [`at_end`] does what copies leave for the end; [`tree`] walks directories of the
+//! file system and [`local`] those of this machine, each by object number or descriptor and not by path;
+//! [`mod@source`] reads files that other clients may replace meanwhile; [`partial`] has files that are not complete yet,
+//! [`store`] completes one, [`small`] many small ones at once; [`sparse`] finds holes; then one module per verb.
 
 mod at_end;
 pub(crate) mod engine;

@@ -1,4 +1,4 @@
-//! Files on their way: written under a temporary name, renamed when they are whole.
+//! Files that are being stored: written under a temporary name, renamed when they are complete.
 //!
 //! The name is `.causeway-<16 hexadecimal digits>.partial`, chosen at random by each writer. What a
 //! writer leaves is removed when the command ends, except by SIGKILL; what a killed one leaves is found by its name

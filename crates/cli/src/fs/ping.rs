@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     target: Target,
 }
 
-/// What one server answered.
+/// What one server replied.
 struct PingReply {
     version: String,
     pid: u32,
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
     let indices = server_indices(&session, arguments.server.as_deref())?;
     // One thread for each server: one that is down costs one timeout, not one after another.
-    let answers: Vec<(usize, Outcome<PingReply>)> = std::thread::scope(|scope| {
+    let replies: Vec<(usize, Outcome<PingReply>)> = std::thread::scope(|scope| {
         let asked: Vec<_> = indices
             .into_iter()
             .map(|index| {
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             })
             .collect()
     });
-    show(&session, answers)
+    show(&session, replies)
 }
 
 /// The servers meant by `--server`, or all of them.
@@ -92,10 +92,10 @@ pub(crate) fn server_indices(session: &Session, name: Option<&str>) -> Outcome<V
 fn ask(session: &Session, index: usize, count: u32) -> Outcome<PingReply> {
     let mut client = session.client()?;
     let mut times = Vec::new();
-    let mut answer = None;
+    let mut reply = None;
     for _ in 0..count {
         let started = Instant::now();
-        answer = Some(client.ping(index)?);
+        reply = Some(client.ping(index)?);
         times.push(started.elapsed().as_secs_f64() * 1e6);
     }
     // The first time contains making the connection.
@@ -103,7 +103,7 @@ fn ask(session: &Session, index: usize, count: u32) -> Outcome<PingReply> {
         times.remove(0);
     }
     times.sort_by(f64::total_cmp);
-    let Some(greeting) = answer else {
+    let Some(greeting) = reply else {
         return Err(Failure::new("asking a server", "it was asked no time"));
     };
     check(session, index, &greeting.identity)?;
@@ -137,10 +137,10 @@ fn check(session: &Session, index: usize, found: &ServerIdentity) -> Outcome {
     .hint("correct the `id`, the names or the addresses in the configuration"))
 }
 
-fn show(session: &Session, answers: Vec<(usize, Outcome<PingReply>)>) -> Outcome {
+fn show(session: &Session, replies: Vec<(usize, Outcome<PingReply>)>) -> Outcome {
     let mut table = Table::new(&[
         "server",
-        "answers in",
+        "replies in",
         "up for",
         "process",
         "version",
@@ -149,11 +149,11 @@ fn show(session: &Session, answers: Vec<(usize, Outcome<PingReply>)>) -> Outcome
     table.align_right(&[1, 2, 3]);
     let mut objects = Vec::new();
     let mut failures = Vec::new();
-    for (index, answer) in answers {
+    for (index, reply) in replies {
         let Some(server) = session.configuration.servers.get(index) else {
             continue;
         };
-        match answer {
+        match reply {
             Ok(reply) => {
                 let method = method_of(&reply.facts);
                 objects.push(json!({
@@ -185,11 +185,11 @@ fn show(session: &Session, answers: Vec<(usize, Outcome<PingReply>)>) -> Outcome
     conclude(failures.len() as u64)
 }
 
-/// The table's cell for a server that gave no proper answer.
+/// The table's cell for a server that sent no proper reply.
 fn failure_cell(failure: &Failure) -> String {
     match failure.what.starts_with("asking server") {
         true => "another one".to_owned(),
-        false => "no answer".to_owned(),
+        false => "no reply".to_owned(),
     }
 }
 

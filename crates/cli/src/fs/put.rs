@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
     /// Bytes of a strip of new files, such as 64KiB
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     strip_size: Option<u64>,
-    /// Number of servers that a new file is dealt over
+    /// Number of servers that a new file is striped over
     #[arg(long, value_name = "N")]
     servers: Option<u16>,
     /// Do not keep modification times
@@ -87,7 +87,7 @@ enum Job {
     },
 }
 
-/// A file that was small when it was met.
+/// A file that was small when it was visited.
 struct Small {
     source: Source,
     to: RemoteName,

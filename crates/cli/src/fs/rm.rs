@@ -216,18 +216,18 @@ fn find(
         });
         return Ok(());
     }
-    walk(client, &name.path, node, &mut |_, met| {
-        let is_directory = met.attributes.kind == Kind::Directory;
-        if is_directory && !met.leaving {
+    walk(client, &name.path, node, &mut |_, visited| {
+        let is_directory = visited.attributes.kind == Kind::Directory;
+        if is_directory && !visited.leaving {
             return Ok(());
         }
         let victim = Victim {
             name: RemoteName {
-                directory: met.directory.unwrap_or(name.directory),
-                name: met.name().to_vec(),
-                path: met.path.to_vec(),
+                directory: visited.directory.unwrap_or(name.directory),
+                name: visited.name().to_vec(),
+                path: visited.path.to_vec(),
             },
-            object: met.object,
+            object: visited.object,
         };
         match is_directory {
             true => directories.push(victim),
@@ -252,21 +252,21 @@ fn find_partial(
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     let latest = now.saturating_sub(idle).as_secs();
-    walk(client, &name.path, node, &mut |_, met| {
-        let Some(directory) = met.directory else {
+    walk(client, &name.path, node, &mut |_, visited| {
+        let Some(directory) = visited.directory else {
             return Ok(());
         };
         // The time of content can be set, that of the last change cannot.
-        let changed = u64::try_from(met.attributes.changed.seconds).unwrap_or(0);
-        let is_file = met.attributes.kind != Kind::Directory;
-        if is_file && changed <= latest && partial::is_partial(met.name()) {
+        let changed = u64::try_from(visited.attributes.changed.seconds).unwrap_or(0);
+        let is_file = visited.attributes.kind != Kind::Directory;
+        if is_file && changed <= latest && partial::is_partial(visited.name()) {
             queue.push(Victim {
                 name: RemoteName {
                     directory,
-                    name: met.name().to_vec(),
-                    path: met.path.to_vec(),
+                    name: visited.name().to_vec(),
+                    path: visited.path.to_vec(),
                 },
-                object: met.object,
+                object: visited.object,
             });
         }
         Ok(())

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::fs::session::{Session, Target};
 
-/// How often the layout is polled while the metadata server is about to meet a server.
+/// How often the layout is polled while the metadata server is about to register a server.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Show or change which I/O servers the file system consists of
@@ -170,7 +170,7 @@ fn found(session: &Session, client: &mut Client, name: &str) -> Outcome<Generati
     Ok(identity.generation)
 }
 
-/// Waits until the metadata server has met the server.
+/// Waits until the metadata server has registered the server.
 fn finish(session: &Session, client: &mut Client, name: &str, generation: Generation) -> Outcome {
     let until = Instant::now() + session.configuration.timeout;
     loop {
@@ -189,7 +189,7 @@ fn finish(session: &Session, client: &mut Client, name: &str, generation: Genera
         }
         if Instant::now() >= until {
             return Err(Failure::new(
-                format!("waiting for the metadata server to meet server {name}"),
+                format!("waiting for the metadata server to register server {name}"),
                 format!(
                     "it has not within {} s",
                     session.configuration.timeout.as_secs_f64()
@@ -219,7 +219,7 @@ fn state(session: &Session, client: &mut Client, layout: &Layout, name: &str) ->
     };
     match known {
         None => (false, "not part of the file system".to_owned()),
-        Some(server) if server.generation.is_none() => (false, "not met yet".to_owned()),
+        Some(server) if server.generation.is_none() => (false, "not registered yet".to_owned()),
         Some(server) => match client.verify(index) {
             Ok(()) if server.active => (true, "in use".to_owned()),
             Ok(()) => (true, "drained: new files do not use it".to_owned()),

@@ -12,7 +12,7 @@ use causeway_fs::client::{Client, File};
 use causeway_wire::fs::{Kind, Node, ObjectId, Place};
 
 use crate::fs::engine::Worker;
-use crate::fs::tree::Met;
+use crate::fs::tree::Visited;
 
 /// How often a name is looked up whose object has been removed each time before it was read.
 pub(crate) const MAX_LOOKUPS: usize = 32;
@@ -71,13 +71,13 @@ impl Source {
         }
     }
 
-    /// What a walk has met.
-    pub(crate) fn met(met: &Met<'_>) -> Self {
+    /// What a walk has visited.
+    pub(crate) fn visited(visited: &Visited<'_>) -> Self {
         Self {
-            object: Some(met.object),
-            place: met.place(),
+            object: Some(visited.object),
+            place: visited.place(),
             follow: false,
-            path: met.path.to_vec(),
+            path: visited.path.to_vec(),
         }
     }
 
@@ -140,7 +140,7 @@ impl Source {
         &self.path
     }
 
-    /// The target of what was met as a symbolic link.
+    /// The target of what was visited as a symbolic link.
     pub(crate) fn link(&self, client: &mut Client) -> Outcome<Node> {
         let by_number = self.object.map(|object| client.stat_object(object));
         let node = match by_number {

@@ -62,7 +62,7 @@ pub(crate) fn attributes_json(attributes: &Attributes) -> serde_json::Map<String
 
 /// Where a file's bytes lie, in words.
 pub(crate) fn placement_text(node: &Node, server_name: impl Fn(u16) -> String) -> String {
-    let dealt = |distribution: &Distribution| {
+    let striped = |distribution: &Distribution| {
         let names: Vec<String> = distribution
             .servers
             .iter()
@@ -93,10 +93,10 @@ pub(crate) fn placement_text(node: &Node, server_name: impl Fn(u16) -> String) -
         Body::Stuffed { distribution, .. } => {
             format!(
                 "with the metadata while small, then {}",
-                dealt(distribution)
+                striped(distribution)
             )
         }
-        Body::Striped { distribution, .. } => dealt(distribution),
+        Body::Striped { distribution, .. } => striped(distribution),
     }
 }
 

@@ -106,23 +106,23 @@ impl RemoteName {
     }
 }
 
-/// One object met on a walk.
+/// One object that a walk visits.
 #[derive(Debug)]
-pub(crate) struct Met<'a> {
+pub(crate) struct Visited<'a> {
     /// Where it is.
     pub(crate) path: &'a [u8],
-    /// The directory that it was met in; the one where the walk began has none.
+    /// The directory that it was found in; the one where the walk began has none.
     pub(crate) directory: Option<ObjectId>,
     /// What it is.
     pub(crate) object: ObjectId,
     /// Its attributes.
     pub(crate) attributes: Attributes,
-    /// A directory's entries have all been met.
+    /// A directory's entries have all been visited.
     pub(crate) leaving: bool,
 }
 
-impl Met<'_> {
-    /// Its name in the directory that it was met in.
+impl Visited<'_> {
+    /// Its name in the directory that it was found in.
     pub(crate) fn name(&self) -> &[u8] {
         base_name(self.path)
     }
@@ -138,9 +138,9 @@ impl Met<'_> {
 
 /// How a walk goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Onward {
-    /// Goes on.
-    Go,
+pub(crate) enum WalkControl {
+    /// Into this directory, too.
+    Continue,
     /// Not into this directory, which is not left either.
     Skip,
 }
@@ -160,20 +160,20 @@ pub(crate) fn walk(
     client: &mut Client,
     path: &[u8],
     top: &Node,
-    each: &mut dyn FnMut(&mut Client, Met<'_>) -> Outcome,
+    each: &mut dyn FnMut(&mut Client, Visited<'_>) -> Outcome,
 ) -> Outcome {
-    walk_choosing(client, path, top, &mut |client, met| {
-        each(client, met).map(|()| Onward::Go)
+    walk_choosing(client, path, top, &mut |client, visited| {
+        each(client, visited).map(|()| WalkControl::Continue)
     })
 }
 
 /// The same, and `each` chooses which directories are entered. Objects are found by their numbers: a
-/// directory that is renamed meanwhile is still the one that was met.
+/// directory that is renamed meanwhile is still the one that was visited.
 pub(crate) fn walk_choosing(
     client: &mut Client,
     path: &[u8],
     top: &Node,
-    each: &mut dyn FnMut(&mut Client, Met<'_>) -> Outcome<Onward>,
+    each: &mut dyn FnMut(&mut Client, Visited<'_>) -> Outcome<WalkControl>,
 ) -> Outcome {
     let mut levels: Vec<Level> = Vec::new();
     let mut above = HashSet::new();
@@ -181,14 +181,14 @@ pub(crate) fn walk_choosing(
     let mut next = Some((path.len(), None, top.object, top.attributes));
     loop {
         if let Some((path_bytes, directory, object, attributes)) = next.take() {
-            let met = Met {
+            let visited = Visited {
                 path: &path,
                 directory,
                 object,
                 attributes,
                 leaving: false,
             };
-            if each(client, met)? == Onward::Go {
+            if each(client, visited)? == WalkControl::Continue {
                 if levels.len() >= MAX_DEPTH {
                     return Err(too_deep(&path));
                 }
@@ -215,16 +215,16 @@ pub(crate) fn walk_choosing(
             next = Some((path.len(), Some(parent), object, attributes));
             continue;
         }
-        let met = Met {
+        let visited = Visited {
             path: &path,
             directory: level.directory,
             object: level.object,
             attributes: level.attributes,
             leaving: true,
         };
-        above.remove(&met.object);
+        above.remove(&visited.object);
         levels.pop();
-        each(client, met)?;
+        each(client, visited)?;
     }
 }
 
@@ -233,7 +233,7 @@ fn enter(
     client: &mut Client,
     path: &[u8],
     directory: ObjectId,
-    each: &mut dyn FnMut(&mut Client, Met<'_>) -> Outcome<Onward>,
+    each: &mut dyn FnMut(&mut Client, Visited<'_>) -> Outcome<WalkControl>,
 ) -> Outcome<Vec<(Vec<u8>, ObjectId, Attributes)>> {
     let mut directories = Vec::new();
     each_entry(client, (directory, path), |client, entry| {
@@ -249,14 +249,14 @@ fn enter(
             directories.push((entry.name, entry.object, attributes));
             return Ok(());
         }
-        let met = Met {
+        let visited = Visited {
             path: &path,
             directory: Some(directory),
             object: entry.object,
             attributes,
             leaving: false,
         };
-        each(client, met).map(|_| ())
+        each(client, visited).map(|_| ())
     })?;
     Ok(directories)
 }

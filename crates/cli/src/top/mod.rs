@@ -74,8 +74,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     for line in table::lines(&sample) {
         output.line(&line.painted());
     }
-    for trouble in &sample.troubles {
-        output::warn(trouble);
+    for error in &sample.errors {
+        output::warn(error);
     }
     output.object(&table::json(&sample));
     Ok(())

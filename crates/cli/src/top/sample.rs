@@ -17,7 +17,7 @@ pub(super) struct Watcher {
     pages: Vec<Observer>,
     searched: Option<Instant>,
     not_allowed: usize,
-    troubles: Vec<String>,
+    errors: Vec<String>,
     last: Option<Instant>,
     /// What was counted at the last sample.
     counted: HashMap<Key, Counts>,
@@ -43,7 +43,7 @@ pub(super) struct Sample {
     pub(super) at_ns: u64,
     /// Processes that belong to others.
     pub(super) not_allowed: usize,
-    pub(super) troubles: Vec<String>,
+    pub(super) errors: Vec<String>,
 }
 
 /// A process.
@@ -95,7 +95,7 @@ impl Watcher {
             pages: Vec::new(),
             searched: None,
             not_allowed: 0,
-            troubles: Vec::new(),
+            errors: Vec::new(),
             last: None,
             counted: HashMap::new(),
         }
@@ -156,7 +156,7 @@ impl Watcher {
             processes,
             at_ns: process::monotonic_ns(),
             not_allowed: self.not_allowed,
-            troubles: self.troubles.clone(),
+            errors: self.errors.clone(),
         })
     }
 
@@ -189,7 +189,7 @@ impl Watcher {
             .doing(|| "looking for processes".to_owned())?;
         self.searched = Some(Instant::now());
         self.not_allowed = found.not_allowed;
-        self.troubles = found.troubles.iter().map(ToString::to_string).collect();
+        self.errors = found.errors.iter().map(ToString::to_string).collect();
         self.pages.extend(found.processes);
         self.pages.sort_by_key(|page| page.pid);
         Ok(())

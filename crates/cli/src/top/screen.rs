@@ -1,4 +1,4 @@
-//! Drawing on a terminal until the user has seen enough.
+//! Drawing on a terminal until the user ends it.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};

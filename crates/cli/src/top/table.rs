@@ -300,7 +300,7 @@ pub(super) fn json(sample: &Sample) -> Value {
             "instances": instances.collect::<Vec<_>>() })
     });
     json!({ "processes": processes.collect::<Vec<_>>(), "not_allowed": sample.not_allowed,
-        "troubles": sample.troubles })
+        "troubles": sample.errors })
 }
 
 fn count(count: Count) -> Value {
@@ -395,7 +395,7 @@ mod tests {
             }],
             at_ns: 11_200_000_000,
             not_allowed: 0,
-            troubles: Vec::new(),
+            errors: Vec::new(),
         }
     }
 

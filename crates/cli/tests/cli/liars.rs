@@ -9,7 +9,7 @@ use causeway_testkit::scripted::{
 };
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Answer, Body, CheckCursor, Distribution, Greeting, Kind, Node, ObjectId, Operation, Reply,
+    Body, CheckCursor, Distribution, Greeting, Kind, Node, ObjectId, Operation, Reply, ReplyBody,
     StripedFile,
 };
 
@@ -25,7 +25,7 @@ struct Place {
 }
 
 impl Place {
-    fn new(lie: impl FnMut(&Operation, &Answer) -> Say + Send + 'static) -> Self {
+    fn new(lie: impl FnMut(&Operation, &ReplyBody) -> Say + Send + 'static) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("precious"), "mine").unwrap();
         let server = ScriptedServer::start(directory.path(), Box::new(lie));
@@ -74,8 +74,8 @@ fn names_in(directory: &Path) -> Vec<String> {
     names
 }
 
-fn listing(names: &[&[u8]]) -> Answer {
-    Answer::Entries {
+fn listing(names: &[&[u8]]) -> ReplyBody {
+    ReplyBody::Entries {
         entries: names.iter().map(|name| entry(name, FILE)).collect(),
         end: true,
     }
@@ -131,9 +131,9 @@ fn names_that_are_none_are_refused() {
         ("one name twice", vec![b"a", b"a"]),
     ];
     for (what, names) in lies {
-        let answer = listing(&names);
+        let reply = listing(&names);
         let place = Place::new(move |operation, _| match is_listing(operation) {
-            true => Say::Answer(answer.clone()),
+            true => Say::Reply(reply.clone()),
             false => Say::Truth,
         });
         for verb in WALKS {
@@ -145,7 +145,7 @@ fn names_that_are_none_are_refused() {
 #[test]
 fn listings_that_never_end_are_refused() {
     let place = Place::new(|operation, truth| match (operation, truth) {
-        (Operation::ReadDirectory { .. }, _) => Say::Answer(Answer::Entries {
+        (Operation::ReadDirectory { .. }, _) => Say::Reply(ReplyBody::Entries {
             entries: vec![entry(b"x", SMALL)],
             end: false,
         }),
@@ -160,7 +160,7 @@ fn listings_that_never_end_are_refused() {
             Operation::ReadDirectory { object, after, .. }
                 if *object == DIRECTORY && after.is_empty() =>
             {
-                Say::Answer(Answer::Entries {
+                Say::Reply(ReplyBody::Entries {
                     entries: vec![entry(b"again", inside)],
                     end: true,
                 })
@@ -177,14 +177,14 @@ fn listings_that_never_end_are_refused() {
 /// What a check of the file system asks for goes forward, or it would never end, or end too soon.
 #[test]
 fn a_check_that_does_not_go_on_is_refused() {
-    type Reply = fn(&Operation) -> Option<Answer>;
+    type Reply = fn(&Operation) -> Option<ReplyBody>;
     let lies: [Lie<Reply>; 3] = [
         ("records", |operation| {
             let cursor = CheckCursor {
                 phase: b'e',
                 key: vec![1],
             };
-            matches!(operation, Operation::Check { .. }).then_some(Answer::Checked {
+            matches!(operation, Operation::Check { .. }).then_some(ReplyBody::Checked {
                 next: Some(cursor),
                 records: 1,
                 findings: Vec::new(),
@@ -192,13 +192,13 @@ fn a_check_that_does_not_go_on_is_refused() {
             })
         }),
         ("datafiles", |operation| {
-            matches!(operation, Operation::ListData { .. }).then(|| Answer::Datafiles {
+            matches!(operation, Operation::ListData { .. }).then(|| ReplyBody::Datafiles {
                 datafiles: vec![(FILE, 1)],
                 end: false,
             })
         }),
         ("striped files", |operation| {
-            matches!(operation, Operation::ListStriped { .. }).then(|| Answer::StripedFiles {
+            matches!(operation, Operation::ListStriped { .. }).then(|| ReplyBody::StripedFiles {
                 files: vec![StripedFile {
                     object: FILE,
                     servers: vec![0],
@@ -209,7 +209,7 @@ fn a_check_that_does_not_go_on_is_refused() {
         }),
     ];
     for (what, lie) in lies {
-        let place = Place::new(move |operation, _| lie(operation).map_or(Say::Truth, Say::Answer));
+        let place = Place::new(move |operation, _| lie(operation).map_or(Say::Truth, Say::Reply));
         place.refuses(what, &["fsck"]);
     }
 }
@@ -217,10 +217,10 @@ fn a_check_that_does_not_go_on_is_refused() {
 /// Changes what is said of one object, wherever it is described.
 fn described(object: ObjectId, change: fn(&mut Node)) -> Place {
     Place::new(move |_, truth| match truth {
-        Answer::Node(node) if node.object == object => {
+        ReplyBody::Node(node) if node.object == object => {
             let mut node = node.clone();
             change(&mut node);
-            Say::Answer(Answer::Node(node))
+            Say::Reply(ReplyBody::Node(node))
         }
         _ => Say::Truth,
     })
@@ -274,7 +274,7 @@ fn descriptions_that_make_no_sense_are_refused() {
 fn another_object_than_was_asked_for_is_refused() {
     let place = Place::new(|operation, _| match operation {
         Operation::GetNode { .. } | Operation::Extend { .. } => {
-            Say::Answer(Answer::Node(Box::new(node(SMALL).unwrap())))
+            Say::Reply(ReplyBody::Node(Box::new(node(SMALL).unwrap())))
         }
         _ => Say::Truth,
     });
@@ -296,13 +296,13 @@ fn links_that_lead_out_are_links_that_lead_out() {
     for target in [&b""[..], b"a\0b"] {
         let target = target.to_vec();
         let place = Place::new(move |_, truth| match truth {
-            Answer::Node(node) if node.object == LINK => {
+            ReplyBody::Node(node) if node.object == LINK => {
                 let body = Body::Link(target.clone());
                 let node = Node {
                     body,
                     ..*node.clone()
                 };
-                Say::Answer(Answer::Node(Box::new(node)))
+                Say::Reply(ReplyBody::Node(Box::new(node)))
             }
             _ => Say::Truth,
         });
@@ -314,7 +314,7 @@ fn links_that_lead_out_are_links_that_lead_out() {
 #[test]
 fn reads_of_more_or_less_than_was_asked_for_are_refused() {
     let n = FILE_BYTES;
-    for (what, answer) in [
+    for (what, reply) in [
         ("fewer bytes than it says", transferred(n, n, n - 1)),
         ("nothing", transferred(n, n, 0)),
         ("more bytes than were asked for", transferred(n, n, n + 1)),
@@ -323,7 +323,7 @@ fn reads_of_more_or_less_than_was_asked_for_are_refused() {
         ("no bytes of many", transferred(0, u64::MAX, 0)),
     ] {
         let place = Place::new(move |operation, _| match operation {
-            Operation::Read { .. } => Say::Answer(answer.clone()),
+            Operation::Read { .. } => Say::Reply(reply.clone()),
             _ => Say::Truth,
         });
         for verb in [
@@ -343,11 +343,11 @@ fn reads_of_more_or_less_than_was_asked_for_are_refused() {
         }
     };
     let place = Place::new(move |operation, truth| match (operation, truth) {
-        (Operation::Read { .. }, _) => Say::Answer(transferred(7, 50_000, 0)),
-        (_, Answer::Node(node)) if node.object == FILE => {
+        (Operation::Read { .. }, _) => Say::Reply(transferred(7, 50_000, 0)),
+        (_, ReplyBody::Node(node)) if node.object == FILE => {
             let mut node = node.clone();
             large(&mut node);
-            Say::Answer(Answer::Node(node))
+            Say::Reply(ReplyBody::Node(node))
         }
         _ => Say::Truth,
     });
@@ -384,7 +384,7 @@ fn replies_that_are_none_are_refused() {
     // Of the right form, but for another question.
     let place = Place::new(|operation, _| match operation {
         Operation::Hello { .. } => Say::Truth,
-        _ => Say::Answer(Answer::Objects(vec![FILE])),
+        _ => Say::Reply(ReplyBody::Objects(vec![FILE])),
     });
     for verb in [
         &["ls", "/"][..],
@@ -392,14 +392,14 @@ fn replies_that_are_none_are_refused() {
         &["rm", "-r", "/d"],
         &["fsck"],
     ] {
-        place.refuses("an answer to something else", verb);
+        place.refuses("a reply to something else", verb);
     }
     let place = Place::new(|operation, _| match operation {
         Operation::Hello { .. } => Say::Truth,
         _ => Say::ElsewhereTruth,
     });
     let said = place.refuses("a reply for another request", &["ls", "/"]);
-    assert!(said.contains("no answer within 2 s"), "{said}");
+    assert!(said.contains("no reply within 2 s"), "{said}");
 }
 
 #[test]
@@ -429,7 +429,7 @@ fn greetings_of_others_are_refused() {
         let mut greeting = greeting();
         lie(&mut greeting);
         let place = Place::new(move |operation, _| match operation {
-            Operation::Hello { .. } => Say::Answer(Answer::Hello(Box::new(greeting.clone()))),
+            Operation::Hello { .. } => Say::Reply(ReplyBody::Hello(Box::new(greeting.clone()))),
             _ => Say::Truth,
         });
         for verb in [&["cat", "/f"][..], &["rm", "-r", "/d"]] {

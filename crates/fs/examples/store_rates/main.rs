@@ -8,7 +8,7 @@
 //!
 //! The directory must lie on a disk; everything happens in a fresh directory below it. A create puts
 //! an object's record (120 bytes), a directory entry (9 bytes under a 40-byte key), the parent's record
-//! and a session's record (160 bytes), after one look-up of the name; an unlink looks the name and the
+//! and a session's record (160 bytes), after one lookup of the name; an unlink looks the name and the
 //! object up, removes both, and puts the other two.
 
 use std::error::Error;
@@ -71,7 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!();
     println!(
-        "| service | operations per commit | creates/s | CPU us per create | unlinks/s | look-ups/s |"
+        "| service | operations per commit | creates/s | CPU us per create | unlinks/s | lookups/s |"
     );
     println!("|---|---|---|---|---|---|");
     for (durability, group) in [

@@ -59,7 +59,7 @@ pub(crate) fn run(
         };
         reader
             .answer(&request(number, lookup))
-            .ok_or("a look-up is answered")?;
+            .ok_or("a lookup changes nothing")?;
     }
     let lookups = created as f64 / start.elapsed().as_secs_f64();
     let (unlinks, _) = rate(&mut service, group, duration, created, unlink)?;

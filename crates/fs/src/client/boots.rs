@@ -4,7 +4,7 @@
 //! back, a later fsync finds nothing left to flush and would succeed. So a client remembers each server's boot
 //! identity from before its first write there, and asks for it again after a flush (as NFS does with a write
 //! verifier). A server process that was merely restarted keeps its host's page
-//! cache, and the identity. That goes for the metadata server as well, which keeps small files.
+//! cache, and the identity. The same holds for the metadata server, which keeps small files.
 
 //!
 //! A failed sync is the same from another cause: the kernel reports it once, and what it was to write is gone for all
@@ -16,7 +16,7 @@ use std::fmt;
 use causeway_wire::fs::{Errno, Generation};
 
 use super::introduce::Known;
-use super::rpc::Trouble;
+use super::rpc::CallError;
 use super::{Client, File};
 
 /// What keeps a server's unsynced writes: while it stays the same, they are there.
@@ -90,7 +90,7 @@ fn keeping(known: &Known) -> Keeping {
 
 impl Client {
     /// Learns the boots of servers that are about to be written to.
-    fn meet(&mut self, servers: &[usize]) -> Result<(), Trouble> {
+    fn remember_boots(&mut self, servers: &[usize]) -> Result<(), CallError> {
         self.rpc.introduce_to(servers)?;
         for &server in servers {
             if let Some(known) = self.rpc.known(server) {
@@ -105,8 +105,8 @@ impl Client {
         &mut self,
         file: &mut File,
         servers: &[usize],
-    ) -> Result<(), Trouble> {
-        self.meet(servers)?;
+    ) -> Result<(), CallError> {
+        self.remember_boots(servers)?;
         file.unsynced_since.get_or_insert(self.boots.losses());
         Ok(())
     }
@@ -117,7 +117,7 @@ impl Client {
         &mut self,
         file: &mut File,
         servers: &[usize],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CallError> {
         let Some(losses) = file.unsynced_since else {
             return Ok(());
         };
@@ -131,7 +131,7 @@ impl Client {
             Some((server, loss)) => format!("server {}: {loss}", self.rpc.link_name(server)),
             None => "a server has lost what was not synced".to_owned(),
         };
-        Err(Trouble::local(
+        Err(CallError::local(
             Errno::EIO,
             format!(
                 "{what}, after the file was written and before it was synced: write it again, then sync it"
@@ -149,7 +149,7 @@ impl Client {
     }
 
     /// Asks servers for their boots.
-    fn refresh_boots(&mut self, servers: &[usize]) -> Result<(), Trouble> {
+    fn refresh_boots(&mut self, servers: &[usize]) -> Result<(), CallError> {
         for (server, greeting) in servers.iter().zip(self.rpc.greet(servers)) {
             let greeting = greeting?;
             let found = Keeping {

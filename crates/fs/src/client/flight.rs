@@ -1,29 +1,29 @@
-//! Calls on their way: what has been sent of them, and what came back.
+//! Calls in flight: the attempts to send each, and their results.
 
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Memory, OpError, OpId, PeerError, RegionDescriptor};
 use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Answer, Errno, Reply, Target};
+use causeway_wire::fs::{Errno, Reply, ReplyBody, Target};
 
-use super::doubt::Doubt;
-use super::rpc::{Body, Call, Trouble};
+use super::rpc::{Body, Call, CallError};
+use super::unacknowledged::Unacknowledged;
 
-/// First pause before a request is repeated, since there is no event when a server is there again; it doubles up to
+/// First pause before a request is repeated, since there is no event when a server runs again; it doubles up to
 /// [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// Longest pause before a request is repeated.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
-/// A call on its way.
+/// A call in flight.
 pub(super) struct Flight {
     pub(super) call: Call,
     /// Its number among the mutations of its slot, or among the client's writes.
     pub(super) sequence: u64,
     /// Of a write that was sent before.
-    pub(super) doubt: Doubt,
+    pub(super) unacknowledged: Unacknowledged,
     pub(super) state: State,
     pause: Duration,
-    pub(super) last: Option<Trouble>,
+    pub(super) last: Option<CallError>,
     /// The server that it is meant for, if that is not the one that is known there.
     pub(super) directed: Option<Target>,
     /// The server that it was meant for when it was sent last.
@@ -36,8 +36,8 @@ pub(super) struct Flight {
 
 pub(super) enum State {
     Waiting { until: Instant },
-    Flying(Attempt),
-    Done(Result<Answer, Trouble>),
+    Sent(Attempt),
+    Done(Result<ReplyBody, CallError>),
 }
 
 /// One sending of a request.
@@ -49,7 +49,7 @@ pub(super) struct Attempt {
     pub(super) receive: Option<OpId>,
     pub(super) reply: Memory,
     pub(super) received: Option<u64>,
-    pub(super) trouble: Option<OpError>,
+    pub(super) error: Option<OpError>,
     pub(super) exports: Vec<RegionDescriptor>,
     pub(super) addr: Addr,
 }
@@ -60,7 +60,7 @@ impl Flight {
         Self {
             call,
             sequence,
-            doubt: Doubt::default(),
+            unacknowledged: Unacknowledged::default(),
             state: State::Waiting {
                 until: Instant::now(),
             },
@@ -87,7 +87,7 @@ impl Flight {
             {
                 let message =
                     format!("memory that a server may still access cannot be taken back: {error}");
-                *result = Err(Trouble::local(Errno::ENOMEM, message));
+                *result = Err(CallError::local(Errno::ENOMEM, message));
             }
         }
     }
@@ -99,7 +99,7 @@ impl Flight {
         }
         self.unfinished = true;
         if self.call.is_write() {
-            self.doubt.note(attempt.sent, error);
+            self.unacknowledged.note(attempt.sent, error);
         }
     }
 
@@ -109,12 +109,12 @@ impl Flight {
     }
 
     /// Pauses before the next attempt.
-    pub(super) fn wait(&mut self, trouble: Trouble) {
+    pub(super) fn wait(&mut self, error: CallError) {
         self.state = State::Waiting {
             until: Instant::now() + self.pause,
         };
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        self.last = Some(trouble);
+        self.last = Some(error);
     }
 }
 
@@ -122,7 +122,7 @@ impl Attempt {
     pub(super) fn note_send(&mut self, result: Result<u64, OpError>) {
         self.send = None;
         if let Err(error) = result {
-            self.trouble = Some(error);
+            self.error = Some(error);
         }
     }
 
@@ -131,13 +131,13 @@ impl Attempt {
         match result {
             Ok(len) => self.received = Some(len),
             Err(error) => {
-                self.trouble.get_or_insert(error);
+                self.error.get_or_insert(error);
             }
         }
     }
 
     /// The server's reply, or why there is none.
-    pub(super) fn outcome(&self) -> Result<Result<Answer, causeway_wire::fs::Failure>, OpError> {
+    pub(super) fn outcome(&self) -> Result<Result<ReplyBody, causeway_wire::fs::Failure>, OpError> {
         if let Some(len) = self.received {
             let mut bytes = vec![0; (len as usize).min(self.reply.len())];
             self.reply.read_at(0, &mut bytes);
@@ -149,16 +149,16 @@ impl Attempt {
                 }),
             });
         }
-        Err(self.trouble.clone().unwrap_or(OpError::Cancelled))
+        Err(self.error.clone().unwrap_or(OpError::Cancelled))
     }
 }
 
 /// The results of flights, in order.
-pub(super) fn results(flights: Vec<Flight>) -> Vec<Result<Answer, Trouble>> {
+pub(super) fn results(flights: Vec<Flight>) -> Vec<Result<ReplyBody, CallError>> {
     let result = |flight: Flight| match flight.state {
         State::Done(result) => result,
-        State::Waiting { .. } | State::Flying(_) => {
-            Err(Trouble::local(Errno::ETIMEDOUT, "the call did not end"))
+        State::Waiting { .. } | State::Sent(_) => {
+            Err(CallError::local(Errno::ETIMEDOUT, "the call did not end"))
         }
     };
     flights.into_iter().map(result).collect()

@@ -1,9 +1,9 @@
 //! Where the data of files lie between holes, as I/O servers report them.
 
-use causeway_wire::fs::{Answer, Body, Distribution, Errno, Operation, Region};
+use causeway_wire::fs::{Body, Distribution, Errno, Operation, Region, ReplyBody};
 
 use super::io::{FORM_CHANGES, restless};
-use super::rpc::{Call, Trouble, object_name, unfit};
+use super::rpc::{Call, CallError, object_name, unfit};
 use super::transfer::Way;
 use super::{Client, File};
 use crate::Error;
@@ -12,14 +12,13 @@ use crate::distribution::Layout;
 impl Client {
     /// The first bytes of a file from `offset` on that may be anything else than zeros, in front of the file's end as
     /// `file` has it. `None` if there is only a hole. Servers report data in units of some MiB, so that the region
-    /// may begin
-    /// and end in a hole, and what follows it may be data as well.
+    /// may begin and end in a hole, and what follows it may be data as well.
     pub fn next_data(&mut self, file: &mut File, offset: u64) -> Result<Option<Region>, Error> {
         self.try_next_data(file, offset)
-            .map_err(|trouble| trouble.during("find data", &object_name(file.node.object)))
+            .map_err(|error| error.during("find data", &object_name(file.node.object)))
     }
 
-    fn try_next_data(&mut self, file: &mut File, offset: u64) -> Result<Option<Region>, Trouble> {
+    fn try_next_data(&mut self, file: &mut File, offset: u64) -> Result<Option<Region>, CallError> {
         self.check_access(file, Way::Read)?;
         for _ in 0..FORM_CHANGES {
             let size = file.node.attributes.size;
@@ -43,23 +42,23 @@ impl Client {
                         len: size - offset,
                     }));
                 }
-                Body::Directory(_) => return Err(Trouble::local(Errno::EISDIR, "")),
-                Body::Link(_) => return Err(Trouble::local(Errno::EINVAL, "a symbolic link")),
+                Body::Directory(_) => return Err(CallError::local(Errno::EISDIR, "")),
+                Body::Link(_) => return Err(CallError::local(Errno::EINVAL, "a symbolic link")),
             }
         }
         Err(restless())
     }
 
     /// For each datafile that has some, from where to where in the file its first data at or behind the offset reach.
-    /// `None` if the file was cut meanwhile, which `file` then shows.
+    /// `None` if the file was truncated meanwhile, which `file` then shows.
     fn find_striped(
         &mut self,
         file: &mut File,
         distribution: &Distribution,
         (offset, size): (u64, u64),
-    ) -> Result<Option<Vec<(u64, u64)>>, Trouble> {
+    ) -> Result<Option<Vec<(u64, u64)>>, CallError> {
         let layout = Layout::new(distribution)
-            .ok_or_else(|| Trouble::local(Errno::CORRUPT, "the file has no servers"))?;
+            .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))?;
         let lengths = match &file.node.body {
             Body::Striped { lengths, .. } => lengths.clone(),
             _ => Vec::new(),
@@ -83,14 +82,16 @@ impl Client {
             ));
         }
         let results = self.rpc.call_all(calls);
-        let Some(answers) = self.unless_missing(file, results)? else {
+        let Some(replies) = self.unless_missing(file, results)? else {
             return Ok(None);
         };
         let mut found = Vec::new();
-        for ((position, asked), answer) in asked.into_iter().zip(answers) {
-            let first = match &answer {
-                Answer::Data { first: None } => continue,
-                Answer::Data { first: Some(first) } if first.offset >= asked && first.len > 0 => {
+        for ((position, asked), reply) in asked.into_iter().zip(replies) {
+            let first = match &reply {
+                ReplyBody::Data { first: None } => continue,
+                ReplyBody::Data { first: Some(first) }
+                    if first.offset >= asked && first.len > 0 =>
+                {
                     first
                 }
                 other => return Err(unfit(other)),

@@ -2,14 +2,14 @@
 
 use causeway_wire::fs::{Errno, Greeting, Incarnation, LayoutServer, ServerIdentity};
 
-use super::rpc::Trouble;
+use super::rpc::CallError;
 
 /// The I/O servers of a file system, as its metadata server reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     /// The file system's identity.
     pub file_system: u128,
-    /// The life of its metadata.
+    /// The incarnation of its metadata.
     pub incarnation: Incarnation,
     /// Counts the changes of the layout.
     pub epoch: u64,
@@ -41,13 +41,13 @@ pub(super) struct Expected<'a> {
 }
 
 /// What a server does not fit to.
-fn mismatch(message: String) -> Trouble {
-    Trouble::local(Errno::WRONG_TARGET, message)
+fn mismatch(message: String) -> CallError {
+    CallError::local(Errno::WRONG_TARGET, message)
 }
 
 impl Expected<'_> {
     /// Whether this is the right server of the right file system, in either role.
-    fn check_name(&self, found: &ServerIdentity) -> Result<(), Trouble> {
+    fn check_name(&self, found: &ServerIdentity) -> Result<(), CallError> {
         if found.file_system != self.file_system {
             return Err(mismatch(format!(
                 "at its address is server {} of file system {:032x}, and the configuration is that of file \
@@ -66,7 +66,7 @@ impl Expected<'_> {
     }
 
     /// Whether this is the metadata server.
-    pub(super) fn check_metadata(&self, found: &Greeting) -> Result<(), Trouble> {
+    pub(super) fn check_metadata(&self, found: &Greeting) -> Result<(), CallError> {
         self.check_name(&found.identity)?;
         match found.identity.metadata {
             true => Ok(()),
@@ -79,12 +79,12 @@ impl Expected<'_> {
     }
 
     /// Whether this is the I/O server that the layout has under this name. `false` if all fits, but the
-    /// metadata server has not met it yet.
+    /// metadata server has not registered it yet.
     pub(super) fn check_io(
         &self,
         found: &ServerIdentity,
         layout: &Layout,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, CallError> {
         self.check_name(found)?;
         let Some(known) = layout.named(self.name) else {
             return Err(mismatch(format!(
@@ -191,14 +191,10 @@ mod tests {
             file_system: 1,
             name: "io0",
         };
-        let trouble = expected.check_io(found, &layout()).unwrap_err();
-        assert_eq!(trouble.errno, Errno::WRONG_TARGET);
+        let error = expected.check_io(found, &layout()).unwrap_err();
+        assert_eq!(error.errno, Errno::WRONG_TARGET);
         for word in words {
-            assert!(
-                trouble.message.contains(word),
-                "{word}: {}",
-                trouble.message
-            );
+            assert!(error.message.contains(word), "{word}: {}", error.message);
         }
     }
 
@@ -255,8 +251,8 @@ mod tests {
             name: "io7".to_owned(),
             ..found()
         };
-        let trouble = expected("io7").check_io(&stranger, &layout()).unwrap_err();
-        assert!(trouble.message.contains("io0, io1"), "{}", trouble.message);
+        let error = expected("io7").check_io(&stranger, &layout()).unwrap_err();
+        assert!(error.message.contains("io0, io1"), "{}", error.message);
     }
 
     #[test]

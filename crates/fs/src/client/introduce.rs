@@ -7,14 +7,14 @@
 use std::time::{Duration, Instant};
 
 use causeway_wire::fs::{
-    Answer, Errno, Greeting, LayoutServer, MAX_LAYOUT_PART, Operation, ServerIdentity, Target,
+    Errno, Greeting, LayoutServer, MAX_LAYOUT_PART, Operation, ReplyBody, ServerIdentity, Target,
 };
 
 use super::flight::{Flight, State};
 use super::identity::{Expected, Layout};
-use super::rpc::{Call, Rpc, Trouble, unfit};
+use super::rpc::{Call, CallError, Rpc, unfit};
 
-/// First pause before the metadata server is asked again whether it has met a server; it doubles up to
+/// First pause before the metadata server is asked again whether it has registered a server; it doubles up to
 /// [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
@@ -54,21 +54,21 @@ impl Rpc {
             return;
         }
         let failed = self.introduce(&unknown, deadline);
-        // A server that cannot be met may have used up the time of the others: then the error names that one.
+        // A server that cannot be reached may have used up the time of the others: then the error names that one.
         let late = Instant::now() >= deadline;
         for flight in flights.iter_mut().filter(|flight| flight.is_open()) {
             let own = failed
                 .iter()
                 .find(|(server, _)| *server == flight.call.server);
             let other = failed.first().filter(|_| late);
-            if let Some((_, trouble)) = own.or(other) {
-                flight.state = State::Done(Err(trouble.clone()));
+            if let Some((_, error)) = own.or(other) {
+                flight.state = State::Done(Err(error.clone()));
             }
         }
     }
 
-    /// Meets servers that were not met yet; the first trouble ends it.
-    pub(crate) fn introduce_to(&mut self, servers: &[usize]) -> Result<(), Trouble> {
+    /// Learns the identities of servers that are not known yet; the first error ends it.
+    pub(crate) fn introduce_to(&mut self, servers: &[usize]) -> Result<(), CallError> {
         if servers.iter().all(|&server| self.known(server).is_some()) {
             return Ok(());
         }
@@ -76,10 +76,10 @@ impl Rpc {
         failed
             .into_iter()
             .next()
-            .map_or(Ok(()), |(_, trouble)| Err(trouble))
+            .map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// Records the present greeting of a server that was met: its host may have been started again since, or
+    /// Records the present greeting of a server that is known: its host may have been started again since, or
     /// another server may have come in its place.
     pub(crate) fn note(&mut self, server: usize, greeting: &Greeting) {
         let now = Known::of(greeting);
@@ -89,13 +89,13 @@ impl Rpc {
         self.set_known(server, same.then_some(now));
     }
 
-    /// Meets servers; returns those that could not be met, or are others.
-    fn introduce(&mut self, servers: &[usize], deadline: Instant) -> Vec<(usize, Trouble)> {
+    /// Learns the identities of servers; returns those that could not be reached, or are others.
+    fn introduce(&mut self, servers: &[usize], deadline: Instant) -> Vec<(usize, CallError)> {
         if (self.layout.is_none() || self.known(self.metadata).is_none())
-            && let Err(trouble) = self.meet_metadata(deadline)
+            && let Err(error) = self.introduce_metadata(deadline)
         {
             let all = servers.iter();
-            return all.map(|&server| (server, trouble.clone())).collect();
+            return all.map(|&server| (server, error.clone())).collect();
         }
         let mut failed = Vec::new();
         let mut left: Vec<usize> = servers
@@ -106,47 +106,47 @@ impl Rpc {
         let mut pause = FIRST_PAUSE;
         while !left.is_empty() {
             let greetings = self.greet_until(&left, deadline);
-            let mut unmet = Vec::new();
+            let mut unregistered = Vec::new();
             for (server, greeting) in left.into_iter().zip(greetings) {
                 match greeting.and_then(|greeting| self.take_in(server, &greeting)) {
                     Ok(true) => {}
-                    Ok(false) => unmet.push(server),
-                    Err(trouble) => failed.push((server, trouble)),
+                    Ok(false) => unregistered.push(server),
+                    Err(error) => failed.push((server, error)),
                 }
             }
-            left = unmet;
+            left = unregistered;
             if left.is_empty() {
                 break;
             }
-            // The metadata server is about to meet them, and sends no event when it has.
+            // The metadata server is about to register them, and sends no event when it has.
             let rest = deadline.saturating_duration_since(Instant::now());
             std::thread::sleep(pause.min(rest));
             pause = (pause * 2).min(LONGEST_PAUSE);
             let renewed = match rest.is_zero() {
-                true => Err(self.never_met()),
-                false => self.meet_metadata(deadline),
+                true => Err(self.not_registered()),
+                false => self.introduce_metadata(deadline),
             };
-            if let Err(trouble) = renewed {
+            if let Err(error) = renewed {
                 let left = left.into_iter();
-                failed.extend(left.map(|server| (server, self.at(server, trouble.clone()))));
+                failed.extend(left.map(|server| (server, self.at(server, error.clone()))));
                 break;
             }
         }
         failed
     }
 
-    fn never_met(&self) -> Trouble {
-        Trouble::local(
+    fn not_registered(&self) -> CallError {
+        CallError::local(
             Errno::ETIMEDOUT,
             format!(
-                "the metadata server has not met it within {} s: see what its log says of it",
+                "the metadata server has not registered it within {} s: see what its log says of it",
                 self.timeout.as_secs_f64()
             ),
         )
     }
 
-    /// Compares an I/O server's greeting with the layout. Returns `false` if the metadata server has not met it.
-    fn take_in(&mut self, server: usize, greeting: &Greeting) -> Result<bool, Trouble> {
+    /// Compares an I/O server's greeting with the layout. Returns `false` if the metadata server has not registered it.
+    fn take_in(&mut self, server: usize, greeting: &Greeting) -> Result<bool, CallError> {
         let Some(layout) = &self.layout else {
             return Ok(false);
         };
@@ -154,17 +154,17 @@ impl Rpc {
             file_system: self.file_system,
             name: self.link_name(server),
         };
-        let met = expected
+        let registered = expected
             .check_io(&greeting.identity, layout)
-            .map_err(|trouble| self.at(server, trouble))?;
-        if met {
+            .map_err(|error| self.at(server, error))?;
+        if registered {
             self.set_known(server, Some(Known::of(greeting)));
         }
-        Ok(met)
+        Ok(registered)
     }
 
-    /// Meets the metadata server and takes its layout.
-    fn meet_metadata(&mut self, deadline: Instant) -> Result<(), Trouble> {
+    /// Learns the metadata server's identity and takes its layout.
+    fn introduce_metadata(&mut self, deadline: Instant) -> Result<(), CallError> {
         let server = self.metadata;
         loop {
             let greeting = self.greet_once(server, 0, deadline)?;
@@ -174,7 +174,7 @@ impl Rpc {
             };
             expected
                 .check_metadata(&greeting)
-                .map_err(|trouble| self.at(server, trouble))?;
+                .map_err(|error| self.at(server, error))?;
             let known = Known::of(&greeting);
             if let Some(layout) = self.whole_layout(greeting, deadline)? {
                 self.set_layout(layout);
@@ -189,11 +189,11 @@ impl Rpc {
         &mut self,
         first: Greeting,
         deadline: Instant,
-    ) -> Result<Option<Layout>, Trouble> {
+    ) -> Result<Option<Layout>, CallError> {
         let server = self.metadata;
         let missing = |rpc: &Self| {
             let message = "it keeps the metadata, but has no layout";
-            rpc.at(server, Trouble::local(Errno::EPROTO, message))
+            rpc.at(server, CallError::local(Errno::EPROTO, message))
         };
         let part = first.layout.ok_or_else(|| missing(self))?;
         let (epoch, count) = (part.epoch, part.count as usize);
@@ -214,7 +214,7 @@ impl Rpc {
         }
         if !is_in_order(&servers) {
             let message = "its list of I/O servers is not in the order of their numbers";
-            return Err(self.at(server, Trouble::local(Errno::EPROTO, message)));
+            return Err(self.at(server, CallError::local(Errno::EPROTO, message)));
         }
         Ok(Some(Layout {
             file_system: first.identity.file_system,
@@ -225,7 +225,7 @@ impl Rpc {
     }
 
     /// The greetings of servers, in order, unchecked.
-    pub(crate) fn greet(&mut self, servers: &[usize]) -> Vec<Result<Greeting, Trouble>> {
+    pub(crate) fn greet(&mut self, servers: &[usize]) -> Vec<Result<Greeting, CallError>> {
         self.greet_until(servers, Instant::now() + self.timeout)
     }
 
@@ -239,7 +239,7 @@ impl Rpc {
         &mut self,
         servers: &[usize],
         deadline: Instant,
-    ) -> Vec<Result<Greeting, Trouble>> {
+    ) -> Vec<Result<Greeting, CallError>> {
         let timeout_s = self.timeout_s();
         let hello = |server: &usize| {
             let layout_from = 0;
@@ -250,8 +250,8 @@ impl Rpc {
             Call::query(*server, operation)
         };
         let calls = servers.iter().map(hello).collect();
-        let answers = self.call_directly(calls, Target::default(), deadline);
-        answers.into_iter().map(greeting).collect()
+        let replies = self.call_directly(calls, Target::default(), deadline);
+        replies.into_iter().map(greeting).collect()
     }
 
     fn greet_once(
@@ -259,7 +259,7 @@ impl Rpc {
         server: usize,
         layout_from: u16,
         deadline: Instant,
-    ) -> Result<Greeting, Trouble> {
+    ) -> Result<Greeting, CallError> {
         let operation = Operation::Hello {
             layout_from,
             timeout_s: self.timeout_s(),
@@ -267,20 +267,20 @@ impl Rpc {
         let call = Call::query(server, operation);
         self.call_directly(vec![call], Target::default(), deadline)
             .pop()
-            .map_or_else(|| Err(self.never_met()), greeting)
+            .map_or_else(|| Err(self.not_registered()), greeting)
     }
 
     /// The layout as last seen; asks for it if none was.
-    pub(crate) fn layout(&mut self) -> Result<&Layout, Trouble> {
+    pub(crate) fn layout(&mut self) -> Result<&Layout, CallError> {
         if self.layout.is_none() {
-            self.meet_metadata(Instant::now() + self.timeout)?;
+            self.introduce_metadata(Instant::now() + self.timeout)?;
         }
-        let none = || Trouble::local(Errno::EIO, "the file system's layout is not known");
+        let none = || CallError::local(Errno::EIO, "the file system's layout is not known");
         self.layout.as_ref().ok_or_else(none)
     }
 
     /// Asks for the layout anew.
-    pub(crate) fn renew_layout(&mut self) -> Result<&Layout, Trouble> {
+    pub(crate) fn renew_layout(&mut self) -> Result<&Layout, CallError> {
         self.layout = None;
         self.layout()
     }
@@ -305,7 +305,7 @@ impl Rpc {
     }
 
     /// The configuration's index of the server that has this number in the layout.
-    pub(crate) fn server_of(&mut self, number: u16) -> Result<usize, Trouble> {
+    pub(crate) fn server_of(&mut self, number: u16) -> Result<usize, CallError> {
         if let Some(Some(server)) = self.routes.get(usize::from(number)) {
             return Ok(*server);
         }
@@ -316,7 +316,7 @@ impl Rpc {
         }
         let layout = self.layout()?;
         let Some(server) = layout.server(number) else {
-            return Err(Trouble::local(
+            return Err(CallError::local(
                 Errno::EIO,
                 format!(
                     "the file lies on I/O server number {number}, and the file system has only {}",
@@ -326,7 +326,7 @@ impl Rpc {
         };
         let name = server.name.clone();
         self.link_named(&name).ok_or_else(|| {
-            Trouble::local(
+            CallError::local(
                 Errno::EINVAL,
                 format!(
                     "I/O server {name} (number {number}) is needed, and the configuration has no entry for \
@@ -352,9 +352,9 @@ fn same_server(one: &ServerIdentity, other: &ServerIdentity) -> bool {
     one.target() == other.target()
 }
 
-fn greeting(answer: Result<Answer, Trouble>) -> Result<Greeting, Trouble> {
-    match answer? {
-        Answer::Hello(greeting) => Ok(*greeting),
+fn greeting(reply: Result<ReplyBody, CallError>) -> Result<Greeting, CallError> {
+    match reply? {
+        ReplyBody::Hello(greeting) => Ok(*greeting),
         other => Err(unfit(&other)),
     }
 }

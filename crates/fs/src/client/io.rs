@@ -1,7 +1,7 @@
 //! Reading, writing, resizing and syncing files.
 //!
 //! A file's content lies beside its metadata (stuffed) or in datafiles (striped), and may move from the one to the
-//! other, or be cut, during a call: every call learns it from the server's reply and goes on with what the file has
+//! other, or be truncated, during a call: every call learns it from the server's reply and goes on with what the file has
 //! become.
 
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use causeway_bmi::Memory;
 use causeway_sys::memory::{with_foreign, with_foreign_read_only};
 use causeway_wire::fs::{
-    Answer, Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Reach, Region,
+    Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Reach, Region, ReplyBody,
 };
 
 use super::cutter::Cutter;
 use super::names::{node, node_of};
-use super::rpc::{Call, Trouble, done, object_name, unfit};
+use super::rpc::{Call, CallError, done, object_name, unfit};
 use super::stages::StageClock;
 use super::transfer::{Planned, Way, plan};
 use super::{Client, File};
@@ -96,7 +96,7 @@ impl Client {
     ) -> Result<u64, Error> {
         check_lists(regions, memory)
             .and_then(|()| self.read_regions(file, regions, memory))
-            .map_err(|trouble| trouble.during("read", &object_name(file.node.object)))
+            .map_err(|error| error.during("read", &object_name(file.node.object)))
     }
 
     /// Writes regions, in order, from memory fragments that cover the same number of bytes.
@@ -112,10 +112,10 @@ impl Client {
                     self.write_round(file, regions, memory)
                 })
             })
-            .map_err(|trouble| trouble.during("write", &object_name(file.node.object)))
+            .map_err(|error| error.during("write", &object_name(file.node.object)))
     }
 
-    /// Cuts or grows a file.
+    /// Truncates or extends a file.
     pub fn truncate(&mut self, file: &mut File, size: u64) -> Result<(), Error> {
         let object = file.node.object;
         let attempt = |client: &mut Self, file: &mut File| {
@@ -134,31 +134,31 @@ impl Client {
                     {
                         client.unstuff(file)?;
                     }
-                    Err(trouble) => return Err(trouble),
+                    Err(error) => return Err(error),
                 }
                 tries += 1;
             }
             client.finish_truncation(file)
         };
-        attempt(self, file).map_err(|trouble| trouble.during("truncate", &object_name(object)))
+        attempt(self, file).map_err(|error| error.during("truncate", &object_name(object)))
     }
 
     /// Makes a file's content and size durable.
     pub fn fsync(&mut self, file: &mut File) -> Result<(), Error> {
         self.make_durable(file)
-            .map_err(|trouble| trouble.during("fsync", &object_name(file.node.object)))
+            .map_err(|error| error.during("fsync", &object_name(file.node.object)))
     }
 
-    fn make_durable(&mut self, file: &mut File) -> Result<(), Trouble> {
+    fn make_durable(&mut self, file: &mut File) -> Result<(), CallError> {
         let object = file.node.object;
-        // Another client may have made it grow into datafiles, or cut it.
+        // Another client may have made it grow into datafiles, or truncated it.
         self.refresh_node(file)?;
-        if let Err(trouble) = self.flush_datafiles(file) {
-            if trouble.errno == Errno::EIO {
+        if let Err(error) = self.flush_datafiles(file) {
+            if error.errno == Errno::EIO {
                 let servers = self.servers_of(file)?;
                 self.report_loss(file, &servers);
             }
-            return Err(trouble);
+            return Err(error);
         }
         // The size was acknowledged before it was durable, so it is sent again, in case power was lost since; unless
         // a truncation came, which was durable and took the size along.
@@ -184,7 +184,7 @@ impl Client {
     }
 
     /// The servers of a file's datafiles.
-    fn servers_of(&mut self, file: &File) -> Result<Vec<usize>, Trouble> {
+    fn servers_of(&mut self, file: &File) -> Result<Vec<usize>, CallError> {
         match &file.node.body {
             Body::Striped { distribution, .. } => self.io_servers(distribution),
             _ => Ok(Vec::new()),
@@ -192,7 +192,7 @@ impl Client {
     }
 
     /// Makes a striped file's datafiles durable.
-    fn flush_datafiles(&mut self, file: &mut File) -> Result<(), Trouble> {
+    fn flush_datafiles(&mut self, file: &mut File) -> Result<(), CallError> {
         let object = file.node.object;
         for _ in 0..FORM_CHANGES {
             let Body::Striped {
@@ -209,8 +209,8 @@ impl Client {
                 calls.push(Call::query(server, Operation::Flush { object, at_least }));
             }
             let results = self.rpc.call_all(calls);
-            if let Some(answers) = self.unless_missing(file, results)? {
-                return answers.into_iter().try_for_each(done);
+            if let Some(replies) = self.unless_missing(file, results)? {
+                return replies.into_iter().try_for_each(done);
             }
         }
         Err(restless())
@@ -221,7 +221,7 @@ impl Client {
         file: &mut File,
         regions: &[Region],
         memory: &[Memory],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CallError> {
         self.check_access(file, Way::Write)?;
         file.opened_content = None;
         let end = regions
@@ -248,8 +248,8 @@ impl Client {
                     }
                 }
                 Body::Stuffed { .. } => self.unstuff(file)?,
-                Body::Directory(_) => return Err(Trouble::local(Errno::EISDIR, "")),
-                Body::Link(_) => return Err(Trouble::local(Errno::EINVAL, "a symbolic link")),
+                Body::Directory(_) => return Err(CallError::local(Errno::EISDIR, "")),
+                Body::Link(_) => return Err(CallError::local(Errno::EINVAL, "a symbolic link")),
             }
         }
         Err(restless())
@@ -261,7 +261,7 @@ impl Client {
         file: &mut File,
         regions: &[Region],
         memory: &[Memory],
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, CallError> {
         let object = file.node.object;
         self.will_change(file, &[self.metadata])?;
         let mut memory = Cutter::new(memory);
@@ -282,15 +282,15 @@ impl Client {
                     self.refresh_node(file)?;
                     return Ok(false);
                 }
-                Err(trouble) => return Err(trouble),
+                Err(error) => return Err(error),
             }
         }
         Ok(true)
     }
 
     /// Writes to the datafiles, then tells the metadata server how far the file reaches: always,
-    /// because another client may have cut the file since this one saw its size. Returns `false` if another
-    /// truncation has begun meanwhile, which `file` then shows: it may cut what was written, so the write must be
+    /// because another client may have truncated the file since this one saw its size. Returns `false` if another
+    /// truncation has begun meanwhile, which `file` then shows: it may discard what was written, so the write must be
     /// repeated after it.
     fn write_striped(
         &mut self,
@@ -299,20 +299,20 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
         end: u64,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, CallError> {
         let clock = StageClock::start(self.record_stages);
         let servers = self.io_servers(distribution)?;
         self.will_change(file, &servers)?;
         let (planned, calls) = self.data_calls(file, distribution, regions, memory, Way::Write)?;
         let clock = clock.next(&mut self.stages, "write: plan");
-        let answers = self.rpc.call_all(calls);
-        let clock = clock.next_of(&mut self.stages, &WRITING, busiest(&answers));
-        let Some(answers) = self.unless_missing(file, answers)? else {
+        let replies = self.rpc.call_all(calls);
+        let clock = clock.next_of(&mut self.stages, &WRITING, busiest(&replies));
+        let Some(replies) = self.unless_missing(file, replies)? else {
             return Ok(false);
         };
-        for (planned, answer) in planned.iter().zip(answers) {
-            match answer {
-                Answer::Transferred { bytes, .. } => planned.check_written(bytes)?,
+        for (planned, reply) in planned.iter().zip(replies) {
+            match reply {
+                ReplyBody::Transferred { bytes, .. } => planned.check_written(bytes)?,
                 other => return Err(unfit(&other)),
             }
         }
@@ -352,14 +352,14 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
         way: Way,
-    ) -> Result<(Vec<Planned>, Vec<Call>), Trouble> {
+    ) -> Result<(Vec<Planned>, Vec<Call>), CallError> {
         let object = file.node.object;
         let lengths = match &file.node.body {
             Body::Striped { lengths, .. } => &lengths[..],
             _ => &[],
         };
         let mut planned = plan(object, distribution, lengths, regions, memory, way)
-            .ok_or_else(|| Trouble::local(Errno::CORRUPT, "the file has no servers"))?;
+            .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))?;
         let mut calls = Vec::with_capacity(planned.len() + 1);
         for planned in &mut planned {
             let server = self.io_server(distribution, planned.position)?;
@@ -370,7 +370,7 @@ impl Client {
         Ok((planned, calls))
     }
 
-    fn io_servers(&mut self, distribution: &Distribution) -> Result<Vec<usize>, Trouble> {
+    fn io_servers(&mut self, distribution: &Distribution) -> Result<Vec<usize>, CallError> {
         let positions = 0..distribution.servers.len();
         positions
             .map(|position| self.io_server(distribution, position))
@@ -382,7 +382,7 @@ impl Client {
         &mut self,
         distribution: &Distribution,
         position: usize,
-    ) -> Result<usize, Trouble> {
+    ) -> Result<usize, CallError> {
         let number = distribution
             .servers
             .get(position)
@@ -392,7 +392,7 @@ impl Client {
     }
 
     /// Moves a stuffed file's content to its first server, or completes a move that another client has begun.
-    fn unstuff(&mut self, file: &mut File) -> Result<(), Trouble> {
+    fn unstuff(&mut self, file: &mut File) -> Result<(), CallError> {
         let object = file.node.object;
         file.see(
             self.mutate(Operation::BeginUnstuff { object })
@@ -412,8 +412,8 @@ impl Client {
             let server = self.io_server(&distribution, 0)?;
             let seed = Operation::Seed { object, content };
             match self.rpc.call(Call::query(server, seed)).and_then(done) {
-                Err(trouble) if trouble.errno == Errno::EEXIST => {
-                    self.check_unstuffed(file, trouble)?;
+                Err(error) if error.errno == Errno::EEXIST => {
+                    self.check_unstuffed(file, error)?;
                 }
                 result => result?,
             }
@@ -426,7 +426,7 @@ impl Client {
     }
 
     /// Makes the datafiles follow a truncation that the metadata has recorded.
-    pub(super) fn finish_truncation(&mut self, file: &mut File) -> Result<(), Trouble> {
+    pub(super) fn finish_truncation(&mut self, file: &mut File) -> Result<(), CallError> {
         let Body::Striped {
             distribution,
             version,
@@ -440,7 +440,7 @@ impl Client {
         let lengths = lengths.clone();
         let object = file.node.object;
         let layout = Layout::new(&distribution)
-            .ok_or_else(|| Trouble::local(Errno::CORRUPT, "the file has no servers"))?;
+            .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))?;
         let mut calls = Vec::with_capacity(layout.servers());
         for position in 0..layout.servers() {
             let size = layout.datafile_size(position, size);
@@ -456,33 +456,33 @@ impl Client {
             ));
         }
         let results = self.rpc.call_all(calls);
-        let Some(answers) = self.unless_missing(file, results)? else {
+        let Some(replies) = self.unless_missing(file, results)? else {
             return Ok(());
         };
-        answers.into_iter().try_for_each(done)?;
+        replies.into_iter().try_for_each(done)?;
         match self
             .mutate(Operation::FinishTruncate { object, version })
             .and_then(node)
         {
             Ok(node) => file.see(node)?,
-            Err(trouble) if trouble.errno == Errno::STALE_VERSION => {
+            Err(error) if error.errno == Errno::STALE_VERSION => {
                 self.refresh_node(file)?;
             }
-            Err(trouble) if trouble.errno == Errno::EACCES => {
-                // A reader has completed a truncation that another client began: the datafiles are cut, and noting it
+            Err(error) if error.errno == Errno::EACCES => {
+                // A reader has completed a truncation that another client began: the datafiles are truncated, and noting it
                 // in the metadata is left to a client that may write.
                 if let Body::Striped { truncating, .. } = &mut file.node.body {
                     *truncating = None;
                 }
             }
-            Err(trouble) => return Err(trouble),
+            Err(error) => return Err(error),
         }
         Ok(())
     }
 
     /// Whether the caller may do this to a file's content. I/O servers know no names and no modes, so
     /// it is decided here, by the node; the owner always may, through a file that is open, as in NFS.
-    pub(super) fn check_access(&self, file: &File, way: Way) -> Result<(), Trouble> {
+    pub(super) fn check_access(&self, file: &File, way: Way) -> Result<(), CallError> {
         let (caller, attributes) = (self.rpc.caller(), &file.node.attributes);
         let wanted = match way {
             Way::Read => 0o4,
@@ -501,7 +501,7 @@ impl Client {
             "permission denied: mode {:o} of user {}, group {}",
             attributes.mode, attributes.uid, attributes.gid
         );
-        Err(Trouble::local(Errno::EACCES, message))
+        Err(CallError::local(Errno::EACCES, message))
     }
 }
 
@@ -510,11 +510,11 @@ pub(super) type WaitStages = [&'static str; 3];
 const WRITING: WaitStages = ["write: messages", "write: copy", "write: storage"];
 
 /// Microseconds of copying and of storage at the server with the longest times: the others worked at the same time.
-pub(super) fn busiest(answers: &[Result<Answer, Trouble>]) -> (u32, u32) {
-    answers
+pub(super) fn busiest(replies: &[Result<ReplyBody, CallError>]) -> (u32, u32) {
+    replies
         .iter()
-        .filter_map(|answer| match answer {
-            Ok(Answer::Transferred {
+        .filter_map(|reply| match reply {
+            Ok(ReplyBody::Transferred {
                 copy_us,
                 storage_us,
                 ..
@@ -593,7 +593,7 @@ impl File {
     }
 
     /// Replaces the node by a newer one, which must be this file's.
-    pub(super) fn see(&mut self, node: Node) -> Result<(), Trouble> {
+    pub(super) fn see(&mut self, node: Node) -> Result<(), CallError> {
         self.node = node_of(self.node.object, node)?;
         self.opened_content = None;
         Ok(())
@@ -601,7 +601,7 @@ impl File {
 }
 
 /// Whether the regions and the memory have the same number of bytes, and an end.
-fn check_lists(regions: &[Region], memory: &[Memory]) -> Result<(), Trouble> {
+fn check_lists(regions: &[Region], memory: &[Memory]) -> Result<(), CallError> {
     let mut total: u64 = 0;
     for region in regions {
         check_end(region.offset.saturating_add(region.len))?;
@@ -610,7 +610,7 @@ fn check_lists(regions: &[Region], memory: &[Memory]) -> Result<(), Trouble> {
     let room: u64 = memory.iter().map(|fragment| fragment.len() as u64).sum();
     if total != room {
         let message = format!("the regions have {total} bytes and the memory {room}");
-        return Err(Trouble::local(Errno::EINVAL, message));
+        return Err(CallError::local(Errno::EINVAL, message));
     }
     Ok(())
 }
@@ -619,8 +619,8 @@ fn check_lists(regions: &[Region], memory: &[Memory]) -> Result<(), Trouble> {
 pub(super) fn in_rounds(
     regions: &[Region],
     memory: &[Memory],
-    mut round: impl FnMut(&[Region], &[Memory]) -> Result<(), Trouble>,
-) -> Result<(), Trouble> {
+    mut round: impl FnMut(&[Region], &[Memory]) -> Result<(), CallError>,
+) -> Result<(), CallError> {
     match regions.iter().map(|region| region.len).sum() {
         0 => return Ok(()),
         1..=ROUND_BYTES => return round(regions, memory),
@@ -637,18 +637,18 @@ pub(super) fn in_rounds(
     }
 }
 
-fn check_end(end: u64) -> Result<(), Trouble> {
+fn check_end(end: u64) -> Result<(), CallError> {
     if end > MAX_FILE_BYTES {
         let message = format!("byte {end} lies behind the largest offset, 2^63 - 1");
-        return Err(Trouble::local(Errno::EFBIG, message));
+        return Err(CallError::local(Errno::EFBIG, message));
     }
     Ok(())
 }
 
-pub(super) fn restless() -> Trouble {
-    Trouble::local(
+pub(super) fn restless() -> CallError {
+    CallError::local(
         Errno::EAGAIN,
-        "the file kept being cut or moved by others; try again",
+        "the file kept being truncated or moved by others; try again",
     )
 }
 

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use causeway_wire::fs::{
-    Answer, Body, CheckCursor, DataFault, Errno, Generation, Greeting, Incarnation, ObjectId,
-    ObjectPath, Operation, ScrubPosition, ServerIdentity, StripedFile, Target,
+    Body, CheckCursor, DataFault, Errno, Generation, Greeting, Incarnation, ObjectId, ObjectPath,
+    Operation, ReplyBody, ScrubPosition, ServerIdentity, StripedFile, Target,
 };
 
 use super::Client;
 use super::identity::Layout;
 use super::io::{FORM_CHANGES, Version, version};
 use super::names::node;
-use super::rpc::{Call, Trouble, done, unfit};
+use super::rpc::{Call, CallError, done, unfit};
 use crate::Error;
 
 /// Datafiles that one step of [`Client::orphans`] checks.
@@ -23,20 +23,20 @@ const STRIPED_BATCH: u32 = 512;
 /// A batch of the name space that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// Where to go on; `None` at the end. Always behind where the batch began.
+    /// Cursor of the next batch; `None` at the end. Always behind where the batch began.
     pub next: Option<CheckCursor>,
     /// Records that were checked.
     pub records: u64,
     /// What was found wrong, in words.
     pub findings: Vec<String>,
-    /// How much of it was mended.
-    pub mended: u64,
+    /// How much of it was repaired.
+    pub repaired: u64,
 }
 
 /// A batch of an I/O server's datafiles that was compared with the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphans {
-    /// Where to go on; `None` at the end.
+    /// Cursor of the next batch; `None` at the end.
     pub next: Option<ObjectId>,
     /// Datafiles that were checked.
     pub datafiles: u64,
@@ -65,7 +65,7 @@ pub struct ServerFault {
 /// A batch of striped files whose datafiles were checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedFiles {
-    /// Where to go on; `None` at the end.
+    /// Cursor of the next batch; `None` at the end.
     pub next: Option<ObjectId>,
     /// Files that were checked.
     pub files: u64,
@@ -94,9 +94,9 @@ fn goes_up(after: ObjectId, listed: impl Iterator<Item = ObjectId>) -> bool {
         .all(|object| std::mem::replace(&mut last, object) < object)
 }
 
-fn stands_still(what: &str) -> Trouble {
+fn stands_still(what: &str) -> CallError {
     let message = format!("the server's listing of {what} is not in the order of their numbers");
-    Trouble::local(Errno::EPROTO, message)
+    CallError::local(Errno::EPROTO, message)
 }
 
 impl Client {
@@ -110,8 +110,8 @@ impl Client {
     /// Asks several servers at once for their identities, which are not checked.
     pub fn ping_all(&mut self, servers: &[usize]) -> Vec<Result<Greeting, Error>> {
         let greetings = self.rpc.greet(servers);
-        let named = |(&server, greeting): (&usize, Result<Greeting, Trouble>)| {
-            greeting.map_err(|trouble| trouble.during("ping", &self.server_name(server)))
+        let named = |(&server, greeting): (&usize, Result<Greeting, CallError>)| {
+            greeting.map_err(|error| error.during("ping", &self.server_name(server)))
         };
         servers.iter().zip(greetings).map(named).collect()
     }
@@ -120,7 +120,7 @@ impl Client {
     pub fn verify(&mut self, server: usize) -> Result<(), Error> {
         self.rpc
             .introduce_to(&[server])
-            .map_err(|trouble| trouble.during("meet", &self.server_name(server)))
+            .map_err(|error| error.during("introduce", &self.server_name(server)))
     }
 
     /// The file system's I/O servers, as the metadata server reports them now.
@@ -129,17 +129,17 @@ impl Client {
         self.rpc
             .renew_layout()
             .cloned()
-            .map_err(|trouble| trouble.during("ask for the layout", &subject))
+            .map_err(|error| error.during("ask for the layout", &subject))
     }
 
     /// The configuration's index of the I/O server that distributions know by this number.
     pub fn server_of(&mut self, number: u16) -> Result<usize, Error> {
-        self.rpc.server_of(number).map_err(|trouble| {
-            trouble.during("find", format!("I/O server number {number}").as_bytes())
-        })
+        self.rpc
+            .server_of(number)
+            .map_err(|error| error.during("find", format!("I/O server number {number}").as_bytes()))
     }
 
-    /// Adds an I/O server of the configuration to the file system: once the metadata server has met it, new
+    /// Adds an I/O server of the configuration to the file system: once the metadata server has registered it, new
     /// files use it.
     pub fn add_server(&mut self, name: &str) -> Result<(), Error> {
         let operation = Operation::AddServer {
@@ -147,7 +147,7 @@ impl Client {
         };
         self.mutate(operation)
             .and_then(done)
-            .map_err(|trouble| trouble.during("add", name.as_bytes()))
+            .map_err(|error| error.during("add", name.as_bytes()))
     }
 
     /// Keeps new files from an I/O server.
@@ -157,7 +157,7 @@ impl Client {
         };
         self.mutate(operation)
             .and_then(done)
-            .map_err(|trouble| trouble.during("drain", name.as_bytes()))
+            .map_err(|error| error.during("drain", name.as_bytes()))
     }
 
     /// A part of the striped files behind `after` that use the I/O server of this number: how many there are, and where
@@ -170,7 +170,7 @@ impl Client {
         let subject = self.server_name(self.metadata);
         let (files, next) = self
             .striped_files(after)
-            .map_err(|trouble| trouble.during("list", &subject))?;
+            .map_err(|error| error.during("list", &subject))?;
         let using = files.iter().filter(|file| file.servers.contains(&number));
         Ok((using.count() as u64, next))
     }
@@ -183,7 +183,7 @@ impl Client {
         };
         self.mutate(operation)
             .and_then(done)
-            .map_err(|trouble| trouble.during("accept", name.as_bytes()))
+            .map_err(|error| error.during("accept", name.as_bytes()))
     }
 
     /// Gives an I/O server its number in the layout, on behalf of the metadata server.
@@ -202,11 +202,11 @@ impl Client {
         };
         let deadline = Instant::now() + self.rpc.timeout;
         let calls = vec![Call::query(server, operation)];
-        let answers = self.rpc.call_directly(calls, found.target(), deadline);
-        match answers.into_iter().next() {
-            Some(answer) => answer
+        let replies = self.rpc.call_directly(calls, found.target(), deadline);
+        match replies.into_iter().next() {
+            Some(reply) => reply
                 .and_then(done)
-                .map_err(|trouble| trouble.during("enroll", &self.server_name(server))),
+                .map_err(|error| error.during("enroll", &self.server_name(server))),
             None => Err(self.vanished("enroll", server)),
         }
     }
@@ -218,22 +218,22 @@ impl Client {
 
     fn vanished(&self, operation: &'static str, server: usize) -> Error {
         let message = "the call vanished, which is a defect of the client";
-        Trouble::local(Errno::EIO, message).during(operation, &self.server_name(server))
+        CallError::local(Errno::EIO, message).during(operation, &self.server_name(server))
     }
 
-    /// Space and load of an I/O server ([`Answer::StorageStatus`]).
-    pub fn storage_status(&mut self, server: usize) -> Result<Answer, Error> {
+    /// Space and load of an I/O server ([`ReplyBody::StorageStatus`]).
+    pub fn storage_status(&mut self, server: usize) -> Result<ReplyBody, Error> {
         let subject = self.server_name(server);
         self.rpc
             .call(Call::query(server, Operation::StorageStatus))
-            .map_err(|trouble| trouble.during("status", &subject))
+            .map_err(|error| error.during("status", &subject))
     }
 
-    /// Counts of the metadata server ([`Answer::MetadataStatus`]).
-    pub fn metadata_status(&mut self) -> Result<Answer, Error> {
+    /// Counts of the metadata server ([`ReplyBody::MetadataStatus`]).
+    pub fn metadata_status(&mut self) -> Result<ReplyBody, Error> {
         let subject = self.server_name(self.metadata);
         self.query(Operation::MetadataStatus)
-            .map_err(|trouble| trouble.during("status", &subject))
+            .map_err(|error| error.during("status", &subject))
     }
 
     /// Makes everything that the metadata server has acknowledged durable.
@@ -241,11 +241,11 @@ impl Client {
         let subject = self.server_name(self.metadata);
         self.query(Operation::Commit)
             .and_then(done)
-            .map_err(|trouble| trouble.during("commit", &subject))
+            .map_err(|error| error.during("commit", &subject))
     }
 
-    /// Checks a batch of the name space, from `after` (`None` at first) on, and mends it if asked. A
-    /// server that names an earlier place to go on at is an error, so that a check always ends.
+    /// Checks a batch of the name space, from `after` (`None` at first) on, and repairs it if asked. A
+    /// server that returns a cursor which does not advance is an error, so that a check always ends.
     pub fn check_metadata(
         &mut self,
         after: Option<&CheckCursor>,
@@ -261,14 +261,14 @@ impl Client {
             false => Call::query(self.metadata, operation),
         };
         match self.rpc.call(call) {
-            Ok(Answer::Checked {
+            Ok(ReplyBody::Checked {
                 next: Some(next), ..
-            }) if Some(&next) <= after => Err(Trouble::local(
+            }) if Some(&next) <= after => Err(CallError::local(
                 Errno::EPROTO,
-                "the server named an earlier place to go on at".to_owned(),
+                "the server returned a cursor that does not advance".to_owned(),
             )
             .during("check", &subject)),
-            Ok(Answer::Checked {
+            Ok(ReplyBody::Checked {
                 next,
                 records,
                 findings,
@@ -277,10 +277,10 @@ impl Client {
                 next,
                 records,
                 findings,
-                mended,
+                repaired: mended,
             }),
             Ok(other) => Err(unfit(&other).during("check", &subject)),
-            Err(trouble) => Err(trouble.during("check", &subject)),
+            Err(error) => Err(error.during("check", &subject)),
         }
     }
 
@@ -295,9 +295,9 @@ impl Client {
             limit: ORPHAN_BATCH,
         };
         let (datafiles, end) = match self.rpc.call(Call::query(server, list)) {
-            Ok(Answer::Datafiles { datafiles, end }) => (datafiles, end),
+            Ok(ReplyBody::Datafiles { datafiles, end }) => (datafiles, end),
             Ok(other) => return Err(unfit(&other).during("check", &subject)),
-            Err(trouble) => return Err(trouble.during("check", &subject)),
+            Err(error) => return Err(error.during("check", &subject)),
         };
         let objects: Vec<ObjectId> = datafiles.iter().map(|(object, _)| *object).collect();
         if !goes_up(after, objects.iter().copied()) {
@@ -307,9 +307,9 @@ impl Client {
         let known = match objects.is_empty() {
             true => Vec::new(),
             false => match self.query(Operation::Exist { objects }) {
-                Ok(Answer::Objects(known)) => known,
+                Ok(ReplyBody::Objects(known)) => known,
                 Ok(other) => return Err(unfit(&other).during("check", &subject)),
-                Err(trouble) => return Err(trouble.during("check", &subject)),
+                Err(error) => return Err(error.during("check", &subject)),
             },
         };
         let known: std::collections::HashSet<ObjectId> = known.into_iter().collect();
@@ -336,9 +336,9 @@ impl Client {
         let subject = self.server_name(server);
         let operation = Operation::RemoveOrphans { objects, numbers };
         match self.rpc.call(Call::query(server, operation)) {
-            Ok(Answer::OrphansRemoved { deleted, moved }) => Ok(OrphansGone { deleted, moved }),
+            Ok(ReplyBody::OrphansRemoved { deleted, moved }) => Ok(OrphansGone { deleted, moved }),
             Ok(other) => Err(unfit(&other).during("remove orphans", &subject)),
-            Err(trouble) => Err(trouble.during("remove orphans", &subject)),
+            Err(error) => Err(error.during("remove orphans", &subject)),
         }
     }
 
@@ -347,20 +347,20 @@ impl Client {
     pub fn check_striped(&mut self, after: ObjectId) -> Result<CheckedFiles, Error> {
         let subject = self.server_name(self.metadata);
         self.try_check_striped(after)
-            .map_err(|trouble| trouble.during("check", &subject))
+            .map_err(|error| error.during("check", &subject))
     }
 
-    /// A batch of striped files, and where to go on.
+    /// A batch of striped files, and the cursor of the next.
     fn striped_files(
         &mut self,
         after: ObjectId,
-    ) -> Result<(Vec<StripedFile>, Option<ObjectId>), Trouble> {
+    ) -> Result<(Vec<StripedFile>, Option<ObjectId>), CallError> {
         let list = Operation::ListStriped {
             after,
             limit: STRIPED_BATCH,
         };
         let (files, end) = match self.query(list)? {
-            Answer::StripedFiles { files, end } => (files, end),
+            ReplyBody::StripedFiles { files, end } => (files, end),
             other => return Err(unfit(&other)),
         };
         if !goes_up(after, files.iter().map(|file| file.object)) {
@@ -373,7 +373,7 @@ impl Client {
         Ok((files, next))
     }
 
-    fn try_check_striped(&mut self, after: ObjectId) -> Result<CheckedFiles, Trouble> {
+    fn try_check_striped(&mut self, after: ObjectId) -> Result<CheckedFiles, CallError> {
         let (files, next) = self.striped_files(after)?;
         let mut by_server: BTreeMap<u16, Vec<(ObjectId, u64)>> = BTreeMap::new();
         for file in &files {
@@ -387,7 +387,7 @@ impl Client {
         for (number, datafiles) in by_server {
             let server = self.rpc.server_of(number)?;
             for fault in self.check_data(server, datafiles)? {
-                // Written, cut or removed meanwhile: only what is wrong with the file as it is now counts.
+                // Written, truncated or removed meanwhile: only what is wrong with the file as it is now counts.
                 found.extend(self.confirm(number, server, fault)?);
             }
         }
@@ -402,10 +402,10 @@ impl Client {
         &mut self,
         server: usize,
         datafiles: Vec<(ObjectId, u64)>,
-    ) -> Result<Vec<DataFault>, Trouble> {
+    ) -> Result<Vec<DataFault>, CallError> {
         let operation = Operation::CheckData { datafiles };
         match self.rpc.call(Call::query(server, operation))? {
-            Answer::Faults(faults) => Ok(faults),
+            ReplyBody::Faults(faults) => Ok(faults),
             other => Err(unfit(&other)),
         }
     }
@@ -416,7 +416,7 @@ impl Client {
         number: u16,
         server: usize,
         fault: DataFault,
-    ) -> Result<Option<ServerFault>, Trouble> {
+    ) -> Result<Option<ServerFault>, CallError> {
         let object = fault.object;
         let mut confirmed: Option<(Option<Version>, DataFault)> = None;
         for _ in 0..FORM_CHANGES {
@@ -426,8 +426,8 @@ impl Client {
             };
             let node = match self.query(operation).and_then(node) {
                 Ok(node) => node,
-                Err(trouble) if trouble.errno == Errno::ESTALE => return Ok(None),
-                Err(trouble) => return Err(trouble),
+                Err(error) if error.errno == Errno::ESTALE => return Ok(None),
+                Err(error) => return Err(error),
             };
             let version = version(&node);
             if let Some((seen, fault)) = confirmed
@@ -451,7 +451,7 @@ impl Client {
                 None => return Ok(None),
             }
         }
-        // A file that is cut all the time is left to the next check.
+        // A file that is truncated all the time is left to the next check.
         Ok(None)
     }
 
@@ -461,7 +461,7 @@ impl Client {
         self.rpc
             .call(Call::query(server, Operation::AcceptData { objects }))
             .and_then(done)
-            .map_err(|trouble| trouble.during("accept datafiles", &subject))
+            .map_err(|error| error.during("accept datafiles", &subject))
     }
 
     /// Has an I/O server verify about `bytes` of its datafiles, from where its last scrub came to, or from the
@@ -476,7 +476,7 @@ impl Client {
             .rpc
             .call(Call::query(server, Operation::Scrub { from, bytes }))
         {
-            Ok(Answer::Scrubbed {
+            Ok(ReplyBody::Scrubbed {
                 next,
                 bytes,
                 datafiles,
@@ -488,7 +488,7 @@ impl Client {
                 faults,
             }),
             Ok(other) => Err(unfit(&other).during("scrub", &subject)),
-            Err(trouble) => Err(trouble.during("scrub", &subject)),
+            Err(error) => Err(error.during("scrub", &subject)),
         }
     }
 
@@ -496,9 +496,9 @@ impl Client {
     pub fn paths(&mut self, objects: Vec<ObjectId>) -> Result<Vec<ObjectPath>, Error> {
         let subject = self.server_name(self.metadata);
         match self.query(Operation::Paths { objects }) {
-            Ok(Answer::Paths(paths)) => Ok(paths),
+            Ok(ReplyBody::Paths(paths)) => Ok(paths),
             Ok(other) => Err(unfit(&other).during("find paths", &subject)),
-            Err(trouble) => Err(trouble.during("find paths", &subject)),
+            Err(error) => Err(error.during("find paths", &subject)),
         }
     }
 
@@ -508,7 +508,7 @@ impl Client {
         self.rpc
             .call(Call::query(server, Operation::Remove { objects }))
             .and_then(done)
-            .map_err(|trouble| trouble.during("remove datafiles", &subject))
+            .map_err(|error| error.during("remove datafiles", &subject))
     }
 
     fn server_name(&self, server: usize) -> Vec<u8> {

@@ -1,17 +1,15 @@
 //! The client library: what the command line, benchmarks and later FUSE and MPI-IO call.
 //!
 //! A [`Client`] belongs to one thread; calls block until done or failed, within the
-//! configuration's timeout. Inside a call everything that can be is in flight at once. Several
+//! configuration's timeout. A call has all its requests in flight at once, where it can. Several
 //! threads use several clients.
 //!
-//! Reading order: `rpc` and `flight` (requests, replies, repetition), `session`, `link`, `introduce` and `identity` (which server is at the
-//! other end), `names` (the name space), `transfer` (which bytes go where), `io` (reading and writing), `presence`
-//! (data that is missing), `maintain` (for operators), `stages` (where the time
-//! goes).
+//! Reading order: `rpc` and `flight` (requests, replies, repetition), `session`, `link`, `introduce` and `identity`
+//! (which server is at the other end), `names` (the name space), `transfer` (which bytes go where), `io` (reading and
+//! writing), `presence` (data that is missing), `maintain` (for operators), `stages` (where the time goes).
 
 mod boots;
 mod cutter;
-mod doubt;
 mod flight;
 mod holes;
 mod identity;
@@ -27,6 +25,7 @@ mod rpc;
 mod session;
 mod stages;
 mod transfer;
+mod unacknowledged;
 
 use causeway_bmi::{Memory, PeerReport};
 use causeway_wire::fs::{Caller, DistributionHint, Errno, Node};
@@ -39,7 +38,7 @@ pub use stages::Stage;
 use crate::Error;
 use crate::config::Configuration;
 pub(crate) use rpc::Interrupter;
-use rpc::{Rpc, Trouble};
+use rpc::{CallError, Rpc};
 
 /// A connection to a file system.
 pub struct Client {
@@ -108,7 +107,7 @@ impl Client {
     pub fn connect(configuration: &Configuration, options: ClientOptions) -> Result<Self, Error> {
         let caller = options.caller.unwrap_or_else(own_identity);
         let rpc = Rpc::new(configuration, caller, options.only_scheme.as_deref())
-            .map_err(|trouble| trouble.during("connect", configuration.name.as_bytes()))?;
+            .map_err(|error| error.during("connect", configuration.name.as_bytes()))?;
         Ok(Self {
             rpc,
             metadata: configuration.metadata_server(),
@@ -131,9 +130,9 @@ impl Client {
             self.rpc
                 .bmi()
                 .memalloc(addr, len)
-                .map_err(|error| Trouble::local(Errno::ENOMEM, error.to_string()))
+                .map_err(|error| CallError::local(Errno::ENOMEM, error.to_string()))
         });
-        allocated.map_err(|trouble| trouble.during("allocate", format!("{len} bytes").as_bytes()))
+        allocated.map_err(|error| error.during("allocate", format!("{len} bytes").as_bytes()))
     }
 
     /// Which method was chosen for a server (an index into the configuration), and why.

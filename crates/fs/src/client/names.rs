@@ -1,11 +1,11 @@
 //! Names, attributes and directories: one request each to the metadata server.
 
 use causeway_wire::fs::{
-    Answer, Attributes, Body, DistributionHint, Entry, Errno, Kind, Node, ObjectId, Operation,
-    Place, SetAttributes,
+    Attributes, Body, DistributionHint, Entry, Errno, Kind, Node, ObjectId, Operation, Place,
+    ReplyBody, SetAttributes,
 };
 
-use super::rpc::{Call, Trouble, done, object_name, unfit};
+use super::rpc::{Call, CallError, done, object_name, unfit};
 use super::{Client, CreateOptions, File};
 use crate::Error;
 use crate::distribution::MAX_FILE_BYTES;
@@ -14,16 +14,16 @@ use crate::distribution::MAX_FILE_BYTES;
 /// server commits changes that come together with one sync.
 pub const MANY: usize = 32;
 
-/// The node in the answer to an operation that returns one.
-pub(super) fn node(answer: Answer) -> Result<Node, Trouble> {
-    match answer {
-        Answer::Node(node) => consistent(*node),
+/// The node in the reply to an operation that returns one.
+pub(super) fn node(reply: ReplyBody) -> Result<Node, CallError> {
+    match reply {
+        ReplyBody::Node(node) => consistent(*node),
         other => Err(unfit(&other)),
     }
 }
 
 /// Refuses a node that contradicts itself.
-fn consistent(node: Node) -> Result<Node, Trouble> {
+fn consistent(node: Node) -> Result<Node, CallError> {
     let Attributes { kind, size, .. } = node.attributes;
     let fits = matches!(
         (kind, &node.body),
@@ -33,17 +33,17 @@ fn consistent(node: Node) -> Result<Node, Trouble> {
     );
     if !fits {
         let message = format!("the metadata server describes {kind:?} as something else");
-        return Err(Trouble::local(Errno::EPROTO, message));
+        return Err(CallError::local(Errno::EPROTO, message));
     }
     if kind == Kind::File && size > MAX_FILE_BYTES {
         let message = format!("the metadata server says that a file has {size} bytes");
-        return Err(Trouble::local(Errno::EPROTO, message));
+        return Err(CallError::local(Errno::EPROTO, message));
     }
     Ok(node)
 }
 
 /// The node, if it is this object's.
-pub(super) fn node_of(object: ObjectId, node: Node) -> Result<Node, Trouble> {
+pub(super) fn node_of(object: ObjectId, node: Node) -> Result<Node, CallError> {
     if node.object == object {
         return Ok(node);
     }
@@ -51,16 +51,16 @@ pub(super) fn node_of(object: ObjectId, node: Node) -> Result<Node, Trouble> {
         "the metadata server was asked for object {} and described object {}",
         object.0, node.object.0
     );
-    Err(Trouble::local(Errno::EPROTO, message))
+    Err(CallError::local(Errno::EPROTO, message))
 }
 
 /// Refuses a listing that does not go forward.
-fn check_order(after: &[u8], entries: &[Entry]) -> Result<(), Trouble> {
+fn check_order(after: &[u8], entries: &[Entry]) -> Result<(), CallError> {
     let mut last = after;
     for entry in entries {
         if entry.name.as_slice() <= last {
             let message = "the server's listing of a directory is not in the order of names";
-            return Err(Trouble::local(Errno::EPROTO, message));
+            return Err(CallError::local(Errno::EPROTO, message));
         }
         last = &entry.name;
     }
@@ -78,11 +78,11 @@ fn create(place: Place, options: &CreateOptions) -> Operation {
 }
 
 impl Client {
-    pub(super) fn query(&mut self, operation: Operation) -> Result<Answer, Trouble> {
+    pub(super) fn query(&mut self, operation: Operation) -> Result<ReplyBody, CallError> {
         self.rpc.call(Call::query(self.metadata, operation))
     }
 
-    pub(super) fn mutate(&mut self, operation: Operation) -> Result<Answer, Trouble> {
+    pub(super) fn mutate(&mut self, operation: Operation) -> Result<ReplyBody, CallError> {
         self.rpc.call(Call::mutation(self.metadata, operation, 0))
     }
 
@@ -94,7 +94,7 @@ impl Client {
     ) -> Result<Node, Error> {
         self.mutate(operation)
             .and_then(node)
-            .map_err(|trouble| trouble.during(verb, subject))
+            .map_err(|error| error.during(verb, subject))
     }
 
     fn mutate_done(
@@ -105,7 +105,7 @@ impl Client {
     ) -> Result<(), Error> {
         self.mutate(operation)
             .and_then(done)
-            .map_err(|trouble| trouble.during(verb, subject))
+            .map_err(|error| error.during(verb, subject))
     }
 
     /// Looks a path up, following a link in the last component if `follow`.
@@ -118,7 +118,7 @@ impl Client {
             content: false,
         })
         .and_then(node)
-        .map_err(|trouble| trouble.during("stat", &subject))
+        .map_err(|error| error.during("stat", &subject))
     }
 
     /// The node of a known object, as it is now.
@@ -129,7 +129,7 @@ impl Client {
         })
         .and_then(node)
         .and_then(|node| node_of(object, node))
-        .map_err(|trouble| trouble.during("stat", &object_name(object)))
+        .map_err(|error| error.during("stat", &object_name(object)))
     }
 
     /// Opens an existing file.
@@ -159,7 +159,7 @@ impl Client {
         };
         self.query(operation)
             .and_then(node)
-            .map_err(|trouble| trouble.during("open", &subject))
+            .map_err(|error| error.during("open", &subject))
     }
 
     /// As [`Client::open_once`], by the file's number: for an object that a walk has found, whose name may have
@@ -172,7 +172,7 @@ impl Client {
         .and_then(node)
         .and_then(|node| node_of(object, node))
         .map(File::with_content)
-        .map_err(|trouble| trouble.during("open", &object_name(object)))
+        .map_err(|error| error.during("open", &object_name(object)))
     }
 
     /// Makes (or, unless exclusive, opens) a file.
@@ -199,7 +199,7 @@ impl Client {
             .map(|(result, place)| {
                 let node = result.and_then(node);
                 node.map(File::new)
-                    .map_err(|trouble| trouble.during("create", &place.path))
+                    .map_err(|error| error.during("create", &place.path))
             })
             .collect()
     }
@@ -218,7 +218,7 @@ impl Client {
             .map(|(result, object)| {
                 let node = result.and_then(node).and_then(|node| node_of(object, node));
                 node.map(|node| node.attributes)
-                    .map_err(|trouble| trouble.during("setattr", &object_name(object)))
+                    .map_err(|error| error.during("setattr", &object_name(object)))
             })
             .collect()
     }
@@ -238,12 +238,12 @@ impl Client {
         results
             .map(|(result, subject)| {
                 let renamed = result.and_then(done);
-                renamed.map_err(|trouble| trouble.during("rename", &subject))
+                renamed.map_err(|error| error.during("rename", &subject))
             })
             .collect()
     }
 
-    fn mutate_many(&mut self, operations: Vec<Operation>) -> Vec<Result<Answer, Trouble>> {
+    fn mutate_many(&mut self, operations: Vec<Operation>) -> Vec<Result<ReplyBody, CallError>> {
         let mut results = Vec::with_capacity(operations.len());
         let mut operations = operations.into_iter().peekable();
         while operations.peek().is_some() {
@@ -380,14 +380,14 @@ impl Client {
             attributes,
         };
         self.query(operation)
-            .and_then(|answer| match answer {
-                Answer::Entries { entries, end } => {
+            .and_then(|reply| match reply {
+                ReplyBody::Entries { entries, end } => {
                     check_order(after, &entries)?;
                     Ok((entries, end))
                 }
                 other => Err(unfit(&other)),
             })
-            .map_err(|trouble| trouble.during("readdir", &object_name(directory)))
+            .map_err(|error| error.during("readdir", &object_name(directory)))
     }
 
     /// Changes attributes.

@@ -1,33 +1,33 @@
 //! Whether stored data that a server does not have is lost, or was removed on purpose.
 
-use causeway_wire::fs::{Answer, Body, Errno, Operation};
+use causeway_wire::fs::{Body, Errno, Operation, ReplyBody};
 
 use super::io::version;
 use super::names::node;
-use super::rpc::Trouble;
+use super::rpc::CallError;
 use super::{Client, File};
 
 impl Client {
-    /// Returns the servers' answers. Where one of them misses data, the file's node decides: if the file is gone,
-    /// that is the error; `None` if it was cut meanwhile, which `file` then shows; otherwise the data is lost.
+    /// Returns the servers' replies. Where one of them misses data, the file's node decides: if the file is gone,
+    /// that is the error; `None` if it was truncated meanwhile, which `file` then shows; otherwise the data is lost.
     pub(super) fn unless_missing(
         &mut self,
         file: &mut File,
-        results: Vec<Result<Answer, Trouble>>,
-    ) -> Result<Option<Vec<Answer>>, Trouble> {
-        let mut answers = Vec::with_capacity(results.len());
+        results: Vec<Result<ReplyBody, CallError>>,
+    ) -> Result<Option<Vec<ReplyBody>>, CallError> {
+        let mut replies = Vec::with_capacity(results.len());
         let mut missing = None;
         for result in results {
             match result {
-                Ok(answer) => answers.push(answer),
-                Err(trouble) if trouble.errno == Errno::MISSING => {
-                    missing.get_or_insert(trouble);
+                Ok(reply) => replies.push(reply),
+                Err(error) if error.errno == Errno::MISSING => {
+                    missing.get_or_insert(error);
                 }
-                Err(trouble) => return Err(trouble),
+                Err(error) => return Err(error),
             }
         }
         let Some(missing) = missing else {
-            return Ok(Some(answers));
+            return Ok(Some(replies));
         };
         let known = version(&file.node);
         self.refresh_node(file)?;
@@ -37,21 +37,21 @@ impl Client {
         }
     }
 
-    /// A seed met another content: harmless if another client has finished moving the content and has written
+    /// A seed found another content in place: harmless if another client has finished moving the content and has written
     /// since.
     pub(super) fn check_unstuffed(
         &mut self,
         file: &mut File,
-        trouble: Trouble,
-    ) -> Result<(), Trouble> {
+        error: CallError,
+    ) -> Result<(), CallError> {
         self.refresh_node(file)?;
         match file.node.body {
-            Body::Stuffed { .. } => Err(lost(trouble)),
+            Body::Stuffed { .. } => Err(lost(error)),
             _ => Ok(()),
         }
     }
 
-    pub(super) fn refresh_node(&mut self, file: &mut File) -> Result<(), Trouble> {
+    pub(super) fn refresh_node(&mut self, file: &mut File) -> Result<(), CallError> {
         let operation = Operation::GetNode {
             object: file.node.object,
             content: false,
@@ -62,9 +62,9 @@ impl Client {
 }
 
 /// The failure as programs see it.
-fn lost(trouble: Trouble) -> Trouble {
-    Trouble {
+fn lost(error: CallError) -> CallError {
+    CallError {
         errno: Errno::EIO,
-        ..trouble
+        ..error
     }
 }

@@ -1,12 +1,12 @@
 //! Reading: from beside the metadata or from datafiles, verified where the bytes arrive.
 
 use causeway_bmi::Memory;
-use causeway_wire::fs::{Answer, Body, Distribution, Errno, Operation, Region, WantedSums};
+use causeway_wire::fs::{Body, Distribution, Errno, Operation, Region, ReplyBody, WantedSums};
 
 use super::cutter::Cutter;
 use super::io::{FORM_CHANGES, WaitStages, busiest, in_rounds, restless};
 use super::names::node;
-use super::rpc::{Trouble, unfit};
+use super::rpc::{CallError, unfit};
 use super::stages::StageClock;
 use super::transfer::Way;
 use super::{Client, File};
@@ -20,7 +20,7 @@ struct Fetched {
     behind_end: bool,
     /// Of a server that has sent blocks that do not match their sums, or reports another number of bytes than is
     /// right.
-    altered: Option<Trouble>,
+    altered: Option<CallError>,
 }
 
 impl Client {
@@ -30,7 +30,7 @@ impl Client {
         file: &mut File,
         regions: &[Region],
         memory: &[Memory],
-    ) -> Result<u64, Trouble> {
+    ) -> Result<u64, CallError> {
         self.check_access(file, Way::Read)?;
         let total = regions.iter().map(|region| region.len).sum();
         let mut is_fresh = false;
@@ -59,8 +59,8 @@ impl Client {
                         return Ok(deliver_content(&content, regions, memory));
                     }
                 }
-                Body::Directory(_) => return Err(Trouble::local(Errno::EISDIR, "")),
-                Body::Link(_) => return Err(Trouble::local(Errno::EINVAL, "a symbolic link")),
+                Body::Directory(_) => return Err(CallError::local(Errno::EISDIR, "")),
+                Body::Link(_) => return Err(CallError::local(Errno::EINVAL, "a symbolic link")),
             }
         }
         Err(restless())
@@ -68,7 +68,7 @@ impl Client {
 
     /// The content of a stuffed file: what came with the opening once, then what the server has. `None` if the file
     /// is not stuffed any more, which `file` then shows.
-    fn stuffed_content(&mut self, file: &mut File) -> Result<Option<Vec<u8>>, Trouble> {
+    fn stuffed_content(&mut self, file: &mut File) -> Result<Option<Vec<u8>>, CallError> {
         if let Some(content) = file.opened_content.take() {
             return Ok(Some(content));
         }
@@ -83,7 +83,7 @@ impl Client {
         }
     }
 
-    /// Reads what lies before the end of the file as it is known, and zeros for the rest. `None` if the file was cut
+    /// Reads what lies before the end of the file as it is known, and zeros for the rest. `None` if the file was truncated
     /// meanwhile, which `file` then shows.
     fn read_striped(
         &mut self,
@@ -91,7 +91,7 @@ impl Client {
         distribution: &Distribution,
         regions: &[Region],
         memory: &[Memory],
-    ) -> Result<Option<u64>, Trouble> {
+    ) -> Result<Option<u64>, CallError> {
         let size = file.node.attributes.size;
         let is_inside = |region: &Region| region.offset.saturating_add(region.len) <= size;
         let cut = (!regions.iter().all(is_inside)).then(|| before_end(regions, memory, size));
@@ -113,7 +113,7 @@ impl Client {
             return Ok(None);
         }
         if behind_end {
-            // Behind a datafile's end there is a hole of the file, or it was cut: only the size tells.
+            // Behind a datafile's end there is a hole of the file, or it was truncated: only the size tells.
             let known = file.node.attributes.size;
             self.refresh_node(file)?;
             let size = known.min(file.node.attributes.size);
@@ -123,7 +123,7 @@ impl Client {
         Ok(Some(inside.iter().map(|region| region.len).sum()))
     }
 
-    /// Reads from the datafiles. Returns whether any byte lay behind a datafile's end, or `None` if the file was cut
+    /// Reads from the datafiles. Returns whether any byte lay behind a datafile's end, or `None` if the file was truncated
     /// meanwhile, which `file` then shows.
     fn read_round(
         &mut self,
@@ -131,26 +131,26 @@ impl Client {
         distribution: &Distribution,
         regions: &[Region],
         memory: &[Memory],
-    ) -> Result<Option<bool>, Trouble> {
+    ) -> Result<Option<bool>, CallError> {
         let mut altered = None;
-        // Blocks that are written while they are read do not match the stored sums, and a datafile that is cut may
+        // Blocks that are written while they are read do not match the stored sums, and a datafile that is truncated may
         // have fewer bytes than its size just before. A mismatch that persists comes from the way between server and
         // client.
         for sums in [WantedSums::Stored, WantedSums::Sent, WantedSums::Sent] {
             let Some(fetched) = self.fetch(file, distribution, regions, memory, sums)? else {
                 return Ok(None);
             };
-            let Some(trouble) = fetched.altered else {
+            let Some(error) = fetched.altered else {
                 return Ok(Some(fetched.behind_end));
             };
             let object = file.node.object.0;
-            tracing::debug!(object, ?sums, trouble.message, "reading again");
-            altered = Some(trouble);
+            tracing::debug!(object, ?sums, error.message, "reading again");
+            altered = Some(error);
         }
         altered.map_or(Ok(None), Err)
     }
 
-    /// Reads from the datafiles into the memory, and verifies there what comes with sums. `None` if the file was cut
+    /// Reads from the datafiles into the memory, and verifies there what comes with sums. `None` if the file was truncated
     /// meanwhile, which `file` then shows.
     fn fetch(
         &mut self,
@@ -159,15 +159,15 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
         sums: WantedSums,
-    ) -> Result<Option<Fetched>, Trouble> {
+    ) -> Result<Option<Fetched>, CallError> {
         let clock = StageClock::start(self.record_stages);
         let (planned, mut calls) =
             self.data_calls(file, distribution, regions, memory, Way::Read)?;
         calls.iter_mut().for_each(|call| call.want_sums(sums));
         let clock = clock.next(&mut self.stages, "read: plan");
-        let answers = self.rpc.call_all(calls);
-        let clock = clock.next_of(&mut self.stages, &READING, busiest(&answers));
-        let Some(answers) = self.unless_missing(file, answers)? else {
+        let replies = self.rpc.call_all(calls);
+        let clock = clock.next_of(&mut self.stages, &READING, busiest(&replies));
+        let Some(replies) = self.unless_missing(file, replies)? else {
             return Ok(None);
         };
         let object = file.node.object;
@@ -175,9 +175,9 @@ impl Client {
             behind_end: false,
             altered: None,
         };
-        for (planned, answer) in planned.iter().zip(answers) {
-            match answer {
-                Answer::Transferred {
+        for (planned, reply) in planned.iter().zip(replies) {
+            match reply {
+                ReplyBody::Transferred {
                     bytes,
                     size,
                     inline,
@@ -185,8 +185,8 @@ impl Client {
                     ..
                 } => {
                     let server = self.io_server(distribution, planned.position)?;
-                    if let Err(trouble) = planned.check_read(bytes, inline.len(), size) {
-                        fetched.altered = Some(self.rpc.at(server, trouble));
+                    if let Err(error) = planned.check_read(bytes, inline.len(), size) {
+                        fetched.altered = Some(self.rpc.at(server, error));
                     } else if !planned.matches(memory, &sums, self.rpc.binding(server, object)) {
                         fetched.altered = Some(self.rpc.altered(server));
                     }

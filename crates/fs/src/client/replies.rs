@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use causeway_bmi::{Completion, OpError, PeerError};
-use causeway_wire::fs::{Answer, Errno};
+use causeway_wire::fs::{Errno, ReplyBody};
 
 use super::flight::{Attempt, Flight, State, errno_of};
 use super::link::Link;
-use super::rpc::{BATCH, DRAIN, Rpc, SPARE_REPLIES, Trouble};
+use super::rpc::{BATCH, CallError, DRAIN, Rpc, SPARE_REPLIES};
 
 impl Rpc {
     /// Handles one completion.
@@ -16,7 +16,7 @@ impl Rpc {
         let Some(flight) = flights.get_mut(index) else {
             return;
         };
-        let State::Flying(attempt) = &mut flight.state else {
+        let State::Sent(attempt) = &mut flight.state else {
             return;
         };
         if is_send {
@@ -24,7 +24,7 @@ impl Rpc {
         } else {
             attempt.note_receive(completion.result);
         }
-        if let (Some(_), Some(receive)) = (&attempt.trouble, attempt.receive) {
+        if let (Some(_), Some(receive)) = (&attempt.error, attempt.receive) {
             // The request did not reach the server: no reply will come.
             self.bmi.cancel(receive);
         }
@@ -33,7 +33,7 @@ impl Rpc {
 
     /// Moves a flight on once both halves of its attempt are complete.
     pub(super) fn settle(&mut self, flight: &mut Flight) {
-        let State::Flying(attempt) = &mut flight.state else {
+        let State::Sent(attempt) = &mut flight.state else {
             return;
         };
         if attempt.send.is_some() || attempt.receive.is_some() {
@@ -41,7 +41,7 @@ impl Rpc {
         }
         let now = Instant::now();
         let state = std::mem::replace(&mut flight.state, State::Waiting { until: now });
-        let State::Flying(attempt) = state else {
+        let State::Sent(attempt) = state else {
             return;
         };
         self.end_exports(&attempt);
@@ -50,19 +50,19 @@ impl Rpc {
         if self.spare_replies.len() < SPARE_REPLIES {
             self.spare_replies.push(attempt.reply.clone());
         }
-        let (trouble, repeat) = match outcome {
-            Ok(Ok(Answer::Clock(clock))) if attempt.asks_clock => {
-                flight.doubt.set_clock(clock, now);
+        let (error, repeat) = match outcome {
+            Ok(Ok(ReplyBody::Clock(clock))) if attempt.asks_clock => {
+                flight.unacknowledged.set_clock(clock, now);
                 return;
             }
-            Ok(Ok(answer)) => {
-                flight.state = State::Done(Ok(answer));
+            Ok(Ok(reply)) => {
+                flight.state = State::Done(Ok(reply));
                 return;
             }
             Ok(Err(failure)) => {
                 let repeat = failure.errno == Errno::RETRY;
                 (
-                    Trouble {
+                    CallError {
                         errno: failure.errno,
                         message: failure.message,
                         server,
@@ -78,7 +78,7 @@ impl Rpc {
                     error => matches!(error, OpError::Cancelled),
                 };
                 (
-                    Trouble {
+                    CallError {
                         errno: errno_of(&error),
                         message: error.to_string(),
                         server,
@@ -88,9 +88,9 @@ impl Rpc {
             }
         };
         if repeat {
-            flight.wait(trouble);
+            flight.wait(error);
         } else {
-            flight.state = State::Done(Err(trouble));
+            flight.state = State::Done(Err(error));
         }
     }
 
@@ -105,7 +105,7 @@ impl Rpc {
         let waited = self.timeout.as_secs_f64();
         let mut silent = Vec::new();
         for flight in flights.iter_mut() {
-            if let State::Flying(attempt) = &flight.state {
+            if let State::Sent(attempt) = &flight.state {
                 flight.silent = true;
                 if !silent.contains(&attempt.addr) {
                     silent.push(attempt.addr);
@@ -117,7 +117,7 @@ impl Rpc {
         }
         let drained_by = Instant::now() + DRAIN;
         let mut completions = Vec::new();
-        while flights.iter().any(|f| matches!(f.state, State::Flying(_)))
+        while flights.iter().any(|f| matches!(f.state, State::Sent(_)))
             && Instant::now() < drained_by
         {
             completions.clear();
@@ -137,7 +137,7 @@ impl Rpc {
             if matches!(flight.state, State::Done(_)) {
                 continue;
             }
-            flight.unfinished |= matches!(flight.state, State::Flying(_));
+            flight.unfinished |= matches!(flight.state, State::Sent(_));
             let server = self.links.get(flight.call.server).map(Link::describe);
             // This function has just ended the connection itself: that error does not concern the server.
             let message = match flight.last.take().filter(|_| !flight.silent) {
@@ -146,10 +146,10 @@ impl Rpc {
                     last.message
                 ),
                 None => format!(
-                    "no answer within {waited} s; is the server stopped, or its host overloaded?"
+                    "no reply within {waited} s; is the server stopped, or its host overloaded?"
                 ),
             };
-            flight.state = State::Done(Err(Trouble {
+            flight.state = State::Done(Err(CallError {
                 errno: Errno::ETIMEDOUT,
                 message,
                 server,

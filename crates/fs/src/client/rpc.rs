@@ -14,7 +14,7 @@ use causeway_bmi::{Access, Addr, Bmi, Config, Context, Memory, Posted, RegionDes
 use causeway_wire::codec::{Wire, Writer};
 use causeway_wire::datafile::Binding;
 use causeway_wire::fs::{
-    Answer, Caller, Errno, Generation, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, Request,
+    Caller, Errno, Generation, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, ReplyBody, Request,
     Target, WantedSums,
 };
 
@@ -26,8 +26,8 @@ use super::transfer::{Piece, Way};
 use crate::Error;
 use crate::config::Configuration;
 
-/// An attempt to connect takes a quarter of the time-out, within these bounds: an attempt that met a
-/// server in the middle of dying must leave time for one that meets it restarted.
+/// An attempt to connect takes a quarter of the time-out, within these bounds: an attempt that reaches a
+/// server in the middle of dying must leave time for one after the restart.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(250);
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 /// How long to wait for operations of a connection that was just dropped: its method completes them at once, and
@@ -101,7 +101,7 @@ impl Call {
 
 /// Why a call failed, before it is known on behalf of which path.
 #[derive(Debug, Clone)]
-pub(crate) struct Trouble {
+pub(crate) struct CallError {
     /// What kind.
     pub errno: Errno,
     /// What happened; may be empty where the number is enough.
@@ -110,7 +110,7 @@ pub(crate) struct Trouble {
     pub server: Option<String>,
 }
 
-impl Trouble {
+impl CallError {
     /// A failure that no server is to blame for.
     pub(crate) fn local(errno: Errno, message: impl Into<String>) -> Self {
         Self {
@@ -169,8 +169,8 @@ pub(crate) struct Rpc {
     caller: Caller,
     /// Last sequence number of each slot.
     pub(super) sequences: Vec<u64>,
-    /// A change was given up without a reply, or repeated: a server may still meet a copy of it.
-    pub(super) in_doubt: bool,
+    /// A change was given up without a reply, or repeated: a copy of it may still reach a server.
+    pub(super) unconfirmed: bool,
     next_tag: u64,
     /// Writes so far.
     writes: u64,
@@ -185,11 +185,11 @@ impl Rpc {
         configuration: &Configuration,
         caller: Caller,
         only_scheme: Option<&str>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, CallError> {
         let key = configuration
             .key()
-            .map_err(|e| Trouble::local(Errno::EINVAL, e.to_string()))?;
-        let broken = |e: causeway_bmi::Error| Trouble::local(Errno::EIO, e.to_string());
+            .map_err(|e| CallError::local(Errno::EINVAL, e.to_string()))?;
+        let broken = |e: causeway_bmi::Error| CallError::local(Errno::EIO, e.to_string());
         let mut bmi = Bmi::new(Config {
             key,
             encrypt: configuration.encrypt,
@@ -217,7 +217,7 @@ impl Rpc {
             client: random_client()?,
             caller,
             sequences: Vec::new(),
-            in_doubt: false,
+            unconfirmed: false,
             next_tag: 1,
             writes: 0,
             interrupted: Arc::default(),
@@ -226,14 +226,14 @@ impl Rpc {
     }
 
     /// The address of a server.
-    pub(crate) fn addr(&mut self, server: usize) -> Result<Addr, Trouble> {
+    pub(crate) fn addr(&mut self, server: usize) -> Result<Addr, CallError> {
         let link = self.links.get_mut(server).ok_or_else(|| {
-            Trouble::local(Errno::EINVAL, format!("there is no server number {server}"))
+            CallError::local(Errno::EINVAL, format!("there is no server number {server}"))
         })?;
         if let Some(addr) = link.addr {
             return Ok(addr);
         }
-        let addr = self.bmi.lookup(&link.addresses).map_err(|e| Trouble {
+        let addr = self.bmi.lookup(&link.addresses).map_err(|e| CallError {
             errno: Errno::EINVAL,
             message: e.to_string(),
             server: Some(link.describe()),
@@ -242,7 +242,7 @@ impl Rpc {
         Ok(addr)
     }
 
-    /// A server's identity; `None` before it was met.
+    /// A server's identity; `None` before it is known.
     pub(crate) fn known(&self, server: usize) -> Option<Known> {
         self.links.get(server)?.known
     }
@@ -274,11 +274,11 @@ impl Rpc {
         self.links.iter().position(|link| link.name == name)
     }
 
-    /// Names the server that a trouble concerns.
-    pub(super) fn at(&self, server: usize, trouble: Trouble) -> Trouble {
-        Trouble {
+    /// Names the server that an error concerns.
+    pub(super) fn at(&self, server: usize, error: CallError) -> CallError {
+        CallError {
             server: self.links.get(server).map(Link::describe),
-            ..trouble
+            ..error
         }
     }
 
@@ -306,9 +306,9 @@ impl Rpc {
     }
 
     /// Makes one call.
-    pub(crate) fn call(&mut self, call: Call) -> Result<Answer, Trouble> {
+    pub(crate) fn call(&mut self, call: Call) -> Result<ReplyBody, CallError> {
         self.call_all(vec![call]).pop().unwrap_or_else(|| {
-            Err(Trouble::local(
+            Err(CallError::local(
                 Errno::EIO,
                 "a call vanished, which is a defect of the client",
             ))
@@ -318,9 +318,9 @@ impl Rpc {
     /// Makes calls at once and returns all of their results, in order. When it returns, none of them is in flight any
     /// more and no server can reach the memory that they named.
     ///
-    /// Servers that are not known yet are met first. A server that refuses a call as meant for another one is met
+    /// Servers that are not known yet are asked for their identity first. A server that refuses a call as meant for another one is met
     /// again, as long as its identity has changed.
-    pub(crate) fn call_all(&mut self, calls: Vec<Call>) -> Vec<Result<Answer, Trouble>> {
+    pub(crate) fn call_all(&mut self, calls: Vec<Call>) -> Vec<Result<ReplyBody, CallError>> {
         let deadline = Instant::now() + self.timeout;
         let mut flights = self.flights(calls, None);
         loop {
@@ -328,7 +328,7 @@ impl Rpc {
             self.exchange(&mut flights, deadline);
             if !self.redirect(&mut flights, deadline) {
                 flights.iter_mut().for_each(Flight::take_memory_back);
-                self.note_doubts(&flights);
+                self.note_unconfirmed(&flights);
                 return results(flights);
             }
         }
@@ -340,7 +340,7 @@ impl Rpc {
         calls: Vec<Call>,
         target: Target,
         deadline: Instant,
-    ) -> Vec<Result<Answer, Trouble>> {
+    ) -> Vec<Result<ReplyBody, CallError>> {
         let mut flights = self.flights(calls, Some(target));
         self.exchange(&mut flights, deadline);
         results(flights)
@@ -364,7 +364,7 @@ impl Rpc {
     /// if the server that they should go to is another one now. Returns whether there are any.
     fn redirect(&mut self, flights: &mut [Flight], deadline: Instant) -> bool {
         let refused = |flight: &Flight| {
-            matches!(&flight.state, State::Done(Err(trouble)) if trouble.errno == Errno::WRONG_TARGET)
+            matches!(&flight.state, State::Done(Err(error)) if error.errno == Errno::WRONG_TARGET)
                 && flight.meant != Target::default()
         };
         if !flights.iter().any(refused) || Instant::now() >= deadline {
@@ -424,9 +424,9 @@ impl Rpc {
                 .bmi
                 .testcontext(self.context, BATCH, idle, &mut completions)
             {
-                let trouble = Trouble::local(Errno::EIO, error.to_string());
+                let error = CallError::local(Errno::EIO, error.to_string());
                 for flight in flights.iter_mut() {
-                    flight.state = State::Done(Err(trouble.clone()));
+                    flight.state = State::Done(Err(error.clone()));
                 }
                 return;
             }
@@ -440,25 +440,25 @@ impl Rpc {
     fn launch(&mut self, flight: &mut Flight, index: usize) {
         let attempt = match self.attempt(flight, index) {
             Ok(attempt) => attempt,
-            Err(trouble) if trouble.errno == Errno::EHOSTUNREACH => {
-                flight.wait(trouble);
+            Err(error) if error.errno == Errno::EHOSTUNREACH => {
+                flight.wait(error);
                 return;
             }
-            Err(trouble) => {
-                flight.state = State::Done(Err(trouble));
+            Err(error) => {
+                flight.state = State::Done(Err(error));
                 return;
             }
         };
-        flight.state = State::Flying(attempt);
+        flight.state = State::Sent(attempt);
         self.settle(flight);
     }
 
-    fn attempt(&mut self, flight: &mut Flight, index: usize) -> Result<Attempt, Trouble> {
+    fn attempt(&mut self, flight: &mut Flight, index: usize) -> Result<Attempt, CallError> {
         let known = self.known(flight.call.server).map(|known| known.target);
         flight.meant = flight.directed.or(known).unwrap_or_default();
         let addr = self.addr(flight.call.server)?;
         let mut exports = Vec::new();
-        let asks_clock = flight.doubt.wants_clock();
+        let asks_clock = flight.unacknowledged.wants_clock();
         let operation = match &flight.call.body {
             _ if asks_clock => Operation::Clock,
             Body::Plain(operation) => operation.clone(),
@@ -488,7 +488,7 @@ impl Rpc {
             receive: None,
             reply,
             received: None,
-            trouble: None,
+            error: None,
             exports,
             addr,
         };
@@ -522,7 +522,7 @@ impl Rpc {
         server: usize,
         mut attempt: Attempt,
         error: causeway_bmi::Error,
-    ) -> Trouble {
+    ) -> CallError {
         if let Some(op) = attempt.receive.take() {
             self.bmi.cancel(op);
             let _ = self.bmi.test(op, DRAIN);
@@ -532,7 +532,7 @@ impl Rpc {
             causeway_bmi::Error::UnexpectedTooLarge { .. } => Errno::EMSGSIZE,
             _ => Errno::EIO,
         };
-        Trouble {
+        CallError {
             errno,
             message: error.to_string(),
             server: self.links.get(server).map(Link::describe),
@@ -546,7 +546,7 @@ impl Rpc {
         way: Way,
         piece: &Piece,
         exports: &mut Vec<RegionDescriptor>,
-    ) -> Result<Operation, Trouble> {
+    ) -> Result<Operation, CallError> {
         let access = match way {
             Way::Read => Access::Write,
             Way::Write => Access::Read,
@@ -555,15 +555,15 @@ impl Rpc {
         let mut export = |bmi: &mut Bmi, memory: &Memory, access| {
             let region = bmi.export(addr, memory, access).map_err(|e| match e {
                 // Without a connection there is no peer to export to.
-                causeway_bmi::Error::Transport(_) => Trouble {
+                causeway_bmi::Error::Transport(_) => CallError {
                     errno: Errno::EHOSTUNREACH,
                     message: "no connection can be made".to_owned(),
                     server: described.clone(),
                 },
-                e => Trouble::local(Errno::ENOMEM, format!("the buffer cannot be exported: {e}")),
+                e => CallError::local(Errno::ENOMEM, format!("the buffer cannot be exported: {e}")),
             })?;
             exports.push(region);
-            Ok::<_, Trouble>(region)
+            Ok::<_, CallError>(region)
         };
         let mut whole: Vec<(usize, RegionDescriptor)> = Vec::new();
         let mut memory = Vec::with_capacity(piece.spans.len());
@@ -601,7 +601,7 @@ impl Rpc {
             Way::Write => Operation::Write {
                 object,
                 number: flight.sequence,
-                repeated: flight.doubt.moment(),
+                repeated: flight.unacknowledged.moment(),
                 at_least: piece.at_least,
                 regions,
                 memory,
@@ -611,8 +611,8 @@ impl Rpc {
     }
 
     /// The failure of a read whose bytes keep changing between a server and here.
-    pub(super) fn altered(&self, server: usize) -> Trouble {
-        Trouble {
+    pub(super) fn altered(&self, server: usize) -> CallError {
+        CallError {
             errno: Errno::EIO,
             message: "bytes that the server sent do not match their checksums when they arrive: memory or a network on the way is faulty"
                 .to_owned(),
@@ -621,9 +621,9 @@ impl Rpc {
     }
 }
 
-fn random_client() -> Result<u128, Trouble> {
+fn random_client() -> Result<u128, CallError> {
     let bytes = causeway_sys::random::bytes()
-        .map_err(|e| Trouble::local(Errno::EIO, format!("no random numbers: {e}")))?;
+        .map_err(|e| CallError::local(Errno::EIO, format!("no random numbers: {e}")))?;
     Ok(u128::from_le_bytes(bytes))
 }
 
@@ -637,35 +637,35 @@ pub(crate) fn encode_list(regions: &[causeway_wire::fs::Region]) -> Memory {
     Memory::from_vec(out.finish())
 }
 
-/// The answer to an operation that only succeeds.
-pub(crate) fn done(answer: Answer) -> Result<(), Trouble> {
-    match answer {
-        Answer::Done => Ok(()),
+/// The reply to an operation that only succeeds.
+pub(crate) fn done(reply: ReplyBody) -> Result<(), CallError> {
+    match reply {
+        ReplyBody::Done => Ok(()),
         other => Err(unfit(&other)),
     }
 }
 
-/// A server's answer is of another kind than the request's.
-pub(crate) fn unfit(answer: &Answer) -> Trouble {
-    let kind = match answer {
-        Answer::Done => "done",
-        Answer::Node(_) => "a node",
-        Answer::Entries { .. } => "directory entries",
-        Answer::Transferred { .. } => "a transfer",
-        Answer::Data { .. } => "where data are",
-        Answer::Clock(_) => "the time",
-        Answer::Objects(_) => "objects",
-        Answer::Datafiles { .. } => "datafiles",
-        Answer::StripedFiles { .. } => "striped files",
-        Answer::Paths(_) => "paths",
-        Answer::Faults(_) => "faults of datafiles",
-        Answer::OrphansRemoved { .. } => "a removal of orphans",
-        Answer::Scrubbed { .. } => "a part of a scrub",
-        Answer::Checked { .. } => "a check",
-        Answer::MetadataStatus { .. } | Answer::StorageStatus { .. } => "a status",
-        Answer::Hello(_) => "a greeting",
+/// A server's reply is of another kind than the request's.
+pub(crate) fn unfit(reply: &ReplyBody) -> CallError {
+    let kind = match reply {
+        ReplyBody::Done => "done",
+        ReplyBody::Node(_) => "a node",
+        ReplyBody::Entries { .. } => "directory entries",
+        ReplyBody::Transferred { .. } => "a transfer",
+        ReplyBody::Data { .. } => "where data are",
+        ReplyBody::Clock(_) => "the time",
+        ReplyBody::Objects(_) => "objects",
+        ReplyBody::Datafiles { .. } => "datafiles",
+        ReplyBody::StripedFiles { .. } => "striped files",
+        ReplyBody::Paths(_) => "paths",
+        ReplyBody::Faults(_) => "faults of datafiles",
+        ReplyBody::OrphansRemoved { .. } => "a removal of orphans",
+        ReplyBody::Scrubbed { .. } => "a part of a scrub",
+        ReplyBody::Checked { .. } => "a check",
+        ReplyBody::MetadataStatus { .. } | ReplyBody::StorageStatus { .. } => "a status",
+        ReplyBody::Hello(_) => "a greeting",
     };
-    Trouble::local(
+    CallError::local(
         Errno::EPROTO,
         format!("the server replied with {kind}, which does not fit the request"),
     )

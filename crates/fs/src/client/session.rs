@@ -23,15 +23,15 @@ impl Rpc {
     }
 
     /// Notes whether any of these changes may reach the server once more.
-    pub(super) fn note_doubts(&mut self, flights: &[Flight]) {
-        self.in_doubt |= flights
+    pub(super) fn note_unconfirmed(&mut self, flights: &[Flight]) {
+        self.unconfirmed |= flights
             .iter()
             .any(|flight| flight.sequence > 0 && flight.unfinished);
     }
 
     /// Releases the session, if there is one and no change of it may still arrive: that would be carried out again.
     pub(super) fn end_session(&mut self) {
-        if self.sequences.is_empty() || self.in_doubt {
+        if self.sequences.is_empty() || self.unconfirmed {
             return;
         }
         let Some(known) = self.known(self.metadata) else {

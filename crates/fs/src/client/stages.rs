@@ -36,7 +36,7 @@ impl StageClock {
         Self(record.then(Instant::now))
     }
 
-    /// Ends a wait for servers, cut into `names` for messages, copying and storage by the busiest server's times for
+    /// Ends a wait for servers, split into `names` for messages, copying and storage by the busiest server's times for
     /// the latter two, and begins the next stage.
     pub(super) fn next_of(
         self,

@@ -1,6 +1,6 @@
 //! From what the caller asked to requests to I/O servers, and back.
 //!
-//! A list of file regions and a list of memory fragments are dealt to the servers ([`plan`]), one
+//! A list of file regions and a list of memory fragments are distributed to the servers ([`plan`]), one
 //! [`Piece`] each. A piece names few spans of the caller's own fragments where it can, so that bytes
 //! travel between those and the server without a copy on this side; a piece of very many spans goes
 //! through a bounce buffer instead, and a small one travels inside the messages.
@@ -9,7 +9,7 @@ use causeway_bmi::Memory;
 use causeway_wire::datafile::{BLOCK_BYTES, Binding};
 use causeway_wire::fs::{Distribution, Errno, ObjectId, Reach, Region, Regions, WantedSums};
 
-use super::rpc::{Trouble, encode_list};
+use super::rpc::{CallError, encode_list};
 use crate::data::sums::{BLOCK, crc, crc_in};
 use crate::distribution::{Layout, Share, compact};
 use crate::sabotage::{self, Sabotage};
@@ -64,7 +64,7 @@ pub(crate) struct Piece {
     pub sums: WantedSums,
 }
 
-/// A piece, and what is needed to make sense of its answer.
+/// A piece, and what is needed to make sense of its reply.
 #[derive(Debug)]
 pub(crate) struct Planned {
     /// Position of the server in the file's distribution.
@@ -77,7 +77,7 @@ pub(crate) struct Planned {
     pub bounce: Option<Memory>,
 }
 
-/// Deals regions of a file, in the order of `fragments`, to its servers, whose datafiles are at least as long as
+/// Distributes regions of a file, in the order of `fragments`, to its servers, whose datafiles are at least as long as
 /// `lengths` says.
 pub(crate) fn plan(
     object: ObjectId,
@@ -249,7 +249,7 @@ impl Planned {
 
     /// Refuses the report of a read that left out bytes before the datafile's end, or sent others: the previous bytes
     /// of the caller's memory would pass for the file's content.
-    pub(crate) fn check_read(&self, bytes: u64, inline: usize, size: u64) -> Result<(), Trouble> {
+    pub(crate) fn check_read(&self, bytes: u64, inline: usize, size: u64) -> Result<(), CallError> {
         let found = self.share.regions.iter().map(|region| {
             let before_end = size.saturating_sub(region.offset);
             region.len.min(before_end)
@@ -267,7 +267,7 @@ impl Planned {
     }
 
     /// Refuses the report of a write of another number of bytes.
-    pub(crate) fn check_written(&self, bytes: u64) -> Result<(), Trouble> {
+    pub(crate) fn check_written(&self, bytes: u64) -> Result<(), CallError> {
         match bytes == self.share.len {
             true => Ok(()),
             false => Err(disagrees("written", bytes, self.share.len)),
@@ -296,7 +296,7 @@ impl Planned {
     }
 
     /// Moves what a read has fetched into the caller's memory, and zeroes what lies behind the datafile's end.
-    /// `inline` and `size` are the answer's.
+    /// `inline` and `size` are the reply's.
     ///
     /// Returns whether any byte lay behind the datafile's end.
     pub(crate) fn deliver(&self, fragments: &[Memory], inline: &[u8], size: u64) -> bool {
@@ -358,12 +358,12 @@ impl Planned {
     }
 }
 
-fn disagrees(done: &str, bytes: u64, expected: u64) -> Trouble {
+fn disagrees(done: &str, bytes: u64, expected: u64) -> CallError {
     let message = format!(
         "an I/O server reports {bytes} bytes {done}, where {expected} are right, or sent others than it reports; see \
          its log"
     );
-    Trouble::local(Errno::EPROTO, message)
+    CallError::local(Errno::EPROTO, message)
 }
 
 #[cfg(test)]

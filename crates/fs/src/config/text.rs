@@ -59,7 +59,7 @@ fn write_file(out: &mut String, configuration: &Configuration) -> std::fmt::Resu
     writeln!(out)?;
     writeln!(
         out,
-        "# How files are dealt over I/O servers unless they say otherwise."
+        "# How files are striped over I/O servers unless they say otherwise."
     )?;
     writeln!(out, "[distribution]")?;
     if distribution.strip_size != 0 {

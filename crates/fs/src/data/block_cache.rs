@@ -1,10 +1,10 @@
 //! Blocks that a thread has read, verified or written lately, for accesses to a few bytes at a time.
 //!
-//! A read of some bytes must sum the whole block, and a write must read and sum it first. Programs that go through a
-//! file in small steps touch the same block again and again: it is cached here, and is used as long as nothing has
-//! changed the datafile since ([`Changes`]). A read also needs the file's time stamps to be the same: what changes
-//! the file behind the server's back is read from the file, and noticed. A write needs no such thing: its block's sum is
-//! that of the block as it should be, so that a change from elsewhere does not match it.
+//! A read of some bytes must compute the checksum of the whole block, and a write must read and verify it first.
+//! Programs that go through a file in small steps access the same block again and again: it is cached here, and is valid
+//! until the datafile changes ([`Changes`]). A read also needs unchanged time stamps of the
+//! file: what another program has changed is read from the file, and noticed. A write does not: it stores the checksum
+//! of the block as it should be, which a change by another program does not match.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;

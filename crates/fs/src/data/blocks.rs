@@ -434,7 +434,7 @@ impl Datafile {
         Ok(damaged)
     }
 
-    /// Before the datafile is cut to `size`: the sums of the last group's blocks become those that the blocks
+    /// Before the datafile is truncated to `size`: the sums of the last group's blocks become those that the blocks
     /// will have. The caller holds all ranges.
     pub(super) fn cut_sums(&self, size: u64) -> Result<()> {
         let end = size.div_ceil(GROUP_BYTES) * GROUP_BYTES;

@@ -172,7 +172,7 @@ impl Datafile {
         Ok(size_of_file(self.file.metadata()?.len()))
     }
 
-    /// Its size, and what else tells whether something has changed its file.
+    /// Its size, and what else shows whether another program has changed its file.
     pub fn stamp(&self) -> io::Result<Stamp> {
         Ok(Stamp::of(&self.file.metadata()?))
     }
@@ -182,7 +182,7 @@ impl Datafile {
         if self.size()? >= self.floor(at_least) {
             return Ok(());
         }
-        // It may just have been written, or cut.
+        // It may just have been written, or truncated.
         let _all = self.ranges.lock_all();
         let (size, wanted) = (self.size()?, self.floor(at_least));
         match size >= wanted {
@@ -332,7 +332,7 @@ impl Datafile {
         Ok(found)
     }
 
-    /// A block that is damaged because the file was cut in it is part of that loss.
+    /// A block that is damaged because the file was truncated in it is part of that loss.
     fn cut_off(&self, fault: Fault, at_least: u64) -> Fault {
         let size = self.size();
         let wanted = self.floor(at_least);
@@ -351,7 +351,7 @@ impl Datafile {
             return Ok(());
         }
         let size = self.size()?;
-        // It may just have been cut.
+        // It may just have been truncated.
         let wanted = wanted.min(self.floor(at_least));
         match size < wanted && size < part.offset + part.len {
             true => Err(Fault::Short { size, wanted }),
@@ -473,7 +473,7 @@ impl Datafile {
         }
         self.common.history.note_cut(self.object, size)?;
         self.begin_write()?;
-        // Before the file is cut: a check that sees it short must not miss what was there.
+        // Before the file is truncated: a check that sees it short must not miss what was there.
         self.floor.fetch_min(size, Ordering::Relaxed);
         if self.has_sums() && size < now {
             self.cut_sums(size)?;

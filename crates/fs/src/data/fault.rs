@@ -66,8 +66,8 @@ pub enum Fault {
     Abandoned,
     /// A write that was sent before may have been stored, and overwritten since.
     #[error(
-        "the connection broke while this was being written, and whether it was stored before others wrote there cannot be \
-         told any more: read what is there, and write again what should be"
+        "the connection broke during this write, and the server no longer knows whether it was stored before others wrote \
+         there: read what is there, and write again what should be"
     )]
     Unknown,
     /// The object has a datafile with another content.

@@ -1,13 +1,13 @@
-//! The latest writes in their order, in a file: what a write that is repeated must leave alone.
+//! The latest writes in their order, in a file: a repeated write must leave alone what later ones have overwritten.
 //!
 //! A client whose connection breaks sends its write again, though the server may have stored it and other clients may
 //! have overwritten it since, with an acknowledgement. Storing it once more would undo their writes. So every write
-//! leaves an
-//! entry before it is stored, while the blocks are held, and a repeated one is not stored where it was stored before and
-//! overwritten since: that is as if it had come just before those that overwrote it, which all ended after it was called.
+//! leaves an entry before it is stored, while its blocks are locked, and a repeated one is not stored where it was
+//! stored before and overwritten since: as if it had come just before those that overwrote it, all of which ended after
+//! it was called.
 //!
-//! The file outlasts a kill as the data do, by the kernel's memory. Of an earlier run of the host, and of writes that
-//! began before the oldest entry, nothing is known: then a repeated write fails.
+//! The file outlives a killed server, as the data do, in the kernel's page cache. Of an earlier boot of the host, and of
+//! writes that began before the oldest entry, nothing is known: then a repeated write fails.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -40,7 +40,7 @@ pub struct Origin {
     pub repeated: Option<Moment>,
 }
 
-/// Nanoseconds of the host's present run.
+/// Nanoseconds of the host's present boot.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     (time.tv_sec as u64)
@@ -61,7 +61,7 @@ struct State {
     entries: Vec<Option<HistoryEntry>>,
     /// Position of the next entry.
     next: u64,
-    /// The host's run.
+    /// The host's boot.
     boot: u128,
     /// All writes of that run after this moment have entries.
     since: u64,
@@ -91,7 +91,7 @@ impl History {
         Ok(history)
     }
 
-    /// Reads the file again, or begins it anew: the host's run may have another identity now.
+    /// Reads the file again, or begins it anew: the host's boot may have another identity now.
     pub(super) fn load(&self, owner: Owner, boot: u128) -> io::Result<()> {
         let len = (HISTORY_ENTRIES + 1) * HISTORY_ENTRY_BYTES as u64;
         let mut bytes = Vec::new();
@@ -145,10 +145,10 @@ impl History {
         }
     }
 
-    /// Notes that all bytes from `size` on are about to be cut off.
+    /// Notes that all bytes from `size` on are about to be truncated.
     pub(super) fn note_cut(&self, object: ObjectId, size: u64) -> io::Result<()> {
-        let cut = Extent::From { offset: size };
-        self.append(WriteId::default(), object, &[cut])
+        let tail = Extent::From { offset: size };
+        self.append(WriteId::default(), object, &[tail])
     }
 
     fn append(&self, write: WriteId, object: ObjectId, extents: &[Extent]) -> io::Result<()> {

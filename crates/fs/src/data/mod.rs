@@ -1,12 +1,13 @@
 //! The datafile store: what an I/O server keeps on its local file system.
 //!
 //! One file per object, made when it is first written, with checksums inside (`docs/formats/datafile.md`
-//! draws it). Read [`store`] first (finding, making, seeding, cutting, removing, listing), then
+//! draws it). Read [`store`] first (finding, making, seeding, truncating, removing, listing), then
 //! [`datafile`] (header, positioned I/O) over [`pieces`] (lists of regions and of memory), `blocks`
-//! (access with checksums, over `sums` and the locks of `ranges` and `groups`, which tells holes from losses; `small` has
-//! accesses to a few bytes, over the `block_cache`) and `disk` (the calls themselves). `history` records the order of writes for those that are repeated. [`fault`] has
-//! what can be wrong, [`scrub`] searches for it, [`aside`] keeps what must not be deleted; [`place`] has names and
-//! directories, and [`pool`] threads for what would block the server's loop.
+//! (access with checksums, over `sums` and the locks of `ranges`; `groups` tells holes from losses; `small` has
+//! accesses to a few bytes, over the `block_cache`) and `disk` (the system calls). `history` records the order of
+//! writes, for writes that are repeated. [`fault`] has what can be wrong, [`scrub`] searches for it, [`aside`] keeps
+//! what must not be deleted; [`place`] has names and directories, and [`pool`] threads for what would block the
+//! server's loop.
 
 pub mod aside;
 mod block_cache;

@@ -1,8 +1,8 @@
-//! Lists of regions and lists of memory fragments, and how accesses are cut from them.
+//! Lists of regions and lists of memory fragments, and how they are split into accesses.
 //!
 //! A [`Piece`] pairs datafile regions with memory of the same number of bytes, both in order. Where
 //! regions are many and small and lie close together, one larger access replaces them: reading takes
-//! the whole span and picks; writing reads the span, patches it and writes it back, while other writers wait (data
+//! the whole span and copies what is wanted; writing reads the span, patches it and writes it back, while other writers wait (data
 //! sieving, as ROMIO does it, but at the server, where it needs no network and no
 //! distributed lock).
 
@@ -286,7 +286,7 @@ impl<'a> Cursor<'a> {
         {
             let len = into.len().min(front.len() - self.used);
             let (head, tail) = into.split_at_mut(len);
-            front.read_cold_at(self.used, head);
+            front.read_uncached_at(self.used, head);
             into = tail;
             self.used += len;
             self.settle();

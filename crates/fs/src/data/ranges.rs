@@ -1,4 +1,4 @@
-//! Locks of ranges: writers of disjoint blocks go on together, all others in the order of their claims.
+//! Locks of ranges: writers of disjoint blocks proceed concurrently, all others in the order of their claims.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 

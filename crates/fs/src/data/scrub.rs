@@ -36,7 +36,7 @@ pub struct Position {
 /// A step of a scrub.
 #[derive(Debug)]
 pub struct Step {
-    /// Where to go on; `None` at the end.
+    /// Cursor of the next step; `None` at the end.
     pub next: Option<Position>,
     /// Bytes that were verified.
     pub bytes: u64,

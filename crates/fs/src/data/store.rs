@@ -1,4 +1,4 @@
-//! Datafiles by object number: finding, making, seeding, cutting, flushing, removing, listing.
+//! Datafiles by object number: finding, making, seeding, truncating, flushing, removing, listing.
 //!
 //! All methods may be called from several threads at once.
 
@@ -55,7 +55,7 @@ pub struct Settings {
     pub synced: bool,
     /// New datafiles have checksums.
     pub checksums: bool,
-    /// The host's present run.
+    /// The host's present boot.
     pub boot: u128,
 }
 
@@ -214,7 +214,7 @@ impl Store {
         self.common.in_memory
     }
 
-    /// Takes another identity for the host's present run, before anything is read.
+    /// Takes another identity for the host's present boot, before anything is read.
     pub fn set_boot(&self, boot: u128) -> io::Result<()> {
         *lock(&self.common.boot) = boot;
         self.common.history.load(self.common.owner, boot)
@@ -440,7 +440,7 @@ impl Store {
         }
     }
 
-    /// Cuts or grows a datafile, unless a truncation with this or a later `version` was done before. Of what
+    /// Truncates or extends a datafile, unless a truncation with this or a later `version` was done before. Of what
     /// is kept, `at_least` bytes must be there. A datafile that does not exist is made, to remember the version;
     /// one that is damaged or another one's is moved aside for it if nothing is to be kept.
     pub fn truncate(&self, object: ObjectId, size: u64, version: u64, at_least: u64) -> Result<()> {

@@ -507,7 +507,7 @@ fn a_repeated_write_does_not_undo_later_ones() {
     assert!(whole(&datafile) == expected[..4096]);
 }
 
-/// A datafile that is being cut is not short of anything.
+/// A datafile that is being truncated is not short of anything.
 #[test]
 fn checks_beside_truncations_find_nothing() {
     let (_directory, store) = store(SETTINGS);

@@ -6,8 +6,8 @@
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Answer, Body, Caller, Distribution, DistributionHint, Errno, Kind, MAX_STRIPE_SERVERS,
-    MAX_STUFFED_BYTES, ObjectId, Timestamp,
+    Body, Caller, Distribution, DistributionHint, Errno, Kind, MAX_STRIPE_SERVERS,
+    MAX_STUFFED_BYTES, ObjectId, ReplyBody, Timestamp,
 };
 use causeway_wire::store::{
     Counters, EntryRecord, ObjectRecord, RemovalRecord, content_key, entry_key, link_key,
@@ -68,8 +68,8 @@ impl Change<'_> {
         Ok(Found { object, record })
     }
 
-    /// The answer with an object whose record has just been put.
-    pub(super) fn node_answer(&self, found: Found) -> Outcome<Answer> {
+    /// The reply with an object whose record has just been put.
+    pub(super) fn node_reply(&self, found: Found) -> Outcome<ReplyBody> {
         self.query().node(found, false)
     }
 

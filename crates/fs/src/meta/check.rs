@@ -1,9 +1,9 @@
-//! Checking the name space while it is in use, and mending what is wrong.
+//! Checking the name space while it is in use, and repairing what is wrong.
 //!
-//! Everything that must agree is reachable from each record by a few look-ups: an entry and its
+//! Everything that must agree is reachable from each record by a few lookups: an entry and its
 //! object's names, an object's names and its count of links, a directory and its entries. So a check
 //! goes record by record, in batches, and each batch is one request among others: it sees a state
-//! between two changes, and what it mends is part of that batch. A cursor (the phase and the last
+//! between two changes, and what it repairs is part of that batch. A cursor (the phase and the last
 //! record's key) leads from batch to batch. Entries come before objects, so that an object whose entry has been
 //! removed is then found without a name.
 
@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Answer, Body, Caller, CheckCursor, DistributionHint, Errno, Kind, MAX_NAME_BYTES, ObjectId,
+    Body, Caller, CheckCursor, DistributionHint, Errno, Kind, MAX_NAME_BYTES, ObjectId, ReplyBody,
 };
 use causeway_wire::store::{
     EntryRecord, Key, ObjectRecord, RemovalRecord, content_key, entry_key, link_key, removal_key,
@@ -27,7 +27,7 @@ use super::walk::Found;
 const BATCH_RECORDS: usize = 256;
 /// A batch also ends when its findings have this many bytes.
 const BATCH_FINDING_BYTES: usize = 16 << 10;
-/// A batch also ends when its records have taken this many look-ups beside their own: entries of a
+/// A batch also ends when its records have taken this many lookups beside their own: entries of a
 /// directory, directories on the way up. One directory is never checked in parts.
 const BATCH_WORK: usize = 32 << 10;
 /// Kinds of records in the order in which they are checked; a cursor's phase is an index into this.
@@ -43,7 +43,7 @@ struct Finding {
     fix: Fix,
 }
 
-/// How to mend something.
+/// How to repair something.
 enum Fix {
     /// Nothing can be done without losing more.
     None,
@@ -63,12 +63,12 @@ enum Fix {
     RemoveRemoval(ObjectId),
 }
 
-/// One batch without mending.
+/// One batch without repairing.
 pub(super) fn inspect_batch(
     view: &dyn View,
     caller: &Caller,
     after: Option<&CheckCursor>,
-) -> Outcome<Answer> {
+) -> Outcome<ReplyBody> {
     check_caller(view, caller)?;
     let (places, end) = next_places(view, after)?;
     let mut batch = Batch::default();
@@ -78,18 +78,18 @@ pub(super) fn inspect_batch(
             batch.find(finding.text);
         }
         if batch.is_full() {
-            return Ok(batch.into_answer(Some(place)));
+            return Ok(batch.into_reply(Some(place)));
         }
     }
-    Ok(batch.into_answer(end))
+    Ok(batch.into_reply(end))
 }
 
-/// One batch, mending what is found if `repair`.
+/// One batch, repairing what is found if `repair`.
 pub(super) fn run(
     change: &mut Change<'_>,
     after: Option<&CheckCursor>,
     repair: bool,
-) -> Outcome<Answer> {
+) -> Outcome<ReplyBody> {
     if !repair {
         return inspect_batch(&*change.state, change.caller, after);
     }
@@ -99,15 +99,15 @@ pub(super) fn run(
     for place in places {
         batch.record();
         for finding in inspect(&*change.state, &place.key, &mut batch.effort)? {
-            batch.mended += u64::from(mend(change, finding.fix)?);
+            batch.repaired += u64::from(apply(change, finding.fix)?);
             batch.effort.reach_root.clear();
             batch.find(finding.text);
         }
         if batch.is_full() {
-            return Ok(batch.into_answer(Some(place)));
+            return Ok(batch.into_reply(Some(place)));
         }
     }
-    Ok(batch.into_answer(end))
+    Ok(batch.into_reply(end))
 }
 
 /// The result of a batch.
@@ -116,14 +116,14 @@ struct Batch {
     records: u64,
     findings: Vec<String>,
     finding_bytes: usize,
-    mended: u64,
+    repaired: u64,
     effort: Effort,
 }
 
 /// What a batch has cost, and has learned on the way.
 #[derive(Default)]
 struct Effort {
-    /// Look-ups beside the records' own.
+    /// Lookups beside the records' own.
     work: usize,
     /// Directories from which the way up leads to the root, in the state that the batch sees: a deep tree is not walked up
     /// for each of its directories.
@@ -144,12 +144,12 @@ impl Batch {
         self.finding_bytes > BATCH_FINDING_BYTES || self.effort.work > BATCH_WORK
     }
 
-    fn into_answer(self, next: Option<CheckCursor>) -> Answer {
-        Answer::Checked {
+    fn into_reply(self, next: Option<CheckCursor>) -> ReplyBody {
+        ReplyBody::Checked {
             next,
             records: self.records,
             findings: self.findings,
-            mended: self.mended,
+            mended: self.repaired,
         }
     }
 }
@@ -242,7 +242,7 @@ fn found(wrong: bool, finding: impl FnOnce() -> Finding) -> Vec<Finding> {
     wrong.then(finding).into_iter().collect()
 }
 
-/// The result of a look-up of an object.
+/// The result of a lookup of an object.
 enum Sought {
     Missing,
     Damaged,
@@ -493,8 +493,8 @@ fn is_on_loop(
     Ok(false)
 }
 
-/// Mends one thing. Returns whether it did.
-fn mend(change: &mut Change<'_>, fix: Fix) -> Outcome<bool> {
+/// Repairs one thing. Returns whether it did.
+fn apply(change: &mut Change<'_>, fix: Fix) -> Outcome<bool> {
     match fix {
         Fix::None => return Ok(false),
         Fix::RemoveEntry(directory, name) => change.state.remove(entry_key(directory, &name)),

@@ -1,6 +1,6 @@
 //! Changing what an object is: attributes, sizes, small contents and their move to the servers.
 
-use causeway_wire::fs::{Answer, Body, Errno, Kind, ObjectId, Reach, SetAttributes, Timestamp};
+use causeway_wire::fs::{Body, Errno, Kind, ObjectId, Reach, ReplyBody, SetAttributes, Timestamp};
 
 use super::change::{Change, MODE_BITS, SET_GID};
 use super::fault::{Outcome, fail, plain};
@@ -17,7 +17,7 @@ impl Change<'_> {
         &mut self,
         object: ObjectId,
         set: &SetAttributes,
-    ) -> Outcome<Answer> {
+    ) -> Outcome<ReplyBody> {
         let mut found = self.found(object)?;
         let owner = owns(&found.record, self.caller);
         self.set_owner(&mut found, set)?;
@@ -57,7 +57,7 @@ impl Change<'_> {
         }
         record.changed = self.now;
         self.put_object(object, &found.record);
-        self.node_answer(found)
+        self.node_reply(found)
     }
 
     fn set_owner(&self, found: &mut Found, set: &SetAttributes) -> Outcome<()> {
@@ -91,7 +91,7 @@ impl Change<'_> {
 
     /// Sets a file's size. A striped file's datafiles must follow, also if it grows: bytes behind the recorded
     /// size, which a write that was not finished may have left, must not appear.
-    pub(super) fn truncate(&mut self, object: ObjectId, size: u64) -> Outcome<Answer> {
+    pub(super) fn truncate(&mut self, object: ObjectId, size: u64) -> Outcome<ReplyBody> {
         check_size(size)?;
         let mut found = self.writable_file(object)?;
         let old = found.record.size;
@@ -127,7 +127,7 @@ impl Change<'_> {
     }
 
     /// Notes that the datafiles have followed a truncation, unless a later one has come.
-    pub(super) fn finish_truncate(&mut self, object: ObjectId, version: u64) -> Outcome<Answer> {
+    pub(super) fn finish_truncate(&mut self, object: ObjectId, version: u64) -> Outcome<ReplyBody> {
         let mut found = self.writable_file(object)?;
         let Body::Striped {
             version: current,
@@ -146,11 +146,11 @@ impl Change<'_> {
         if version == *current && truncating.take().is_some() {
             self.put_object(object, &found.record);
         }
-        self.node_answer(found)
+        self.node_reply(found)
     }
 
     /// Notes that a striped file has been written up to `end`, and its datafiles as far as `reached`, unless a
-    /// truncation after `version` may have cut them.
+    /// truncation after `version` may have truncated them.
     pub(super) fn extend(
         &mut self,
         object: ObjectId,
@@ -158,7 +158,7 @@ impl Change<'_> {
         modified: Timestamp,
         version: u64,
         reached: &[Reach],
-    ) -> Outcome<Answer> {
+    ) -> Outcome<ReplyBody> {
         check_size(end)?;
         let mut found = self.writable_file(object)?;
         match &mut found.record.body {
@@ -191,7 +191,7 @@ impl Change<'_> {
         object: ObjectId,
         offset: u64,
         data: &[u8],
-    ) -> Outcome<Answer> {
+    ) -> Outcome<ReplyBody> {
         let end = offset.saturating_add(data.len() as u64);
         check_size(end)?;
         let mut found = self.writable_file(object)?;
@@ -201,7 +201,7 @@ impl Change<'_> {
             _ => return plain(Errno::NOT_STUFFED),
         }
         if data.is_empty() {
-            return self.node_answer(found);
+            return self.node_reply(found);
         }
         if end > self.settings.stuffed_limit as u64 {
             return plain(Errno::STUFFED);
@@ -220,7 +220,7 @@ impl Change<'_> {
     }
 
     /// Freezes a small file's content and returns it; does nothing to one that has moved.
-    pub(super) fn begin_unstuff(&mut self, object: ObjectId) -> Outcome<Answer> {
+    pub(super) fn begin_unstuff(&mut self, object: ObjectId) -> Outcome<ReplyBody> {
         let mut found = self.writable_file(object)?;
         if let Body::Stuffed { moving, .. } = &mut found.record.body
             && !*moving
@@ -232,7 +232,7 @@ impl Change<'_> {
     }
 
     /// Gives up a small file's content, which lies in its first datafile now.
-    pub(super) fn finish_unstuff(&mut self, object: ObjectId) -> Outcome<Answer> {
+    pub(super) fn finish_unstuff(&mut self, object: ObjectId) -> Outcome<ReplyBody> {
         let mut found = self.writable_file(object)?;
         match found.record.body.clone() {
             Body::Stuffed {
@@ -262,18 +262,18 @@ impl Change<'_> {
             }
             _ => {}
         }
-        self.node_answer(found)
+        self.node_reply(found)
     }
 
     /// Puts a file whose content has changed.
-    fn put_written(&mut self, mut found: Found, modified: Timestamp) -> Outcome<Answer> {
+    fn put_written(&mut self, mut found: Found, modified: Timestamp) -> Outcome<ReplyBody> {
         if self.caller.uid != 0 {
             Self::drop_privileges(&mut found.record);
         }
         found.record.modified = modified;
         found.record.changed = self.now;
         self.put_object(found.object, &found.record);
-        self.node_answer(found)
+        self.node_reply(found)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The layout: which I/O servers there are, by which number distributions name them for ever, and which of their
-//! directories they are. It changes only when an operator asks for it, or when a server is met for the first time.
+//! directories they are. It changes only when an operator asks for it, or when a server is registered.
 
 use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Answer, Errno, Generation, LayoutPart, LayoutServer, MAX_LAYOUT_PART};
+use causeway_wire::fs::{Errno, Generation, LayoutPart, LayoutServer, MAX_LAYOUT_PART, ReplyBody};
 use causeway_wire::store::{
     Counter, Key, LAYOUT_EPOCH_KEY, SUPERBLOCK_KEY, ServerRecord, server_key,
 };
@@ -24,7 +24,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a new file system. None of the servers was met.
+    /// The layout of a new file system. None of the servers is registered.
     pub(super) fn new(names: &[String]) -> Self {
         let server = |name: &String| ServerRecord {
             name: name.clone(),
@@ -83,7 +83,7 @@ impl Layout {
     }
 
     /// The servers as clients see them.
-    pub(crate) fn told(&self) -> impl Iterator<Item = LayoutServer> {
+    pub(crate) fn for_clients(&self) -> impl Iterator<Item = LayoutServer> {
         (0..)
             .zip(&self.servers)
             .map(|(index, record)| LayoutServer {
@@ -99,14 +99,14 @@ impl Layout {
         LayoutPart {
             epoch: self.epoch,
             count: self.servers.len() as u32,
-            servers: (self.told().skip(from.into()))
+            servers: (self.for_clients().skip(from.into()))
                 .take(MAX_LAYOUT_PART)
                 .collect(),
         }
     }
 
-    /// Servers whose directory is to be met.
-    pub(crate) fn unmet(&self) -> Vec<(u16, ServerRecord)> {
+    /// Servers whose directory is to be registered.
+    pub(crate) fn unregistered(&self) -> Vec<(u16, ServerRecord)> {
         (0..)
             .zip(&self.servers)
             .filter(|(_, record)| record.generation.is_none() || !record.accepted.is_none())
@@ -130,8 +130,8 @@ impl Layout {
         }
     }
 
-    /// What changes when the directory of a server was met.
-    pub(super) fn met(&self, index: u16, generation: Generation) -> Option<Batch> {
+    /// What changes when the directory of a server is registered.
+    pub(super) fn register(&self, index: u16, generation: Generation) -> Option<Batch> {
         let mut record = self.servers.get(usize::from(index))?.clone();
         // A server that was drained stays so in a new directory.
         record.active |= record.generation.is_none();
@@ -151,8 +151,8 @@ pub(super) fn concerned(batch: &Batch) -> bool {
 }
 
 impl Change<'_> {
-    /// Adds a server, which new files use once it was met, or a drained one again.
-    pub(super) fn add_server(&mut self, name: &str) -> Outcome<Answer> {
+    /// Adds a server, which new files use once it is registered, or a drained one again.
+    pub(super) fn add_server(&mut self, name: &str) -> Outcome<ReplyBody> {
         let layout = Layout::load(&*self.state)?;
         if let Some((index, record)) = layout.find(name) {
             if !record.active && !record.generation.is_none() {
@@ -161,7 +161,7 @@ impl Change<'_> {
                     ..record.clone()
                 };
                 self.put_server(&layout, index, &record);
-                return Ok(Answer::Done);
+                return Ok(ReplyBody::Done);
             }
             return fail(
                 Errno::EEXIST,
@@ -178,11 +178,11 @@ impl Change<'_> {
             active: false,
         };
         self.put_server(&layout, index, &record);
-        Ok(Answer::Done)
+        Ok(ReplyBody::Done)
     }
 
     /// Keeps new files from a server.
-    pub(super) fn drain_server(&mut self, name: &str) -> Outcome<Answer> {
+    pub(super) fn drain_server(&mut self, name: &str) -> Outcome<ReplyBody> {
         let layout = Layout::load(&*self.state)?;
         let (index, record) = layout.known(name)?;
         if record.active && layout.active() == [index] {
@@ -196,23 +196,27 @@ impl Change<'_> {
             ..record.clone()
         };
         self.put_server(&layout, index, &record);
-        Ok(Answer::Done)
+        Ok(ReplyBody::Done)
     }
 
     /// Accepts a directory in place of a server's present one.
-    pub(super) fn accept_server(&mut self, name: &str, generation: Generation) -> Outcome<Answer> {
+    pub(super) fn accept_server(
+        &mut self,
+        name: &str,
+        generation: Generation,
+    ) -> Outcome<ReplyBody> {
         let layout = Layout::load(&*self.state)?;
         let (index, record) = layout.known(name)?;
         if generation.is_none() {
             return fail(Errno::EINVAL, "a directory's generation is never 0");
         }
-        // Also a directory that was met before is met again: it may have lost the note of it.
+        // Also a directory that was registered before is registered again: it may have lost the note of it.
         let record = ServerRecord {
             accepted: generation,
             ..record.clone()
         };
         self.put_server(&layout, index, &record);
-        Ok(Answer::Done)
+        Ok(ReplyBody::Done)
     }
 
     fn put_server(&mut self, layout: &Layout, index: u16, record: &ServerRecord) {
@@ -233,7 +237,7 @@ mod tests {
         layout.servers[1].active = false;
         layout.servers[1].generation = Generation(5);
         for (index, active) in [(0, true), (1, false)] {
-            let batch = layout.met(index, Generation(6)).unwrap();
+            let batch = layout.register(index, Generation(6)).unwrap();
             let bytes = batch[&server_key(index)].as_deref().unwrap();
             let record = ServerRecord::from_bytes(bytes).unwrap();
             assert_eq!((record.generation, record.active), (Generation(6), active));

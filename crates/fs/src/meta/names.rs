@@ -1,7 +1,7 @@
 //! Making and removing names: create, mkdir, symlink, link, unlink, rmdir.
 
 use causeway_wire::fs::{
-    Answer, Body, DistributionHint, Errno, Kind, MAX_PATH_BYTES, ObjectId, Place,
+    Body, DistributionHint, Errno, Kind, MAX_PATH_BYTES, ObjectId, Place, ReplyBody,
 };
 use causeway_wire::store::entry_key;
 
@@ -21,7 +21,7 @@ pub(super) struct NewFile<'a> {
 
 impl Change<'_> {
     /// Makes a file, or returns the one that exists.
-    pub(super) fn create(&mut self, new: &NewFile<'_>) -> Outcome<Answer> {
+    pub(super) fn create(&mut self, new: &NewFile<'_>) -> Outcome<ReplyBody> {
         if new.content.len() > self.settings.stuffed_limit {
             return fail(
                 Errno::EINVAL,
@@ -56,7 +56,7 @@ impl Change<'_> {
                     }
                 }
                 _ if slash => return not_a_directory(&name),
-                _ => return self.node_answer(found),
+                _ => return self.node_reply(found),
             }
         }
     }
@@ -66,7 +66,7 @@ impl Change<'_> {
         directory: &Found,
         name: Vec<u8>,
         new: &NewFile<'_>,
-    ) -> Outcome<Answer> {
+    ) -> Outcome<ReplyBody> {
         self.query().check(directory, WRITE)?;
         let distribution = self.distribute(self.fresh, new.distribution, &directory.record)?;
         let body = Body::Stuffed {
@@ -79,7 +79,7 @@ impl Change<'_> {
         if !new.content.is_empty() {
             self.put_content(found.object, new.content);
         }
-        self.node_answer(found)
+        self.node_reply(found)
     }
 
     /// Makes a directory.
@@ -88,7 +88,7 @@ impl Change<'_> {
         place: &Place,
         mode: u16,
         distribution: Option<DistributionHint>,
-    ) -> Outcome<Answer> {
+    ) -> Outcome<ReplyBody> {
         let (directory, name, _) = self.walk_to_new(place)?;
         let hint = match distribution {
             Some(hint) => {
@@ -98,11 +98,11 @@ impl Change<'_> {
             None => directory.record.default_distribution().unwrap_or_default(),
         };
         let found = self.make(&directory, name, mode, 0, Body::Directory(hint))?;
-        self.node_answer(found)
+        self.node_reply(found)
     }
 
     /// Makes a symbolic link.
-    pub(super) fn symbolic_link(&mut self, place: &Place, target: &[u8]) -> Outcome<Answer> {
+    pub(super) fn symbolic_link(&mut self, place: &Place, target: &[u8]) -> Outcome<ReplyBody> {
         if target.is_empty() {
             return fail(Errno::ENOENT, "a symbolic link cannot point to nothing");
         }
@@ -118,11 +118,11 @@ impl Change<'_> {
         }
         let body = Body::Link(target.to_vec());
         let found = self.make(&directory, name, 0o777, target.len() as u64, body)?;
-        self.node_answer(found)
+        self.node_reply(found)
     }
 
     /// Gives an object one more name.
-    pub(super) fn hard_link(&mut self, object: ObjectId, place: &Place) -> Outcome<Answer> {
+    pub(super) fn hard_link(&mut self, object: ObjectId, place: &Place) -> Outcome<ReplyBody> {
         let mut found = self.found(object)?;
         let (directory, name, slash) = self.walk_to_new(place)?;
         let kind = found.record.kind();
@@ -136,7 +136,7 @@ impl Change<'_> {
         found.record.changed = self.now;
         self.put_object(object, &found.record);
         self.enter(directory.object, &name, object, kind)?;
-        self.node_answer(found)
+        self.node_reply(found)
     }
 
     /// Walks to a name that must not exist yet, in a directory that the caller may change. Also returns whether
@@ -153,7 +153,11 @@ impl Change<'_> {
     }
 
     /// Removes a name of a file or a link.
-    pub(super) fn unlink(&mut self, place: &Place, expected: Option<ObjectId>) -> Outcome<Answer> {
+    pub(super) fn unlink(
+        &mut self,
+        place: &Place,
+        expected: Option<ObjectId>,
+    ) -> Outcome<ReplyBody> {
         let query = self.query();
         let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
         let (name, slash) = spot.last.name(|| is_a_directory(&place.path))?;
@@ -170,7 +174,7 @@ impl Change<'_> {
         query.check(&directory, WRITE | SEARCH)?;
         self.check_sticky(&directory, &found)?;
         self.leave(&directory, &name, found)?;
-        Ok(Answer::Done)
+        Ok(ReplyBody::Done)
     }
 
     /// Removes an empty directory.
@@ -178,7 +182,7 @@ impl Change<'_> {
         &mut self,
         place: &Place,
         expected: Option<ObjectId>,
-    ) -> Outcome<Answer> {
+    ) -> Outcome<ReplyBody> {
         let query = self.query();
         let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
         let name = match spot.last {
@@ -200,7 +204,7 @@ impl Change<'_> {
         self.check_sticky(&directory, &found)?;
         check_empty(&found)?;
         self.leave(&directory, &name, found)?;
-        Ok(Answer::Done)
+        Ok(ReplyBody::Done)
     }
 
     /// Takes a name out of a directory, and the object with its last name.

@@ -2,8 +2,8 @@
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Answer, Attributes, Body, Caller, Entry, Errno, Kind, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, Node,
-    ObjectId, Operation,
+    Attributes, Body, Caller, Entry, Errno, Kind, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, Node,
+    ObjectId, Operation, ReplyBody,
 };
 use causeway_wire::store::{
     self, COUNTERS_KEY, Counters, EntryRecord, ObjectRecord, content_key, entry_key, object_key,
@@ -20,7 +20,7 @@ pub(super) const WRITE: u16 = 2;
 /// Permission to search a directory.
 pub(super) const SEARCH: u16 = 1;
 
-/// Most bytes of directory entries in one answer: what a message holds, less its other fields.
+/// Most bytes of directory entries in one reply: what a message holds, less its other fields.
 const MAX_ENTRIES_BYTES: usize = MAX_MESSAGE_BYTES - 1024;
 
 /// A caller before a state of the store.
@@ -104,7 +104,7 @@ pub(super) fn owns(record: &ObjectRecord, caller: &Caller) -> bool {
 
 impl Query<'_> {
     /// Carries out an operation that changes nothing; `None` for the others.
-    pub(super) fn execute(&self, operation: &Operation) -> Option<Outcome<Answer>> {
+    pub(super) fn execute(&self, operation: &Operation) -> Option<Outcome<ReplyBody>> {
         Some(match operation {
             Operation::Lookup {
                 place,
@@ -123,7 +123,7 @@ impl Query<'_> {
                 attributes,
             } => self.read_directory(*object, after, *limit, *attributes),
             Operation::MetadataStatus => read_counters(self.view).and_then(|counters| {
-                Ok(Answer::MetadataStatus {
+                Ok(ReplyBody::MetadataStatus {
                     objects: counters.objects,
                     removals: counters.removals,
                     numbers: self.numbers()?,
@@ -185,7 +185,7 @@ impl Query<'_> {
     }
 
     /// An object as clients see it.
-    pub(super) fn node(&self, found: Found, content: bool) -> Outcome<Answer> {
+    pub(super) fn node(&self, found: Found, content: bool) -> Outcome<ReplyBody> {
         let Found { object, record } = found;
         let attributes = attributes(&record);
         let body = match record.body {
@@ -203,7 +203,7 @@ impl Query<'_> {
             },
             body => body,
         };
-        Ok(Answer::Node(Box::new(Node {
+        Ok(ReplyBody::Node(Box::new(Node {
             object,
             attributes,
             body,
@@ -226,7 +226,7 @@ impl Query<'_> {
         }
     }
 
-    fn get_node(&self, object: ObjectId, content: bool) -> Outcome<Answer> {
+    fn get_node(&self, object: ObjectId, content: bool) -> Outcome<ReplyBody> {
         let record = self.object(object)?;
         let found = Found { object, record };
         if content {
@@ -241,7 +241,7 @@ impl Query<'_> {
         after: &[u8],
         limit: u32,
         with_attributes: bool,
-    ) -> Outcome<Answer> {
+    ) -> Outcome<ReplyBody> {
         let record = self.object(object)?;
         let directory = Found { object, record };
         if directory.record.kind() != Kind::Directory {
@@ -264,7 +264,7 @@ impl Query<'_> {
             let name = key.get(prefix.len()..).unwrap_or_default().to_vec();
             let size = MAX_ENTRY_OVERHEAD_BYTES + name.len();
             if entries.len() >= limit.max(1) as usize || bytes + size > MAX_ENTRIES_BYTES {
-                return Ok(Answer::Entries {
+                return Ok(ReplyBody::Entries {
                     entries,
                     end: false,
                 });
@@ -274,7 +274,7 @@ impl Query<'_> {
                 entries.push(entry);
             }
         }
-        Ok(Answer::Entries { entries, end: true })
+        Ok(ReplyBody::Entries { entries, end: true })
     }
 
     /// One line of a listing; `None` for an entry that names nothing, which a check will find.
@@ -301,7 +301,7 @@ impl Query<'_> {
     }
 
     /// Those of the objects that have, or may have, datafiles.
-    fn exist(&self, objects: &[ObjectId]) -> Outcome<Answer> {
+    fn exist(&self, objects: &[ObjectId]) -> Outcome<ReplyBody> {
         let mut existing = Vec::new();
         for object in objects {
             // A file whose content is on its way has a datafile already. A damaged record may be that of a file too:
@@ -319,7 +319,7 @@ impl Query<'_> {
                 existing.push(*object);
             }
         }
-        Ok(Answer::Objects(existing))
+        Ok(ReplyBody::Objects(existing))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Renaming, as POSIX has it.
 
 use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Answer, Errno, Kind, ObjectId, Place};
+use causeway_wire::fs::{Errno, Kind, ObjectId, Place, ReplyBody};
 use causeway_wire::store::{EntryRecord, entry_key};
 
 use super::change::Change;
@@ -23,7 +23,12 @@ struct End {
 
 impl Change<'_> {
     /// Renames, replacing what the new name held.
-    pub(super) fn rename(&mut self, from: &Place, to: &Place, no_replace: bool) -> Outcome<Answer> {
+    pub(super) fn rename(
+        &mut self,
+        from: &Place,
+        to: &Place,
+        no_replace: bool,
+    ) -> Outcome<ReplyBody> {
         let from = self.walk_to_end(from)?;
         let to = self.walk_to_end(to)?;
         let Some(moved) = from.found.clone() else {
@@ -41,14 +46,14 @@ impl Change<'_> {
             .as_ref()
             .is_some_and(|found| found.object == moved.object)
         {
-            return Ok(Answer::Done);
+            return Ok(ReplyBody::Done);
         }
         if is_directory && from.directory.object != to.directory.object {
             self.check_no_loop(moved.object, &to.directory)?;
         }
         self.check_rename(&from, &to, &moved)?;
         self.relink(from, to, moved)?;
-        Ok(Answer::Done)
+        Ok(ReplyBody::Done)
     }
 
     fn walk_to_end(&self, place: &Place) -> Outcome<End> {

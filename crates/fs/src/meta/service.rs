@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Answer, Body, DistributionHint, Errno, Failure, Generation, Incarnation, MAX_STUFFED_BYTES,
-    ObjectId, Operation, Reply, Request, Target, Timestamp,
+    Body, DistributionHint, Errno, Failure, Generation, Incarnation, MAX_STUFFED_BYTES, ObjectId,
+    Operation, Reply, ReplyBody, Request, Target, Timestamp,
 };
 use causeway_wire::store::{
     COUNTERS_KEY, Counter, Counters, GAPS_KEY, Gaps, MAX_GAPS, NEXT_OBJECT_KEY, ObjectRecord,
@@ -187,7 +187,7 @@ impl Service {
         self.sessions.leases.clone()
     }
 
-    /// The life of these metadata.
+    /// The incarnation of these metadata.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
@@ -206,9 +206,9 @@ impl Service {
         self.reader().layout()
     }
 
-    /// Notes, durably, that the directory of an I/O server was met.
-    pub fn met(&mut self, index: u16, generation: Generation) -> Result<(), Failure> {
-        let Some(batch) = self.layout().met(index, generation) else {
+    /// Notes, durably, that the directory of an I/O server is registered.
+    pub fn register(&mut self, index: u16, generation: Generation) -> Result<(), Failure> {
+        let Some(batch) = self.layout().register(index, generation) else {
             return fail(Errno::EINVAL, format!("there is no server number {index}"));
         };
         self.recover()?;
@@ -321,7 +321,7 @@ impl Service {
         let admitted = self
             .sessions
             .admit(&*state, request, self.settings.max_sessions);
-        if let Verdict::Answered(reply) = admitted {
+        if let Verdict::Done(reply) = admitted {
             return reply;
         }
         state.begin();
@@ -334,7 +334,7 @@ impl Service {
             Room::Removals(_) | Room::Enough => self.change(state, request, now),
         };
         let result = match result {
-            Ok(answer) => Ok(answer),
+            Ok(reply) => Ok(reply),
             Err(failure) => {
                 state.roll_back();
                 self.counters = before;
@@ -352,7 +352,7 @@ impl Service {
         state: &mut Overlay,
         request: &Request,
         now: Timestamp,
-    ) -> Outcome<Answer> {
+    ) -> Outcome<ReplyBody> {
         self.reserve()?;
         let layout = self.layout();
         let mut change = Change {
@@ -366,10 +366,10 @@ impl Service {
             used_fresh: false,
             least_version: self.least_object,
         };
-        let answer = dispatch(&mut change, &request.operation);
+        let reply = dispatch(&mut change, &request.operation);
         // A number is used up even if the request fails afterwards.
         self.next_object += u64::from(change.used_fresh);
-        answer
+        reply
     }
 
     /// Sets object numbers aside, durably, before the last one is given out: none is ever given out again, even if
@@ -600,10 +600,10 @@ impl Reader {
             }
         };
         let result = match &request.operation {
-            // Most of a check is reading. Only what must be mended is the service's business.
+            // Most of a check is reading. Only what must be repaired is the service's business.
             Operation::Check { after, repair } => {
                 match check::inspect_batch(&*view, &request.caller, after.as_ref()) {
-                    Ok(Answer::Checked { findings, .. }) if *repair && !findings.is_empty() => {
+                    Ok(ReplyBody::Checked { findings, .. }) if *repair && !findings.is_empty() => {
                         return None;
                     }
                     result => result,
@@ -652,7 +652,7 @@ fn needs_space(operation: &Operation) -> bool {
     )
 }
 
-fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
+fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<ReplyBody> {
     match operation {
         Operation::Create {
             place,
@@ -701,7 +701,7 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
         Operation::AddServer { name } => change.add_server(name),
         Operation::AcceptServer { name, generation } => change.accept_server(name, *generation),
         Operation::DrainServer { name } => change.drain_server(name),
-        Operation::Commit => Ok(Answer::Done),
+        Operation::Commit => Ok(ReplyBody::Done),
         Operation::Check { after, repair } => check::run(change, after.as_ref(), *repair),
         _ => fail(
             Errno::WRONG_SERVER,

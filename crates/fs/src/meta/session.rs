@@ -136,7 +136,7 @@ pub(super) enum Verdict {
     /// Execute it.
     New,
     /// Send this reply.
-    Answered(Reply),
+    Done(Reply),
 }
 
 /// Whether doing it twice is the same as doing it once, so that no reply need be stored.
@@ -207,9 +207,9 @@ impl Sessions {
         if request.sequence == 0 {
             return Verdict::New;
         }
-        let answered = |result| Verdict::Answered(Reply { result });
+        let done = |result| Verdict::Done(Reply { result });
         if request.slot >= MAX_SLOTS {
-            return answered(Err(Failure {
+            return done(Err(Failure {
                 errno: Errno::EINVAL,
                 message: format!(
                     "slot {}: a client has {MAX_SLOTS} slots, numbered from 0",
@@ -222,7 +222,7 @@ impl Sessions {
             if self.slots.len() >= max_sessions {
                 // Idle ones make room at the end of this batch.
                 self.next_sweep = 0;
-                return answered(Err(Failure {
+                return done(Err(Failure {
                     errno: Errno::RETRY,
                     message: format!(
                         "{max_sessions} clients' slots are in use, each of which is kept for {} s after its last change",
@@ -237,7 +237,7 @@ impl Sessions {
             return Verdict::New;
         }
         if request.sequence < slot.sequence {
-            return answered(Err(Failure {
+            return done(Err(Failure {
                 errno: Errno::STALE_SEQUENCE,
                 message: format!(
                     "slot {} has done change {} already; {} comes too late",
@@ -246,11 +246,11 @@ impl Sessions {
             }));
         }
         match &slot.last {
-            Last::Failed(failure) => answered(Err(failure.clone())),
+            Last::Failed(failure) => done(Err(failure.clone())),
             Last::Repeatable => Verdict::New,
             Last::Stored => match stored_reply(view, request) {
-                Ok(reply) => Verdict::Answered(reply),
-                Err(failure) => answered(Err(failure)),
+                Ok(reply) => Verdict::Done(reply),
+                Err(failure) => done(Err(failure)),
             },
         }
     }

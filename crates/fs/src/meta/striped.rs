@@ -2,7 +2,7 @@
 
 use causeway_wire::codec::Wire as _;
 use causeway_wire::fs::{
-    Answer, Body, Errno, MAX_MESSAGE_BYTES, ObjectId, ObjectPath, StripedFile,
+    Body, Errno, MAX_MESSAGE_BYTES, ObjectId, ObjectPath, ReplyBody, StripedFile,
 };
 use causeway_wire::store::{
     Counter, GAPS_KEY, Gaps, Key, NEXT_OBJECT_KEY, ObjectRecord, object_key,
@@ -13,7 +13,7 @@ use super::fault::{Outcome, malformed};
 use super::query::{Query, find_object};
 use super::store::{View, prefix_end};
 
-/// Most bytes of items in one answer: what a message holds, less its other fields.
+/// Most bytes of items in one reply: what a message holds, less its other fields.
 const MAX_ITEM_BYTES: usize = MAX_MESSAGE_BYTES - 1024;
 /// Records that one listing reads, so that it ends soon also where hardly any is a striped file.
 const MAX_LISTED_RECORDS: usize = 20_000;
@@ -46,7 +46,7 @@ impl Query<'_> {
     }
 
     /// Striped files behind `after`, in order. Records that are damaged are left to the check of the name space.
-    pub(super) fn list_striped(&self, after: ObjectId, limit: u32) -> Outcome<Answer> {
+    pub(super) fn list_striped(&self, after: ObjectId, limit: u32) -> Outcome<ReplyBody> {
         check_caller(self.view, self.caller)?;
         let start = object_key(ObjectId(after.0.saturating_add(1)));
         let (mut files, mut bytes) = (Vec::new(), 0);
@@ -79,20 +79,20 @@ impl Query<'_> {
             let size = file.to_bytes().len();
             if !files.is_empty() && (files.len() >= limit as usize || bytes + size > MAX_ITEM_BYTES)
             {
-                return Ok(Answer::StripedFiles { files, end: false });
+                return Ok(ReplyBody::StripedFiles { files, end: false });
             }
             bytes += size;
             files.push(file);
             // The last record says how far the listing came, whatever it is.
             if long_enough {
-                return Ok(Answer::StripedFiles { files, end: false });
+                return Ok(ReplyBody::StripedFiles { files, end: false });
             }
         }
-        Ok(Answer::StripedFiles { files, end: true })
+        Ok(ReplyBody::StripedFiles { files, end: true })
     }
 
-    /// One path of each object that has one, as many as an answer holds.
-    pub(super) fn paths(&self, objects: &[ObjectId]) -> Outcome<Answer> {
+    /// One path of each object that has one, as many as a reply holds.
+    pub(super) fn paths(&self, objects: &[ObjectId]) -> Outcome<ReplyBody> {
         check_caller(self.view, self.caller)?;
         let (mut paths, mut bytes) = (Vec::new(), 0);
         for &object in objects {
@@ -105,7 +105,7 @@ impl Query<'_> {
             }
             paths.push(ObjectPath { object, path });
         }
-        Ok(Answer::Paths(paths))
+        Ok(ReplyBody::Paths(paths))
     }
 
     fn path(&self, object: ObjectId) -> Outcome<Option<Vec<u8>>> {

@@ -75,7 +75,7 @@ impl Bench {
     }
 
     /// One operation, a second after the last one.
-    pub(super) fn run(&mut self, operation: Operation) -> Result<Answer, Failure> {
+    pub(super) fn run(&mut self, operation: Operation) -> Result<ReplyBody, Failure> {
         self.now += 1;
         let request = self.request(operation);
         let mut replies = self.service.apply(&[request], self.time());
@@ -84,20 +84,20 @@ impl Bench {
 
     pub(super) fn errno(&mut self, operation: Operation) -> Errno {
         match self.run(operation) {
-            Ok(answer) => panic!("succeeded: {answer:?}"),
+            Ok(reply) => panic!("succeeded: {reply:?}"),
             Err(failure) => failure.errno,
         }
     }
 
     pub(super) fn node(&mut self, operation: Operation) -> Node {
         match self.run(operation) {
-            Ok(Answer::Node(node)) => *node,
+            Ok(ReplyBody::Node(node)) => *node,
             other => panic!("no node: {other:?}"),
         }
     }
 
     pub(super) fn done(&mut self, operation: Operation) {
-        assert_eq!(self.run(operation), Ok(Answer::Done));
+        assert_eq!(self.run(operation), Ok(ReplyBody::Done));
     }
 
     pub(super) fn stat(&mut self, path: &str) -> Node {
@@ -114,7 +114,7 @@ impl Bench {
                 limit: 3,
                 attributes: true,
             });
-            let Ok(Answer::Entries { entries, end }) = listing else {
+            let Ok(ReplyBody::Entries { entries, end }) = listing else {
                 panic!("no listing: {listing:?}");
             };
             after = entries
@@ -139,7 +139,7 @@ impl Bench {
                 after: after.clone(),
                 repair,
             }) {
-                Ok(Answer::Checked { next, findings, .. }) => {
+                Ok(ReplyBody::Checked { next, findings, .. }) => {
                     all.extend(findings);
                     if next.is_none() {
                         return all;

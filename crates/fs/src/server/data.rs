@@ -7,20 +7,20 @@ use causeway_bmi::Addr;
 use causeway_sys::waits;
 use causeway_wire::datafile::WriteId;
 use causeway_wire::fs::{
-    Answer, Caller, DataFault, Errno, Failure, Moment, ObjectId, Operation, Reply, Request,
+    Caller, DataFault, Errno, Failure, Moment, ObjectId, Operation, Reply, ReplyBody, Request,
     ScrubPosition,
 };
 
 use super::events::{Done, EntryState, Loop, failure};
-use super::io::Asker;
+use super::io::Requester;
 use crate::data::scrub::{Finding, Position, Step};
 use crate::data::{Fault, Origin, Scratch, Store, history};
 
-/// Most datafiles in one answer to [`Operation::ListData`].
+/// Most datafiles in one reply to [`Operation::ListData`].
 const MAX_LISTED: u32 = 2048;
 /// Most bytes that one step of a scrub verifies, so that it ends soon.
 const MAX_SCRUB_BYTES: u64 = 64 << 20;
-/// Faults in one answer; what follows is found when the caller asks again.
+/// Faults in one reply; what follows is found when the caller asks again.
 const MAX_FAULTS: usize = 256;
 /// How often datafiles that were written are checked, to mark those clean that have become idle. Nothing waits for
 /// that.
@@ -30,16 +30,16 @@ const CLEAN_EVERY: Duration = Duration::from_secs(2);
 const CLEAN_PATIENCE: u32 = 15;
 
 impl Loop {
-    /// Carries a request about datafiles out; `None` if its answer comes later.
+    /// Carries a request about datafiles out; `None` if its reply comes later.
     pub(super) fn data_request(
         &mut self,
         from: Addr,
         request: Request,
-    ) -> Result<Option<Answer>, Failure> {
+    ) -> Result<Option<ReplyBody>, Failure> {
         let tag = request.reply_tag;
         let client = request.client;
         self.abandon_others(client, from);
-        let asker = Asker { from, tag, client };
+        let requester = Requester { from, tag, client };
         match request.operation {
             Operation::Read {
                 object,
@@ -47,7 +47,7 @@ impl Loop {
                 regions,
                 memory,
                 sums,
-            } => self.start_read(asker, (object, at_least), regions, memory, sums),
+            } => self.start_read(requester, (object, at_least), regions, memory, sums),
             Operation::Write {
                 object,
                 number,
@@ -59,9 +59,15 @@ impl Loop {
             } => {
                 let write = WriteId::new(client, number);
                 let origin = Origin { write, repeated };
-                self.start_write(asker, (object, at_least), origin, regions, (memory, inline))
+                self.start_write(
+                    requester,
+                    (object, at_least),
+                    origin,
+                    regions,
+                    (memory, inline),
+                )
             }
-            Operation::Clock => Ok(Some(Answer::Clock(Moment {
+            Operation::Clock => Ok(Some(ReplyBody::Clock(Moment {
                 boot: self.boot,
                 at: history::now(),
             }))),
@@ -76,8 +82,8 @@ impl Loop {
                 version,
                 at_least,
             } => self.store_task(from, tag, false, move |store, _| {
-                let cut = store.truncate(object, size, version, at_least);
-                done(cut, "cutting", object)
+                let truncated = store.truncate(object, size, version, at_least);
+                done(truncated, "truncating", object)
             }),
             Operation::Flush { object, at_least } => {
                 self.store_task(from, tag, false, move |store, _| {
@@ -91,7 +97,7 @@ impl Loop {
             } => self.store_task(from, tag, false, move |store, _| {
                 let first = store.find_data(object, offset, at_least);
                 first
-                    .map(|first| Answer::Data { first })
+                    .map(|first| ReplyBody::Data { first })
                     .map_err(|fault| storage_failure("finding data of", object, &fault))
             }),
             Operation::StorageStatus => {
@@ -125,8 +131,8 @@ impl Loop {
         from: Addr,
         tag: u64,
         slow: bool,
-        task: impl FnOnce(&Store, &mut Scratch) -> Result<Answer, Failure> + Send + 'static,
-    ) -> Result<Option<Answer>, Failure> {
+        task: impl FnOnce(&Store, &mut Scratch) -> Result<ReplyBody, Failure> + Send + 'static,
+    ) -> Result<Option<ReplyBody>, Failure> {
         let store = Arc::clone(self.store()?);
         if store.in_memory() && !slow {
             return task(&store, &mut self.scratch).map(Some);
@@ -195,9 +201,9 @@ pub(super) fn storage_failure(doing: &str, object: ObjectId, fault: &Fault) -> F
     )
 }
 
-fn done(result: Result<(), Fault>, doing: &str, object: ObjectId) -> Result<Answer, Failure> {
+fn done(result: Result<(), Fault>, doing: &str, object: ObjectId) -> Result<ReplyBody, Failure> {
     match result {
-        Ok(()) => Ok(Answer::Done),
+        Ok(()) => Ok(ReplyBody::Done),
         Err(fault) => Err(storage_failure(doing, object, &fault)),
     }
 }
@@ -220,7 +226,7 @@ fn operate(
     operation: Operation,
     synced: bool,
     scratch: &mut Scratch,
-) -> Result<Answer, Failure> {
+) -> Result<ReplyBody, Failure> {
     match operation {
         Operation::Remove { objects } => remove(store, &objects, synced),
         Operation::ListData { after, limit } => list(store, after, limit),
@@ -228,20 +234,20 @@ fn operate(
         Operation::RemoveOrphans { objects, numbers } => {
             let first = objects.first().copied().unwrap_or(ObjectId(0));
             match store.remove_orphans(&objects, numbers) {
-                Ok((deleted, moved)) => Ok(Answer::OrphansRemoved { deleted, moved }),
+                Ok((deleted, moved)) => Ok(ReplyBody::OrphansRemoved { deleted, moved }),
                 Err(error) => Err(storage_failure("removing", first, &error.into())),
             }
         }
         Operation::AcceptData { objects } => {
             objects.iter().for_each(|object| store.accept(*object));
-            Ok(Answer::Done)
+            Ok(ReplyBody::Done)
         }
         Operation::Scrub { from, bytes } => scrub(store, from, bytes, scratch),
         _ => Err(failure(Errno::ENOSYS, "no operation on datafiles")),
     }
 }
 
-fn remove(store: &Store, objects: &[ObjectId], synced: bool) -> Result<Answer, Failure> {
+fn remove(store: &Store, objects: &[ObjectId], synced: bool) -> Result<ReplyBody, Failure> {
     for &object in objects {
         store
             .remove(object)
@@ -252,17 +258,17 @@ fn remove(store: &Store, objects: &[ObjectId], synced: bool) -> Result<Answer, F
             .sync_removals(objects)
             .map_err(|error| storage_failure("removing", first, &error.into()))?;
     }
-    Ok(Answer::Done)
+    Ok(ReplyBody::Done)
 }
 
-fn list(store: &Store, after: ObjectId, limit: u32) -> Result<Answer, Failure> {
+fn list(store: &Store, after: ObjectId, limit: u32) -> Result<ReplyBody, Failure> {
     let (datafiles, end) = store
         .list(after, limit.min(MAX_LISTED) as usize)
         .map_err(|error| storage_failure("listing from", after, &error.into()))?;
-    Ok(Answer::Datafiles { datafiles, end })
+    Ok(ReplyBody::Datafiles { datafiles, end })
 }
 
-fn check(store: &Store, datafiles: &[(ObjectId, u64)]) -> Answer {
+fn check(store: &Store, datafiles: &[(ObjectId, u64)]) -> ReplyBody {
     let faults = datafiles
         .iter()
         .filter_map(|&(object, at_least)| {
@@ -271,7 +277,7 @@ fn check(store: &Store, datafiles: &[(ObjectId, u64)]) -> Answer {
         })
         .take(MAX_FAULTS)
         .collect();
-    Answer::Faults(faults)
+    ReplyBody::Faults(faults)
 }
 
 fn scrub(
@@ -279,7 +285,7 @@ fn scrub(
     from: Option<ScrubPosition>,
     bytes: u64,
     scratch: &mut Scratch,
-) -> Result<Answer, Failure> {
+) -> Result<ReplyBody, Failure> {
     let from = match from {
         Some(ScrubPosition { object, offset }) => Position { object, offset },
         None => store.scrub_position(),
@@ -291,7 +297,7 @@ fn scrub(
     store
         .keep_scrub_position(step.next)
         .map_err(|error| fail(error.into()))?;
-    Ok(Answer::Scrubbed {
+    Ok(ReplyBody::Scrubbed {
         next: step
             .next
             .map(|Position { object, offset }| ScrubPosition { object, offset }),
@@ -316,16 +322,16 @@ fn data_fault(finding: &Finding) -> DataFault {
     }
 }
 
-fn storage_status(store: &Store, written: u64, read: u64, busy: u32) -> Result<Answer, Failure> {
+fn storage_status(store: &Store, written: u64, read: u64, busy: u32) -> Result<ReplyBody, Failure> {
     let broken = |error: std::io::Error| {
         failure(
             Errno::EIO,
-            format!("the storage's size cannot be told: {error}"),
+            format!("the storage's size cannot be read: {error}"),
         )
     };
     let space = store.space().map_err(broken)?;
     let aside = store.aside().map_err(broken)?;
-    Ok(Answer::StorageStatus {
+    Ok(ReplyBody::StorageStatus {
         total: space.total,
         free: space.free,
         written,

@@ -9,7 +9,7 @@ use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, Posted, Unexpected, W
 use causeway_sys::waits;
 use causeway_wire::codec::Wire as _;
 use causeway_wire::fs::{
-    Answer, Caller, Errno, FORMATS, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply,
+    Caller, Errno, FORMATS, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody,
     Request, ServerIdentity, Target,
 };
 use causeway_wire::home::Enrollment;
@@ -18,9 +18,9 @@ use super::callers::Callers;
 use super::data::check_operator;
 use super::home::Home;
 use super::io::Job;
-use super::metadata::{Bells, Metadata};
-use super::moved::Moved;
-use super::reclaim::Beside;
+use super::metadata::{Metadata, Wakeups};
+use super::piece_io::PieceResult;
+use super::reclaim::Background;
 use super::staging::Staging;
 use super::{MAX_REQUESTS, StopHandle, Ticket, identity, reclaim, register};
 use crate::config::{Configuration, Durability, ServerEntry};
@@ -74,7 +74,7 @@ pub(super) struct Loop {
     pub(super) written: u64,
     pub(super) read: u64,
     // Threads beside the loop stop before the metadata, and all before the directory is released.
-    beside: Vec<Beside>,
+    beside: Vec<Background>,
     metadata: Option<Metadata>,
     pub(super) home: Home,
 }
@@ -103,7 +103,7 @@ pub(super) enum Done {
     /// A request.
     Replies(Vec<(Ticket, Reply)>),
     /// A piece of a job, and how many bytes were found.
-    Piece(Ticket, usize, crate::data::fault::Result<Moved>),
+    Piece(Ticket, usize, crate::data::fault::Result<PieceResult>),
     /// The check of datafiles that may be marked clean.
     Cleaned,
 }
@@ -168,22 +168,22 @@ fn open_metadata(
     configuration: &Configuration,
     home: &Home,
     mailbox: Mailbox,
-) -> Result<(Metadata, Vec<Beside>), String> {
-    let bells = Bells::default();
+) -> Result<(Metadata, Vec<Background>), String> {
+    let wakeups = Wakeups::default();
     let deliver = Arc::new(move |replies| mailbox.put(Done::Replies(replies)));
     let generation = home.identity().generation;
     let metadata = Metadata::open(
         &home.metadata(),
         configuration,
         generation,
-        bells.clone(),
+        wakeups.clone(),
         deliver,
     )
     .map_err(|failure| format!("the metadata cannot be opened: {}", failure.message))?;
     let no_thread = |error: std::io::Error| format!("no thread can start: {error}");
-    let reclaimer = reclaim::start(configuration.clone(), metadata.service(), bells.reclaimer)
+    let reclaimer = reclaim::start(configuration.clone(), metadata.service(), wakeups.reclaimer)
         .map_err(no_thread)?;
-    let registrar = register::start(configuration.clone(), metadata.service(), bells.registrar)
+    let registrar = register::start(configuration.clone(), metadata.service(), wakeups.registrar)
         .map_err(no_thread)?;
     Ok((metadata, vec![reclaimer, registrar]))
 }
@@ -385,7 +385,7 @@ impl Loop {
         self.entries.len() - self.free.len()
     }
 
-    /// Opens an entry for a request that is not answered at once.
+    /// Opens an entry for a request whose reply comes later.
     pub(super) fn enter(&mut self, from: Addr, reply_tag: u64, state: EntryState) -> Ticket {
         self.generation = self.generation.wrapping_add(1);
         let entry = Entry {
@@ -465,7 +465,7 @@ impl Loop {
         if bytes.len() > MAX_MESSAGE_BYTES {
             let result = Err(failure(
                 Errno::EMSGSIZE,
-                format!("the answer has {} bytes; ask for less at once", bytes.len()),
+                format!("the reply has {} bytes; ask for less at once", bytes.len()),
             ));
             bytes = Reply { result }.to_bytes();
         }
@@ -526,7 +526,7 @@ impl Loop {
             return self.respond(from, tag, &Reply { result });
         }
         match self.dispatch(from, request) {
-            Ok(Some(answer)) => self.respond(from, tag, &Reply { result: Ok(answer) }),
+            Ok(Some(reply)) => self.respond(from, tag, &Reply { result: Ok(reply) }),
             Ok(None) => {}
             Err(failure) => {
                 let result = Err(failure);
@@ -535,8 +535,8 @@ impl Loop {
         }
     }
 
-    /// Carries a request out; `None` if its answer comes later.
-    fn dispatch(&mut self, from: Addr, request: Request) -> Result<Option<Answer>, Failure> {
+    /// Carries a request out; `None` if its reply comes later.
+    fn dispatch(&mut self, from: Addr, request: Request) -> Result<Option<ReplyBody>, Failure> {
         match request.operation {
             Operation::Hello {
                 layout_from,
@@ -551,7 +551,7 @@ impl Loop {
                 if let Some(metadata) = &self.metadata {
                     metadata.end_session(request.client);
                 }
-                Ok(Some(Answer::Done))
+                Ok(Some(ReplyBody::Done))
             }
             Operation::Enroll {
                 index,
@@ -591,14 +591,14 @@ impl Loop {
         &mut self,
         from: Addr,
         request: Request,
-    ) -> Result<Option<Answer>, Failure> {
+    ) -> Result<Option<ReplyBody>, Failure> {
         let Some(metadata) = &self.metadata else {
             return Err(failure(
                 Errno::WRONG_SERVER,
                 format!("server {} does not keep the metadata", self.identity.name),
             ));
         };
-        if let Some(reply) = metadata.answer(&request) {
+        if let Some(reply) = metadata.reply_to(&request) {
             return reply.result.map(Some);
         }
         let ticket = self.enter(from, request.reply_tag, EntryState::Elsewhere);
@@ -671,7 +671,7 @@ impl Loop {
         }
         for addr in stuck {
             let client = self.bmi.reverse_lookup(addr).unwrap_or_default();
-            tracing::warn!(client, "a client takes no part in its request any more");
+            tracing::warn!(client, "a client has stopped taking part in its request");
             self.bmi.disconnect(addr);
         }
     }

@@ -128,9 +128,9 @@ impl Home {
         };
         let lock = lock(path)?;
         for_all_parts(path, &identity, |directory| {
-            mend_modes(directory, Mended::Told)
+            restrict_modes(directory, Changed::Logged)
         })?;
-        mend_files(path, Mended::Told)?;
+        restrict_files(path, Changed::Logged)?;
         Ok(Self {
             path: path.to_owned(),
             enrolled: read_enrolled(path)?,
@@ -150,7 +150,7 @@ impl Home {
         make_directory(path).map_err(|error| wrong("it cannot be made", error))?;
         check_owner(path)?;
         let lock = lock(path)?;
-        mend_modes(path, Mended::Silently)?;
+        restrict_modes(path, Changed::Silent)?;
         let identity = match begun {
             Some(identity) => identity,
             None => {
@@ -217,7 +217,7 @@ impl Draft {
     /// Makes it the server's directory, durably.
     pub(super) fn seal(self) -> Result<(), String> {
         let path = &self.0.path;
-        mend_files(path, Mended::Silently)?;
+        restrict_files(path, Changed::Silent)?;
         std::fs::rename(path.join(DRAFT), path.join(IDENTITY))
             .and_then(|()| self.0.sync())
             .map_err(|error| {
@@ -469,22 +469,22 @@ fn for_all_parts(
     parts(identity).try_for_each(|part| act(&path.join(part.name())))
 }
 
-/// Whether a mode that is changed is news: not in a directory that is made just now.
+/// Whether a changed mode is logged: not in a directory that was just made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mended {
-    Told,
-    Silently,
+enum Changed {
+    Logged,
+    Silent,
 }
 
 /// Takes other users' permissions away from a directory or file.
-fn mend_modes(path: &Path, mended: Mended) -> Result<(), String> {
+fn restrict_modes(path: &Path, changed: Changed) -> Result<(), String> {
     let failed = |error: io::Error| format!("{}: its mode: {error}", path.display());
     let mode = path.metadata().map_err(failed)?.permissions().mode() & 0o7777;
     if mode & OTHERS == 0 {
         return Ok(());
     }
     std::fs::set_permissions(path, Permissions::from_mode(mode & !OTHERS)).map_err(failed)?;
-    if mended == Mended::Silently {
+    if changed == Changed::Silent {
         return Ok(());
     }
     tracing::warn!(
@@ -495,23 +495,23 @@ fn mend_modes(path: &Path, mended: Mended) -> Result<(), String> {
     Ok(())
 }
 
-/// Mends the modes of the files of a directory and, as they are few, of the metadata store. Datafiles lie in a
+/// Restricts the modes of the files of a directory and, as they are few, of the metadata store. Datafiles lie in a
 /// directory that is closed, and are made closed.
-fn mend_files(path: &Path, mended: Mended) -> Result<(), String> {
+fn restrict_files(path: &Path, changed: Changed) -> Result<(), String> {
     let failed =
         |error: io::Error| format!("the directory {} cannot be read: {error}", path.display());
     let owner = path.join(Part::Data.name()).join(OWNER);
     if owner.exists() {
-        mend_modes(&owner, mended)?;
+        restrict_modes(&owner, changed)?;
     }
     for entry in std::fs::read_dir(path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let kind = entry.file_type().map_err(failed)?;
         if kind.is_dir() && entry.file_name() != Part::Data.name() {
-            mend_files(&entry.path(), mended)?;
+            restrict_files(&entry.path(), changed)?;
         }
         if (kind.is_dir() || kind.is_file()) && entry.file_name() != "lost+found" {
-            mend_modes(&entry.path(), mended)?;
+            restrict_modes(&entry.path(), changed)?;
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Which requests are meant for this server: those whose target is its own identity.
 
 use causeway_wire::fs::{
-    Answer, Errno, Failure, Generation, Greeting, Incarnation, Operation, Request, ServerIdentity,
-    Target,
+    Errno, Failure, Generation, Greeting, Incarnation, Operation, ReplyBody, Request,
+    ServerIdentity, Target,
 };
 use causeway_wire::home::Enrollment;
 
@@ -49,7 +49,7 @@ fn refusal(own: &ServerIdentity, target: Target) -> Failure {
         && target.generation == here.generation
         && here.incarnation.is_none()
     {
-        // Only a client that has met this server sends such a request; it asks for the identity anew.
+        // Only a client that knows this server sends such a request; it asks for the identity anew.
         let message = format!(
             "server {} does not know any more to which metadata it belongs",
             own.name
@@ -74,8 +74,8 @@ fn refusal(own: &ServerIdentity, target: Target) -> Failure {
 
 impl Loop {
     /// This server's identity.
-    pub(super) fn greet(&self, layout_from: u16) -> Answer {
-        Answer::Hello(Box::new(Greeting {
+    pub(super) fn greet(&self, layout_from: u16) -> ReplyBody {
+        ReplyBody::Hello(Box::new(Greeting {
             identity: self.identity.clone(),
             pid: std::process::id(),
             uptime_ms: self.started.elapsed().as_millis() as u64,
@@ -87,11 +87,15 @@ impl Loop {
     }
 
     /// Accepts a number from the metadata server, once, or again if an operator asks for it.
-    pub(super) fn enroll(&mut self, wanted: Enrollment, replace: bool) -> Result<Answer, Failure> {
+    pub(super) fn enroll(
+        &mut self,
+        wanted: Enrollment,
+        replace: bool,
+    ) -> Result<ReplyBody, Failure> {
         self.store()?;
         let own = &self.identity;
         let other_metadata = match self.home.enrolled() {
-            Some(found) if found == wanted => return Ok(Answer::Done),
+            Some(found) if found == wanted => return Ok(ReplyBody::Done),
             Some(found) => Some(found),
             None => None,
         };
@@ -127,7 +131,7 @@ impl Loop {
         if let Some(store) = &self.store {
             store.set_incarnation(wanted.incarnation);
         }
-        Ok(Answer::Done)
+        Ok(ReplyBody::Done)
     }
 }
 

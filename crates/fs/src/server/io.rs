@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Direction, Memory, OpError, Posted, RegionDescriptor};
 use causeway_wire::datafile::BLOCK_BYTES;
-use causeway_wire::fs::{Answer, Errno, Failure, ObjectId, Regions, Reply, WantedSums};
+use causeway_wire::fs::{Errno, Failure, ObjectId, Regions, Reply, ReplyBody, WantedSums};
 
 use super::Ticket;
 use super::data::storage_failure;
 use super::events::{Done, EntryState, Loop, Purpose, failure};
-use super::moved::{Moved, read_piece};
+use super::piece_io::{PieceResult, read_piece};
 use super::regions::{LocalStream, RegionStream, RemoteStream, remote_bytes};
 use super::staging::BUFFER_BYTES;
 use crate::data::datafile::Wait;
@@ -61,7 +61,7 @@ pub(super) struct Job {
     stamp: Option<Stamp>,
     /// Size of the datafile when a read began, or after what was written so far.
     size: u64,
-    pieces: [Option<Flight>; WINDOW],
+    pieces: [Option<PieceInFlight>; WINDOW],
     /// The buffer that a part of the list of regions is on its way to.
     pub(super) list: Option<Memory>,
     failure: Option<Failure>,
@@ -70,7 +70,7 @@ pub(super) struct Job {
 
 /// Where a request came from.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asker {
+pub(super) struct Requester {
     pub(super) from: Addr,
     pub(super) tag: u64,
     /// The instance of the client library.
@@ -105,7 +105,7 @@ pub(super) enum MemorySide {
 }
 
 /// A piece in progress.
-struct Flight {
+struct PieceInFlight {
     piece: Piece,
     len: u64,
     /// Whether the client verifies it, and the first of its blocks among those of the job.
@@ -153,12 +153,12 @@ pub(super) enum Step {
 impl Loop {
     pub(super) fn start_read(
         &mut self,
-        Asker { from, tag, client }: Asker,
+        Requester { from, tag, client }: Requester,
         (object, at_least): (ObjectId, u64),
         regions: Regions,
         memory: Vec<RegionDescriptor>,
         sums: WantedSums,
-    ) -> Result<Option<Answer>, Failure> {
+    ) -> Result<Option<ReplyBody>, Failure> {
         let summed = is_one_of_blocks(&regions) && self.crosses_network(from);
         let found = self
             .store()?
@@ -183,7 +183,7 @@ impl Loop {
         };
         let nothing = |size: u64| (size == 0 && at_least == 0) || total == Some(0);
         let Some((stamp, file)) = found.filter(|(stamp, _)| !nothing(stamp.size())) else {
-            return Ok(Some(Answer::Transferred {
+            return Ok(Some(ReplyBody::Transferred {
                 bytes: 0,
                 size: 0,
                 copy_us: 0,
@@ -235,12 +235,12 @@ impl Loop {
 
     pub(super) fn start_write(
         &mut self,
-        Asker { from, tag, client }: Asker,
+        Requester { from, tag, client }: Requester,
         (object, at_least): (ObjectId, u64),
         origin: Origin,
         regions: Regions,
         (memory, inline): (Vec<RegionDescriptor>, Vec<u8>),
-    ) -> Result<Option<Answer>, Failure> {
+    ) -> Result<Option<ReplyBody>, Failure> {
         let (stream, total) = RegionStream::new(regions)?;
         let given = match memory.is_empty() {
             true => inline.len() as u64,
@@ -257,7 +257,7 @@ impl Loop {
             return file
                 .size()
                 .map(|size| {
-                    Some(Answer::Transferred {
+                    Some(ReplyBody::Transferred {
                         bytes: 0,
                         size,
                         copy_us: 0,
@@ -328,7 +328,7 @@ impl Loop {
         self.bmi.method(from).is_some_and(|method| method != "shm")
     }
 
-    fn start(&mut self, from: Addr, tag: u64, job: Job) -> Result<Option<Answer>, Failure> {
+    fn start(&mut self, from: Addr, tag: u64, job: Job) -> Result<Option<ReplyBody>, Failure> {
         let ticket = self.enter(from, tag, EntryState::Moving(Box::new(job)));
         self.runnable.push_back(ticket);
         Ok(None)
@@ -426,7 +426,7 @@ impl Loop {
             Some(failure) => Err(failure),
             None if job.write => {
                 self.written += job.total;
-                Ok(Answer::Transferred {
+                Ok(ReplyBody::Transferred {
                     bytes: job.total,
                     size: job.size,
                     copy_us: job.times.copy_us(),
@@ -437,7 +437,7 @@ impl Loop {
             }
             None => {
                 self.read += job.found;
-                Ok(Answer::Transferred {
+                Ok(ReplyBody::Transferred {
                     bytes: job.found,
                     size: job.size,
                     copy_us: job.times.copy_us(),
@@ -486,7 +486,7 @@ impl Loop {
         let first = ((job.total - job.left) / BLOCK_BYTES) as usize;
         job.left -= len;
         let blocks = (len / BLOCK_BYTES) as usize;
-        let mut flight = Flight {
+        let mut flight = PieceInFlight {
             summed: (blocks > 0 && first + blocks <= job.sums.len()).then_some(first),
             piece: Piece {
                 regions,
@@ -597,7 +597,7 @@ impl Loop {
             (true, true) => job
                 .file
                 .write(&flight.piece, &mut self.scratch, at_least)
-                .map(|size| Moved::written(len, size)),
+                .map(|size| PieceResult::written(len, size)),
             (true, false) => Err(std::io::Error::from(std::io::ErrorKind::WouldBlock).into()),
             (false, _) => {
                 let wait = match in_memory {
@@ -626,7 +626,7 @@ impl Loop {
                         .run_ordered(claim, move |(claim, piece), scratch| {
                             let written = claim.write(&piece, scratch, at_least);
                             drop(piece);
-                            put(written.map(|size| Moved::written(len, size)));
+                            put(written.map(|size| PieceResult::written(len, size)));
                         });
                 } else {
                     self.pool.run(move |scratch| {
@@ -659,7 +659,7 @@ impl Loop {
         from: Addr,
         job: &mut Job,
         index: usize,
-        result: Result<Moved, Fault>,
+        result: Result<PieceResult, Fault>,
     ) -> Step {
         if let Some(flight) = &job.pieces[index] {
             job.times.storage += flight.since.elapsed();
@@ -692,7 +692,7 @@ impl Loop {
     /// Ends a piece.
     fn finish_piece(&mut self, job: &mut Job, index: usize) {
         let flight = job.pieces.get_mut(index).and_then(Option::take);
-        if let Some(Flight {
+        if let Some(PieceInFlight {
             staged: Some((buffer, _)),
             ..
         }) = flight
@@ -734,7 +734,7 @@ impl Loop {
         &mut self,
         ticket: Ticket,
         index: usize,
-        result: Result<Moved, Fault>,
+        result: Result<PieceResult, Fault>,
     ) {
         let Some((from, mut job)) = self.take_job(ticket) else {
             return;

@@ -1,10 +1,9 @@
 //! The metadata service inside a server's loop.
 //!
-//! Requests that change nothing are answered at once from the last committed state, but for those that read many
-//! records, which a thread answers (`scans`). Changes of a
-//! relaxed file system are made in the loop, all of one wake-up in one batch. Changes of a synced one
-//! go to a thread that makes everything that waits in one batch with one sync (group commit), while
-//! the loop goes on answering.
+//! The loop executes requests that change nothing at once, on the last committed state; those that read many records
+//! go to a thread (`scans`). Changes of a relaxed file system are made in the loop, all of one wake-up in one batch.
+//! Changes of a synced one go to a thread that commits all that wait as one batch with one sync (group commit), while
+//! the loop goes on.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use causeway_wire::fs::{Errno, Failure, Generation, Incarnation, Operation, Reply, Request};
 
 use super::Ticket;
-use super::reclaim::Bell;
+use super::reclaim::Wakeup;
 use super::scans::{Scanner, is_scan};
 use crate::clock;
 use crate::config::{Configuration, Durability};
@@ -45,7 +44,7 @@ pub(super) struct Metadata {
     reader: Reader,
     failed_syncs: Option<Arc<FailureCount>>,
     leases: Leases,
-    bells: Bells,
+    wakeups: Wakeups,
     /// Changes of this wake-up, in a relaxed file system.
     batch: Vec<(Ticket, Request)>,
     writer: Option<Writer>,
@@ -75,7 +74,7 @@ struct QueueState {
 ///
 /// Clients whose requests were committed just now tend to send the next ones at once. Without waiting for them, these
 /// clients and those whose requests came during the commit form two half-sized groups that alternate, each of which
-/// pays for a sync. So a commit waits until as many are there as were answered last or waited then, but
+/// pays for a sync. So a commit waits until as many wait as were committed last or waited then, but
 /// never longer than half of what the last commit took; a client on its own never waits.
 #[derive(Default)]
 struct Pace {
@@ -84,9 +83,9 @@ struct Pace {
 }
 
 impl Pace {
-    /// Notes that a commit of `answered` requests took `elapsed`, while `waiting` others came.
-    fn observe(&mut self, answered: usize, waiting: usize, elapsed: Duration) {
-        self.expected = answered + waiting;
+    /// Notes that a commit of `committed` requests took `elapsed`, while `waiting` others came.
+    fn observe(&mut self, committed: usize, waiting: usize, elapsed: Duration) {
+        self.expected = committed + waiting;
         self.patience = (elapsed / 2).min(LONGEST_PATIENCE);
     }
 }
@@ -100,7 +99,7 @@ impl Metadata {
         directory: &Path,
         configuration: &Configuration,
         generation: Generation,
-        bells: Bells,
+        wakeups: Wakeups,
         deliver: Deliver,
     ) -> Result<Self, Failure> {
         let settings = Settings {
@@ -118,17 +117,22 @@ impl Metadata {
             Durability::Relaxed => None,
             Durability::Synced => {
                 let deliver = Arc::clone(&deliver);
-                let writer = Writer::start(Arc::clone(&service), bells.clone(), deliver);
+                let writer = Writer::start(Arc::clone(&service), wakeups.clone(), deliver);
                 Some(writer?)
             }
         };
-        let scanner = Scanner::start(reader.clone(), Arc::clone(&service), bells.clone(), deliver)?;
+        let scanner = Scanner::start(
+            reader.clone(),
+            Arc::clone(&service),
+            wakeups.clone(),
+            deliver,
+        )?;
         Ok(Self {
             service,
             reader,
             failed_syncs,
             leases,
-            bells,
+            wakeups,
             batch: Vec::new(),
             writer,
             scanner,
@@ -140,7 +144,7 @@ impl Metadata {
         self.reader.layout()
     }
 
-    /// The life of the metadata.
+    /// The incarnation of the metadata.
     pub(super) fn incarnation(&self) -> Incarnation {
         lock(&self.service).incarnation()
     }
@@ -167,16 +171,16 @@ impl Metadata {
         Arc::clone(&self.service)
     }
 
-    /// The reply to a request that changes nothing and is soon answered; `None` for one that goes to
+    /// The reply to a request that changes nothing and takes little time; `None` for one that goes to
     /// [`Metadata::take`].
-    pub(super) fn answer(&self, request: &Request) -> Option<Reply> {
+    pub(super) fn reply_to(&self, request: &Request) -> Option<Reply> {
         match is_scan(&request.operation) {
             true => None,
             false => self.reader.answer(request),
         }
     }
 
-    /// Takes a request that was not answered at once. Its reply comes from [`Metadata::settle`] or is delivered.
+    /// Takes a request that [`Metadata::reply_to`] leaves. Its reply comes from [`Metadata::settle`] or is delivered.
     pub(super) fn take(&mut self, ticket: Ticket, request: Request) {
         match &self.writer {
             _ if is_scan(&request.operation) => self.scanner.put(ticket, request),
@@ -195,7 +199,11 @@ impl Metadata {
         if self.batch.is_empty() {
             return Vec::new();
         }
-        apply(&self.service, &self.bells, std::mem::take(&mut self.batch))
+        apply(
+            &self.service,
+            &self.wakeups,
+            std::mem::take(&mut self.batch),
+        )
     }
 }
 
@@ -238,32 +246,32 @@ pub(super) fn format(
     Service::open(directory, settings).map(drop)
 }
 
-/// Rung after changes that give threads beside the loop something to do.
+/// Notified after changes that give threads beside the loop something to do.
 #[derive(Clone, Default)]
-pub(super) struct Bells {
+pub(super) struct Wakeups {
     /// Datafiles may have to be removed.
-    pub(super) reclaimer: Bell,
-    /// I/O servers may have to be met.
-    pub(super) registrar: Bell,
+    pub(super) reclaimer: Wakeup,
+    /// I/O servers may have to be registered.
+    pub(super) registrar: Wakeup,
 }
 
-/// Carries a batch out, and rings where that makes work.
+/// Carries a batch out, and notifies the threads that it makes work for.
 pub(super) fn apply(
     service: &Mutex<Service>,
-    bells: &Bells,
+    wakeups: &Wakeups,
     batch: Vec<(Ticket, Request)>,
 ) -> Vec<(Ticket, Reply)> {
     let (tickets, requests): (Vec<Ticket>, Vec<Request>) = batch.into_iter().unzip();
     let replies = lock(service).apply(&requests, clock::now());
     let mut done = requests.iter().zip(&replies);
     if done.any(|(request, reply)| removes(&request.operation, reply)) {
-        bells.reclaimer.ring();
+        wakeups.reclaimer.notify();
     }
     if requests
         .iter()
         .any(|request| changes_layout(&request.operation))
     {
-        bells.registrar.ring();
+        wakeups.registrar.notify();
     }
     tickets.into_iter().zip(replies).collect()
 }
@@ -282,7 +290,7 @@ fn removes(operation: &Operation, reply: &Reply) -> bool {
     }
 }
 
-/// Whether an I/O server may have to be met afterwards.
+/// Whether an I/O server may have to be registered afterwards.
 fn changes_layout(operation: &Operation) -> bool {
     matches!(
         operation,
@@ -299,7 +307,7 @@ pub(super) fn no_thread(name: &str, error: &std::io::Error) -> Failure {
 }
 
 impl Writer {
-    fn start(service: SharedService, bells: Bells, deliver: Deliver) -> Result<Self, Failure> {
+    fn start(service: SharedService, wakeups: Wakeups, deliver: Deliver) -> Result<Self, Failure> {
         let queue = Arc::new(Queue::default());
         let most = match std::env::var_os(COMMIT_EACH) {
             Some(value) if value == "1" => 1,
@@ -312,9 +320,9 @@ impl Writer {
                 let _guard = AbortOnPanic("commit");
                 let mut pace = Pace::default();
                 while let Some(batch) = shared.take(most, &pace) {
-                    let (begun, answered) = (Instant::now(), batch.len());
-                    let replies = apply(&service, &bells, batch);
-                    pace.observe(answered, shared.waiting(), begun.elapsed());
+                    let (begun, committed) = (Instant::now(), batch.len());
+                    let replies = apply(&service, &wakeups, batch);
+                    pace.observe(committed, shared.waiting(), begun.elapsed());
                     deliver(replies);
                 }
             })

@@ -1,16 +1,14 @@
 //! The server process: metadata, datafiles, or both, behind one message layer.
 //!
 //! One thread runs the loop (`events`): it takes requests, replies to those that need no waiting, and moves data
-//! (`io`, over `lists`, `moved`, `regions` and `staging`; `data` has the short requests about datafiles). What would
-//! block it goes elsewhere: changes of a
-//! synced file system to the commit thread (`metadata`), storage that waits for a device to the
-//! datafile store's pool, removals of datafiles to the reclaimer (`reclaim`). A server serves only from the
-//! directory that was formatted for it (`home`, `format`), and only requests that are meant for it (`identity`);
-//! the metadata server meets each I/O server once (`register`). At most
-//! [`MAX_REQUESTS`] requests are in progress; the rest waits in the message layer, which makes the
-//! clients wait.
+//! (`io`, over `lists`, `piece_io`, `regions` and `staging`; `data` has the short requests about datafiles). What would
+//! block it goes to other threads: changes of a synced file system to the commit thread (`metadata`), storage that waits
+//! for a device to the datafile store's pool, removals of datafiles to the reclaimer (`reclaim`). A server serves only
+//! from the directory that was formatted for it (`home`, `format`), and only requests that are meant for it
+//! (`identity`); the metadata server registers each I/O server once (`register`). At most [`MAX_REQUESTS`] requests are
+//! in progress; the rest wait in the message layer, which makes the clients wait.
 //!
-//! [`Server`] is the thing to use inside a program; [`serve`] is all of a server process.
+//! [`Server`] runs one inside a program; [`serve`] is all of a server process.
 
 mod callers;
 mod data;
@@ -21,7 +19,7 @@ mod identity;
 mod io;
 mod lists;
 mod metadata;
-mod moved;
+mod piece_io;
 mod process;
 mod reclaim;
 mod recover;

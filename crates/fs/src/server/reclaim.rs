@@ -23,34 +23,34 @@ const BATCH: usize = 512;
 /// it. Only the server's end cuts it short.
 const GATHER: Duration = Duration::from_millis(50);
 /// Pause after a server could not be reached: there is no event when it can be.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// How long the connections to I/O servers are kept without work. No removal waits for that.
 const KEEP: Duration = Duration::from_secs(10);
 
 /// Wakes a thread that works beside the loop.
 #[derive(Clone, Default)]
-pub(super) struct Bell(Arc<(Mutex<BellState>, Condvar)>);
+pub(super) struct Wakeup(Arc<(Mutex<WakeupState>, Condvar)>);
 
 #[derive(Default)]
-struct BellState {
-    rung: bool,
+struct WakeupState {
+    notified: bool,
     stopping: bool,
     /// The thread's client, which may be waiting for a server that is down when the thread is to end.
     client: Option<Interrupter>,
 }
 
-/// What ended a wait for the bell.
+/// What ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wake {
-    Rung,
-    Quiet,
+    Notified,
+    TimedOut,
     Stop,
 }
 
-impl Bell {
+impl Wakeup {
     /// There may be work.
-    pub(super) fn ring(&self) {
-        self.set(|state| state.rung = true);
+    pub(super) fn notify(&self) {
+        self.set(|state| state.notified = true);
     }
 
     fn stop(&self) {
@@ -71,20 +71,20 @@ impl Bell {
         });
     }
 
-    fn set(&self, change: impl FnOnce(&mut BellState)) {
+    fn set(&self, change: impl FnOnce(&mut WakeupState)) {
         change(&mut lock(&self.0.0));
         self.0.1.notify_all();
     }
 
-    /// Waits until the bell is rung, but not longer than this.
+    /// Waits for a notification, but not longer than this.
     pub(super) fn wait(&self, most: Option<Duration>) -> Wake {
         let mut state = lock(&self.0.0);
         loop {
             if state.stopping {
                 return Wake::Stop;
             }
-            if std::mem::take(&mut state.rung) {
-                return Wake::Rung;
+            if std::mem::take(&mut state.notified) {
+                return Wake::Notified;
             }
             state = match most {
                 None => self.0.1.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -94,8 +94,8 @@ impl Bell {
                         .1
                         .wait_timeout(state, most)
                         .unwrap_or_else(PoisonError::into_inner);
-                    if timeout.timed_out() && !state.rung && !state.stopping {
-                        return Wake::Quiet;
+                    if timeout.timed_out() && !state.notified && !state.stopping {
+                        return Wake::TimedOut;
                     }
                     state
                 }
@@ -115,48 +115,48 @@ impl Bell {
     }
 }
 
-/// A thread that works beside the loop whenever its bell is rung, and ends with this.
-pub(super) struct Beside {
-    bell: Bell,
+/// A thread that works beside the loop whenever it is notified, and ends with this.
+pub(super) struct Background {
+    wakeup: Wakeup,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Beside {
-    /// Starts a thread of this name. `work` must end when the bell says so.
+impl Background {
+    /// Starts a thread of this name. `work` must return once [`Wakeup`] says stop.
     pub(super) fn start(
         name: &str,
-        bell: Bell,
+        wakeup: Wakeup,
         work: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<Self> {
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(work)?;
         Ok(Self {
-            bell,
+            wakeup,
             thread: Some(thread),
         })
     }
 }
 
-/// Starts the reclaimer. It checks for work that an earlier process left, then waits for the bell.
+/// Starts the reclaimer. It checks for work that an earlier process left, then waits to be notified.
 pub(super) fn start(
     configuration: Configuration,
     service: SharedService,
-    bell: Bell,
-) -> std::io::Result<Beside> {
+    wakeup: Wakeup,
+) -> std::io::Result<Background> {
     let work = Work {
         configuration,
         service,
-        bell: bell.clone(),
+        wakeup: wakeup.clone(),
         client: None,
         pass: Pass::default(),
     };
-    Beside::start("reclaim", bell, move || work.run())
+    Background::start("reclaim", wakeup, move || work.run())
 }
 
-impl Drop for Beside {
+impl Drop for Background {
     fn drop(&mut self) {
-        self.bell.stop();
+        self.wakeup.stop();
         if let Some(thread) = self.thread.take() {
             // It only fails by a panic, which was reported when it happened.
             let _ = thread.join();
@@ -170,7 +170,7 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(3);
 struct Work {
     configuration: Configuration,
     service: SharedService,
-    bell: Bell,
+    wakeup: Wakeup,
     client: Option<Client>,
     pass: Pass,
 }
@@ -187,31 +187,31 @@ struct Pass {
 
 impl Work {
     fn run(mut self) {
-        self.bell.ring();
+        self.wakeup.notify();
         loop {
             let most = waits::tidy_after(KEEP).filter(|_| self.client.is_some());
-            match self.bell.wait(most) {
+            match self.wakeup.wait(most) {
                 Wake::Stop => return,
-                Wake::Quiet => {
+                Wake::TimedOut => {
                     self.client = None;
                     continue;
                 }
-                Wake::Rung => {}
+                Wake::Notified => {}
             }
-            if !self.bell.pause(GATHER) {
+            if !self.wakeup.pause(GATHER) {
                 return;
             }
             match self.batch() {
                 Ok(false) => {}
-                Ok(true) => self.bell.ring(),
+                Ok(true) => self.wakeup.notify(),
                 // A call that the server's end has cut short is no failure.
-                Err(_) if !self.bell.pause(Duration::ZERO) => return,
+                Err(_) if !self.wakeup.pause(Duration::ZERO) => return,
                 Err(reason) => {
                     tracing::warn!(reason, "datafiles of removed files stay for now");
-                    if !self.bell.pause(PATIENCE) {
+                    if !self.wakeup.pause(RETRY_PAUSE) {
                         return;
                     }
-                    self.bell.ring();
+                    self.wakeup.notify();
                 }
             }
         }
@@ -242,7 +242,7 @@ impl Work {
             if self.pass.failed.contains_key(&server) {
                 continue;
             }
-            if !self.bell.pause(Duration::ZERO) {
+            if !self.wakeup.pause(Duration::ZERO) {
                 // The server ends; what is left is done after its next start.
                 return Ok(false);
             }
@@ -271,7 +271,7 @@ impl Work {
             Some(client) => client,
             None => {
                 let client = connect(&self.configuration, &self.service)?;
-                self.bell.interrupts(&client);
+                self.wakeup.interrupts(&client);
                 self.client.insert(client)
             }
         };
@@ -288,21 +288,21 @@ fn connect(configuration: &Configuration, service: &SharedService) -> Result<Cli
         let service = lock(service);
         (service.target(), service.layout())
     };
-    let mut client = Client::connect(&hasty(configuration), ClientOptions::default())
+    let mut client = Client::connect(&with_short_timeout(configuration), ClientOptions::default())
         .map_err(|error| error.to_string())?;
     let layout = Layout {
         file_system: target.file_system,
         incarnation: target.incarnation,
         epoch: layout.epoch,
-        servers: layout.told().collect(),
+        servers: layout.for_clients().collect(),
     };
     client.trust_layout(target, layout);
     Ok(client)
 }
 
-/// The same file system, asked with little patience: what fails is tried again later anyway, and the
+/// The same file system, with a short timeout: what fails is tried again later anyway, and the
 /// server's end must not wait long for I/O servers that are down.
-fn hasty(configuration: &Configuration) -> Configuration {
+fn with_short_timeout(configuration: &Configuration) -> Configuration {
     Configuration {
         timeout: configuration.timeout.min(REPLY_TIMEOUT),
         ..configuration.clone()

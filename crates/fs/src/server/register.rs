@@ -1,8 +1,8 @@
-//! Meets the I/O servers of the layout: once each, and again when an operator accepts another directory.
+//! Registers the I/O servers of the layout: once each, and again when an operator accepts another directory.
 //!
-//! An I/O server that was never met gets its number and the metadata's incarnation; then the
+//! A new I/O server gets its number and the metadata's incarnation; then the
 //! layout gets the generation of its directory. From then on every client refuses another directory under that
-//! name. Nothing is done to a server that was met.
+//! name. A registered server is left alone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,49 +11,49 @@ use causeway_wire::fs::{Incarnation, ServerIdentity};
 use causeway_wire::store::ServerRecord;
 
 use super::metadata::SharedService;
-use super::reclaim::{Bell, Beside, Wake};
+use super::reclaim::{Background, Wake, Wakeup};
 use crate::client::{Client, ClientOptions};
 use crate::config::Configuration;
 use crate::locks::lock;
 
-/// First pause before servers that cannot be met are tried again; it doubles up to [`LONGEST_PAUSE`]. They
+/// First pause before servers that cannot be registered are tried again; it doubles up to [`LONGEST_PAUSE`]. They
 /// may be started at any time, without an event here.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long servers have to reply in one round. One that is down delays the others by as much.
 const ROUND: Duration = Duration::from_millis(500);
 
-/// Starts the thread. It meets those that were not met yet, then waits for the bell.
+/// Starts the thread. It registers new servers, then waits to be notified.
 pub(super) fn start(
     configuration: Configuration,
     service: SharedService,
-    bell: Bell,
-) -> std::io::Result<Beside> {
+    wakeup: Wakeup,
+) -> std::io::Result<Background> {
     let work = Work {
         configuration,
         service,
-        bell: bell.clone(),
-        told: BTreeMap::new(),
+        wakeup: wakeup.clone(),
+        logged: BTreeMap::new(),
     };
-    Beside::start("register", bell, move || work.run())
+    Background::start("register", wakeup, move || work.run())
 }
 
 struct Work {
     configuration: Configuration,
     service: SharedService,
-    bell: Bell,
-    /// What was last logged about a server that cannot be met, so that it is logged once.
-    told: BTreeMap<u16, String>,
+    wakeup: Wakeup,
+    /// What was last logged about a server that cannot be registered, so that it is logged once.
+    logged: BTreeMap<u16, String>,
 }
 
 impl Work {
     fn run(mut self) {
-        self.bell.ring();
-        while self.bell.wait(None) == Wake::Rung {
+        self.wakeup.notify();
+        while self.wakeup.wait(None) == Wake::Notified {
             let mut pause = FIRST_PAUSE;
             let mut client = None;
             while !self.round(&mut client) {
-                if !self.bell.pause(pause) {
+                if !self.wakeup.pause(pause) {
                     return;
                 }
                 pause = (pause * 2).min(LONGEST_PAUSE);
@@ -61,34 +61,34 @@ impl Work {
         }
     }
 
-    /// Tries to meet all that were not met. Returns whether none is left.
+    /// Tries to register all new servers. Returns whether none is left.
     fn round(&mut self, client: &mut Option<Client>) -> bool {
-        let (unmet, incarnation) = {
+        let (unregistered, incarnation) = {
             let service = lock(&self.service);
-            (service.layout().unmet(), service.incarnation())
+            (service.layout().unregistered(), service.incarnation())
         };
         let mut left = 0;
-        let greetings = self.greet(client, &unmet);
-        for ((index, record), greeting) in unmet.into_iter().zip(greetings) {
+        let greetings = self.greet(client, &unregistered);
+        for ((index, record), greeting) in unregistered.into_iter().zip(greetings) {
             // The server may be ending.
-            if !self.bell.pause(Duration::ZERO) {
+            if !self.wakeup.pause(Duration::ZERO) {
                 return true;
             }
-            let met = greeting.and_then(|(server, found)| {
-                self.meet(client, server, &found, index, &record, incarnation)
+            let registered = greeting.and_then(|(server, found)| {
+                self.register(client, server, &found, index, &record, incarnation)
             });
-            match met {
+            match registered {
                 // A call that the server's end has cut short is no failure.
-                Err(_) if !self.bell.pause(Duration::ZERO) => return true,
+                Err(_) if !self.wakeup.pause(Duration::ZERO) => return true,
                 Ok(()) => {
                     tracing::info!("I/O server {} is number {index} of the layout", record.name);
-                    self.told.remove(&index);
+                    self.logged.remove(&index);
                 }
                 Err(reason) => {
                     left += 1;
-                    if self.told.get(&index) != Some(&reason) {
-                        tracing::warn!("I/O server {} was not met: {reason}", record.name);
-                        self.told.insert(index, reason);
+                    if self.logged.get(&index) != Some(&reason) {
+                        tracing::warn!("I/O server {} was not registered: {reason}", record.name);
+                        self.logged.insert(index, reason);
                     }
                 }
             }
@@ -100,19 +100,19 @@ impl Work {
     fn greet(
         &self,
         client: &mut Option<Client>,
-        unmet: &[(u16, ServerRecord)],
+        unregistered: &[(u16, ServerRecord)],
     ) -> Vec<Result<(usize, ServerIdentity), String>> {
         let place = |record: &ServerRecord| {
             let found = self.configuration.server(&record.name);
             found.map(|(server, _)| server)
         };
-        let asked: Vec<usize> = unmet
+        let asked: Vec<usize> = unregistered
             .iter()
             .filter_map(|(_, record)| place(record))
             .collect();
         let mut greetings = match self.client(client) {
             Ok(client) => client.ping_all(&asked).into_iter(),
-            Err(reason) => return unmet.iter().map(|_| Err(reason.clone())).collect(),
+            Err(reason) => return unregistered.iter().map(|_| Err(reason.clone())).collect(),
         };
         let one = |(_, record): &(u16, ServerRecord)| {
             let missing = "this server's configuration has no entry for it";
@@ -121,7 +121,7 @@ impl Work {
             let greeting = greeting.map_err(|error| error.to_string())?;
             Ok((server, greeting.identity))
         };
-        unmet.iter().map(one).collect()
+        unregistered.iter().map(one).collect()
     }
 
     fn client<'a>(&self, client: &'a mut Option<Client>) -> Result<&'a mut Client, String> {
@@ -134,11 +134,11 @@ impl Work {
         };
         let made = Client::connect(&configuration, ClientOptions::default())
             .map_err(|error| error.to_string())?;
-        self.bell.interrupts(&made);
+        self.wakeup.interrupts(&made);
         Ok(client.insert(made))
     }
 
-    fn meet(
+    fn register(
         &self,
         client: &mut Option<Client>,
         server: usize,
@@ -153,7 +153,7 @@ impl Work {
             .enroll(server, found, index, incarnation, replace)
             .map_err(|error| error.to_string())?;
         lock(&self.service)
-            .met(index, found.generation)
+            .register(index, found.generation)
             .map_err(|failure| failure.message)
     }
 }

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use causeway_wire::fs::{Failure, Operation, Reply, Request};
 
 use super::Ticket;
-use super::metadata::{Bells, Deliver, SharedService, apply, no_thread};
+use super::metadata::{Deliver, SharedService, Wakeups, apply, no_thread};
 use crate::fatal::AbortOnPanic;
 use crate::meta::Reader;
 
@@ -29,7 +29,7 @@ impl Scanner {
     pub(super) fn start(
         reader: Reader,
         service: SharedService,
-        bells: Bells,
+        wakeups: Wakeups,
         deliver: Deliver,
     ) -> Result<Self, Failure> {
         let (requests, arrived) = channel::<(Ticket, Request)>();
@@ -38,8 +38,8 @@ impl Scanner {
             for (ticket, request) in arrived {
                 let replies: Vec<(Ticket, Reply)> = match reader.answer(&request) {
                     Some(reply) => vec![(ticket, reply)],
-                    // A check that has found what must be mended.
-                    None => apply(&service, &bells, vec![(ticket, request)]),
+                    // A check that has found what must be repaired.
+                    None => apply(&service, &wakeups, vec![(ticket, request)]),
                 };
                 deliver(replies);
             }

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use causeway_fs::meta::Service;
 use causeway_wire::fs::{
-    Answer, Body, Caller, Entry, Node, ObjectId, Operation, Place, Reply, Request, Target,
+    Body, Caller, Entry, Node, ObjectId, Operation, Place, Reply, ReplyBody, Request, Target,
     Timestamp,
 };
 
@@ -35,12 +35,12 @@ pub(crate) fn time(seconds: i64) -> Timestamp {
     }
 }
 
-/// The answer to a request that changes nothing.
+/// The reply to a request that changes nothing.
 pub(crate) fn ask(service: &Service, operation: Operation) -> Reply {
     service
         .reader()
         .answer(&request(operation))
-        .expect("a reader answers this")
+        .expect("the request changes nothing")
 }
 
 pub(crate) fn get(service: &Service, object: ObjectId) -> Node {
@@ -49,7 +49,7 @@ pub(crate) fn get(service: &Service, object: ObjectId) -> Node {
         content: true,
     };
     match ask(service, operation).result {
-        Ok(Answer::Node(node)) => *node,
+        Ok(ReplyBody::Node(node)) => *node,
         other => panic!("object {object:?}: {other:?}"),
     }
 }
@@ -64,7 +64,7 @@ pub(crate) fn list(service: &Service, object: ObjectId) -> Vec<Entry> {
             attributes: false,
         };
         match ask(service, operation).result {
-            Ok(Answer::Entries { entries, end }) => {
+            Ok(ReplyBody::Entries { entries, end }) => {
                 after = entries
                     .last()
                     .map(|entry| entry.name.clone())
@@ -126,7 +126,7 @@ pub(crate) fn findings(service: &Service) -> Vec<String> {
             repair: false,
         };
         match ask(service, operation).result {
-            Ok(Answer::Checked { next, findings, .. }) => {
+            Ok(ReplyBody::Checked { next, findings, .. }) => {
                 all.extend(findings);
                 if next.is_none() {
                     return all;

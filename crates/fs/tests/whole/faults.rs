@@ -11,7 +11,7 @@ use causeway_fs::client::{Client, ClientOptions, CreateOptions};
 use causeway_fs::config::Configuration;
 use causeway_sys::memory::Memory;
 use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Answer, DistributionHint, Errno, FORMATS, MAX_MESSAGE_BYTES, Reply};
+use causeway_wire::fs::{DistributionHint, Errno, FORMATS, MAX_MESSAGE_BYTES, Reply, ReplyBody};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{Fixture, Shape, client, pattern};
@@ -53,7 +53,7 @@ fn on_server(number: u16) -> CreateOptions {
 
 fn busy(client: &mut Client, server: usize) -> u32 {
     match client.storage_status(server).unwrap() {
-        Answer::StorageStatus { busy, .. } => busy,
+        ReplyBody::StorageStatus { busy, .. } => busy,
         other => panic!("{other:?}"),
     }
 }

@@ -351,7 +351,7 @@ fn an_io_server_that_has_lost_its_enrollment_is_refused_until_it_is_accepted() {
     let deadline = Instant::now() + Duration::from_secs(60);
     let (index, _) = rig.configuration.server("io1").unwrap();
     while operator.ping(index).unwrap().identity.index.is_none() {
-        assert!(Instant::now() < deadline, "it was not met again");
+        assert!(Instant::now() < deadline, "it was not registered again");
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(fetch(&mut rig.client(), b"/file").unwrap(), bytes);
@@ -367,7 +367,7 @@ fn await_generation(client: &mut Client, name: &str) {
         if client.ping(index).unwrap().identity.generation == server.generation {
             return;
         }
-        assert!(Instant::now() < until, "server {name} is not met");
+        assert!(Instant::now() < until, "server {name} is not registered");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -597,7 +597,7 @@ fn a_wrong_key_is_final_at_once() {
 }
 
 #[test]
-fn a_stopped_server_gives_no_answer() {
+fn a_stopped_server_sends_no_reply() {
     use rustix::process::{Pid, Signal, kill_process};
     let shape = Shape {
         timeout_ms: 400,
@@ -616,7 +616,7 @@ fn a_stopped_server_gives_no_answer() {
     let error = client.storage_status(index).unwrap_err();
     kill_process(pid, Signal::CONT).unwrap();
     assert_eq!(error.errno, Errno::ETIMEDOUT, "{error}");
-    says(&error.to_string(), &["no answer within 0.4 s", "io0"]);
+    says(&error.to_string(), &["no reply within 0.4 s", "io0"]);
     assert!(!error.to_string().contains("we disconnected"), "{error}");
 }
 

@@ -3,7 +3,7 @@
 use causeway_bmi::Memory;
 use causeway_fs::client::{Client, CreateOptions, File};
 use causeway_fs::config::Durability;
-use causeway_wire::fs::{Answer, Body, DistributionHint, Errno, ObjectId, Region};
+use causeway_wire::fs::{Body, DistributionHint, Errno, ObjectId, Region, ReplyBody};
 use causeway_wire::random::SplitMix64;
 
 use crate::cluster::{Fixture, Shape, client, pattern};
@@ -220,7 +220,7 @@ fn a_large_write_crosses_rounds_and_reads_back() {
     checked.check(&mut client);
     let stored: u64 = (1..=4)
         .map(|server| match client.storage_status(server).unwrap() {
-            Answer::StorageStatus { written, .. } => written,
+            ReplyBody::StorageStatus { written, .. } => written,
             other => panic!("{other:?}"),
         })
         .sum();

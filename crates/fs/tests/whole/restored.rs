@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use causeway_fs::client::{Client, CreateOptions};
-use causeway_wire::fs::{Answer, Errno, ObjectId};
+use causeway_wire::fs::{Errno, ObjectId, ReplyBody};
 
 use crate::cluster::{Fixture, Shape, pattern};
 
@@ -57,7 +57,7 @@ fn files_made_after_a_copy_of_the_metadata_do_not_come_back_in_others() {
     client.read_at(&mut file, 0, &mut bytes).unwrap();
     assert!(bytes[..LEN - 1].iter().all(|byte| *byte == 0));
     // The datafiles of the lost file are those of no file; that they may be deleted is not proven.
-    let Answer::MetadataStatus { numbers, gaps, .. } = client.metadata_status().unwrap() else {
+    let ReplyBody::MetadataStatus { numbers, gaps, .. } = client.metadata_status().unwrap() else {
         panic!("no status");
     };
     assert!(lost.0 < numbers, "{lost:?} {numbers}");
@@ -88,6 +88,6 @@ fn truncations_cut_after_a_copy_of_the_metadata_was_restored() {
     client.read_at(&mut file, 0, &mut bytes).unwrap();
     assert!(
         bytes.iter().all(|byte| *byte == 0),
-        "a truncation has cut nothing"
+        "a truncation has discarded nothing"
     );
 }

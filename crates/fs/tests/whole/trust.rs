@@ -170,7 +170,7 @@ fn check_harmed(client: &mut Client, name: &str, text: &str, bytes: &[u8]) {
     }
 }
 
-/// A file that is cut, grown, removed and made again while others read and write it is never a loss.
+/// A file that is truncated, extended, removed and made again while others read and write it is never a loss.
 #[test]
 fn files_that_change_under_readers_are_no_losses() {
     let fixture = Fixture::start(&Shape {
@@ -236,11 +236,11 @@ fn without_checksums_everything_else_is_as_ever() {
         (0, 1, true)
     );
     let stored = datafiles(&fixture, 1);
-    let cut = std::fs::File::options()
+    let datafile = std::fs::File::options()
         .write(true)
         .open(&stored[0])
         .unwrap();
-    cut.set_len(physical(1000)).unwrap();
+    datafile.set_len(physical(1000)).unwrap();
     let error = client.read_at(&mut file, 0, &mut read).unwrap_err();
     assert_eq!(error.errno, Errno::EIO, "{error}");
     fixture.cluster.stop().unwrap();
@@ -266,7 +266,7 @@ fn what_is_no_proven_orphan_is_moved_aside() {
     assert_eq!((gone.deleted, gone.moved), (0, 1));
     assert!(!orphan.exists());
     match client.storage_status(1).unwrap() {
-        causeway_wire::fs::Answer::StorageStatus { aside: 1, .. } => {}
+        causeway_wire::fs::ReplyBody::StorageStatus { aside: 1, .. } => {}
         other => panic!("{other:?}"),
     }
     fixture.cluster.stop().unwrap();

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lent_spans_are_where_they_are_and_clones_count() {
+    fn foreign_spans_are_where_they_are_and_clones_count() {
         let foreign = ForeignMemory::default();
         let mut bytes = *b"0123456789";
         let base = NonNull::from(&mut bytes).cast::<u8>();

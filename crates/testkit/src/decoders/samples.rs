@@ -4,9 +4,9 @@ use causeway_wire::bmi;
 use causeway_wire::codec::Wire;
 use causeway_wire::formats::Formats;
 use causeway_wire::fs::{
-    Answer, Attributes, Body, Caller, CheckCursor, Distribution, DistributionHint, Entry, Errno,
-    Failure, Generation, Greeting, Incarnation, Kind, LayoutPart, LayoutServer, Node, ObjectId,
-    Operation, Place, Region, Regions, Reply, Request, ServerIdentity, SetAttributes, Target,
+    Attributes, Body, Caller, CheckCursor, Distribution, DistributionHint, Entry, Errno, Failure,
+    Generation, Greeting, Incarnation, Kind, LayoutPart, LayoutServer, Node, ObjectId, Operation,
+    Place, Region, Regions, Reply, ReplyBody, Request, ServerIdentity, SetAttributes, Target,
     Timestamp,
 };
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
@@ -407,10 +407,10 @@ fn greeting(layout: Option<LayoutPart>) -> Greeting {
 }
 
 pub(super) fn replies() -> Vec<Vec<u8>> {
-    let mut results: Vec<Answer> = bodies()
+    let mut results: Vec<ReplyBody> = bodies()
         .into_iter()
         .map(|body| {
-            Answer::Node(Box::new(Node {
+            ReplyBody::Node(Box::new(Node {
                 object: ObjectId(42),
                 attributes: attributes(),
                 body,
@@ -418,8 +418,8 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
         })
         .collect();
     results.extend([
-        Answer::Done,
-        Answer::Entries {
+        ReplyBody::Done,
+        ReplyBody::Entries {
             entries: vec![Entry {
                 name: b"name".to_vec(),
                 object: ObjectId(42),
@@ -428,7 +428,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             }],
             end: true,
         },
-        Answer::Transferred {
+        ReplyBody::Transferred {
             bytes: 10,
             size: 20,
             copy_us: 30,
@@ -436,8 +436,8 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             inline: b"0123456789".to_vec(),
             sums: vec![1, u32::MAX],
         },
-        Answer::Objects(vec![ObjectId(42)]),
-        Answer::StripedFiles {
+        ReplyBody::Objects(vec![ObjectId(42)]),
+        ReplyBody::StripedFiles {
             files: vec![fs::StripedFile {
                 object: ObjectId(42),
                 servers: vec![0, 1],
@@ -445,30 +445,30 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             }],
             end: true,
         },
-        Answer::Paths(vec![fs::ObjectPath {
+        ReplyBody::Paths(vec![fs::ObjectPath {
             object: ObjectId(42),
             path: b"/a/b".to_vec(),
         }]),
-        Answer::Faults(vec![data_fault()]),
-        Answer::OrphansRemoved {
+        ReplyBody::Faults(vec![data_fault()]),
+        ReplyBody::OrphansRemoved {
             deleted: 1,
             moved: 2,
         },
-        Answer::Clock(fs::Moment { boot: 3, at: 4 }),
-        Answer::Data {
+        ReplyBody::Clock(fs::Moment { boot: 3, at: 4 }),
+        ReplyBody::Data {
             first: Some(Region { offset: 5, len: 6 }),
         },
-        Answer::Scrubbed {
+        ReplyBody::Scrubbed {
             next: None,
             bytes: 1 << 20,
             datafiles: 3,
             faults: vec![data_fault()],
         },
-        Answer::Datafiles {
+        ReplyBody::Datafiles {
             datafiles: vec![(ObjectId(42), 7)],
             end: false,
         },
-        Answer::Checked {
+        ReplyBody::Checked {
             next: Some(CheckCursor {
                 phase: 4,
                 key: vec![5],
@@ -477,13 +477,13 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             findings: vec!["an orphan".into()],
             mended: 1,
         },
-        Answer::MetadataStatus {
+        ReplyBody::MetadataStatus {
             objects: 3,
             removals: 1,
             numbers: 60,
             gaps: vec![(ObjectId(20), 30)],
         },
-        Answer::StorageStatus {
+        ReplyBody::StorageStatus {
             total: 10,
             free: 5,
             written: 2,
@@ -493,7 +493,8 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             aside_bytes: 4096,
         },
     ]);
-    results.extend([None, Some(layout())].map(|layout| Answer::Hello(Box::new(greeting(layout)))));
+    results
+        .extend([None, Some(layout())].map(|layout| ReplyBody::Hello(Box::new(greeting(layout)))));
     let failure = Reply {
         result: Err(Failure {
             errno: Errno(2),

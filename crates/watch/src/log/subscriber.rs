@@ -14,7 +14,7 @@ use super::{LOGGER, Logger, line};
 use crate::process;
 use crate::text::plain;
 
-/// See the module's page. Its state is [`LOGGER`].
+/// The process's `tracing` subscriber. Its state is [`LOGGER`].
 pub(super) struct Subscriber;
 
 fn wanted(metadata: &Metadata<'_>) -> bool {

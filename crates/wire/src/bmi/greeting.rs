@@ -52,11 +52,11 @@ impl Formats {
     }
 }
 
-/// Who an instance is: drawn at random when it starts.
+/// An instance's identity: drawn at random when it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct InstanceId(pub u128);
 
-/// What a caller says of itself, and the one that it calls in reply. Nothing of it is proven.
+/// What a caller says of itself, and the called instance in reply. Nothing of it is proven.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Introduction {
     /// The instance.

@@ -123,7 +123,7 @@ variants!(WantedSums, "wanted sums", {
     2 => Sent,
 });
 
-variants!(Answer, "answer", {
+variants!(ReplyBody, "reply body", {
     1 => Done,
     2 => Node(node: boxed),
     3 => Entries { entries: list(MIN_ENTRY_BYTES), end: bool },
@@ -316,7 +316,7 @@ impl Wire for Reply {
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         check_envelope(input)?;
         let result = match input.u8("reply kind")? {
-            0 => Ok(Answer::decode(input)?),
+            0 => Ok(ReplyBody::decode(input)?),
             1 => Err(Failure::decode(input)?),
             value => return unknown("reply kind", value),
         };

@@ -88,7 +88,7 @@ errnos! {
     CORRUPT = 1008, "stored data is damaged";
     /// Not carried out. Another [`super::Operation::Hello`] returns the identity of the server that is there now.
     WRONG_TARGET = 1009, "the request is meant for another server or another file system";
-    /// The client reads the node again: only if the file is still there and was not cut, data is lost.
+    /// The client reads the node again: only if the file is still there and was not truncated, data is lost.
     MISSING = 1010, "stored data is absent";
 }
 

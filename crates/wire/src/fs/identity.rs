@@ -69,7 +69,7 @@ pub struct Target {
     pub file_system: u128,
     /// The formatting of the server's directory.
     pub generation: Generation,
-    /// The life of the metadata that the sender goes by.
+    /// The incarnation of the metadata that the sender goes by.
     pub incarnation: Incarnation,
 }
 
@@ -140,7 +140,7 @@ pub struct LayoutServer {
     pub index: u16,
     /// Its name.
     pub name: String,
-    /// The formatting of its directory; none before the metadata server has met it.
+    /// The formatting of its directory; none before the metadata server has registered it.
     pub generation: Generation,
     /// Whether new files use it.
     pub active: bool,
@@ -185,7 +185,7 @@ record!(LayoutServer {
 mod tests {
     use super::*;
     use crate::codec::tests::golden;
-    use crate::fs::{Answer, MAX_MESSAGE_BYTES, Operation, Reply};
+    use crate::fs::{MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody};
     use alloc::boxed::Box;
     use alloc::vec;
 
@@ -242,7 +242,7 @@ mod tests {
             layout: Some(layout),
         };
         golden(
-            &Answer::Hello(Box::new(greeting)),
+            &ReplyBody::Hello(Box::new(greeting)),
             "0b 01000000000000000000000000000000 03000000 696f30 00 01 0200000000000000
              01 0300 0400000000000000 06000000 0700000000000000
              08000000000000000000000000000000 0900000000000000 01000000 76
@@ -304,7 +304,7 @@ mod tests {
             layout: Some(layout),
         };
         let reply = Reply {
-            result: Ok(Answer::Hello(Box::new(greeting))),
+            result: Ok(ReplyBody::Hello(Box::new(greeting))),
         };
         assert!(reply.to_bytes().len() <= MAX_MESSAGE_BYTES);
     }

@@ -291,7 +291,7 @@ fn golden_nodes() {
         strip_size: 65536,
         servers: vec![2, 0],
     };
-    let dealt = "00000100 02000000 0200 0000";
+    let striped = "00000100 02000000 0200 0000";
     let bodies = [
         (
             Body::Directory(DistributionHint::default()),
@@ -304,7 +304,7 @@ fn golden_nodes() {
                 content: Some(vec![9]),
                 moving: true,
             },
-            format!("03 {dealt} 01 01000000 09 01"),
+            format!("03 {striped} 01 01000000 09 01"),
         ),
         (
             Body::Striped {
@@ -313,7 +313,7 @@ fn golden_nodes() {
                 truncating: Some(4),
                 lengths: vec![5],
             },
-            format!("04 {dealt} 0300000000000000 01 0400000000000000 01000000 0500000000000000"),
+            format!("04 {striped} 0300000000000000 01 0400000000000000 01000000 0500000000000000"),
         ),
     ];
     for (body, expected) in bodies {
@@ -323,7 +323,7 @@ fn golden_nodes() {
             body,
         };
         let reply = Reply {
-            result: Ok(Answer::Node(Box::new(node))),
+            result: Ok(ReplyBody::Node(Box::new(node))),
         };
         golden(
             &reply,
@@ -357,9 +357,9 @@ fn golden_results() {
         attributes,
     };
     let cases = [
-        (Answer::Done, "01".into()),
+        (ReplyBody::Done, "01".into()),
         (
-            Answer::Entries {
+            ReplyBody::Entries {
                 entries: vec![entry(None), entry(Some(attributes()))],
                 end: true,
             },
@@ -369,7 +369,7 @@ fn golden_results() {
             ),
         ),
         (
-            Answer::Transferred {
+            ReplyBody::Transferred {
                 bytes: 1,
                 size: 2,
                 copy_us: 4,
@@ -381,18 +381,18 @@ fn golden_results() {
                 .into(),
         ),
         (
-            Answer::Objects(vec![ObjectId(9)]),
+            ReplyBody::Objects(vec![ObjectId(9)]),
             "05 01000000 0900000000000000".into(),
         ),
         (
-            Answer::Datafiles {
+            ReplyBody::Datafiles {
                 datafiles: vec![(ObjectId(9), 1)],
                 end: false,
             },
             "06 01000000 0900000000000000 0100000000000000 00".into(),
         ),
         (
-            Answer::Checked {
+            ReplyBody::Checked {
                 next: Some(CheckCursor {
                     phase: 0,
                     key: vec![1],
@@ -404,7 +404,7 @@ fn golden_results() {
             "07 01 00 01000000 01 0200000000000000 01000000 01000000 66 0100000000000000".into(),
         ),
         (
-            Answer::MetadataStatus {
+            ReplyBody::MetadataStatus {
                 objects: 1,
                 removals: 2,
                 numbers: 3,
@@ -415,7 +415,7 @@ fn golden_results() {
                 .into(),
         ),
         (
-            Answer::StorageStatus {
+            ReplyBody::StorageStatus {
                 total: 1,
                 free: 2,
                 written: 3,
@@ -429,7 +429,7 @@ fn golden_results() {
                 .into(),
         ),
         (
-            Answer::StripedFiles {
+            ReplyBody::StripedFiles {
                 files: vec![StripedFile {
                     object: ObjectId(9),
                     servers: vec![1, 0],
@@ -440,25 +440,25 @@ fn golden_results() {
             "14 01000000 0900000000000000 02000000 0100 0000 01000000 0200000000000000 01".into(),
         ),
         (
-            Answer::Paths(vec![ObjectPath {
+            ReplyBody::Paths(vec![ObjectPath {
                 object: ObjectId(9),
                 path: b"/p".to_vec(),
             }]),
             "15 01000000 0900000000000000 02000000 2f70".into(),
         ),
         (
-            Answer::Faults(vec![fault()]),
+            ReplyBody::Faults(vec![fault()]),
             "16 01000000 0900000000000000 0100000000000000 0200000000000000 01000000 78".into(),
         ),
         (
-            Answer::OrphansRemoved {
+            ReplyBody::OrphansRemoved {
                 deleted: 1,
                 moved: 2,
             },
             "17 0100000000000000 0200000000000000".into(),
         ),
         (
-            Answer::Scrubbed {
+            ReplyBody::Scrubbed {
                 next: Some(ScrubPosition {
                     object: ObjectId(9),
                     offset: 1,
@@ -516,7 +516,7 @@ fn refuses_what_is_out_of_bounds() {
     let other_protocol = [FORMATS.highest + 1, 0, 1];
     assert!(Reply::from_bytes(&other_protocol).is_err());
     let mut long = Reply {
-        result: Ok(Answer::Done),
+        result: Ok(ReplyBody::Done),
     }
     .to_bytes();
     long.resize(MAX_MESSAGE_BYTES + 1, 0);
@@ -755,7 +755,7 @@ fn counts_beyond_the_input_are_refused() {
 #[test]
 fn names_that_would_lead_elsewhere_are_no_entries() {
     let reply = |name: &[u8]| Reply {
-        result: Ok(Answer::Entries {
+        result: Ok(ReplyBody::Entries {
             entries: vec![Entry {
                 name: name.to_vec(),
                 object: ObjectId(9),

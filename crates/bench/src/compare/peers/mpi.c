@@ -4,10 +4,10 @@
  *   mpi CPUS latency SIZE:ROUNDS...          half round trips between ranks 0 and 1
  *   mpi CPUS stream SIZE:WINDOW:ROUNDS...    windows of messages from rank 0 to rank 1, each acknowledged
  *   mpi CPUS ring MILLISECONDS PAUSE_MS      a token passed round all ranks, then one pause
- *   mpi CPUS load SIZE MILLISECONDS          rank 0 answers the requests of all others with SIZE bytes
+ *   mpi CPUS load SIZE MILLISECONDS          rank 0 replies to all others with SIZE bytes
  *
  * CPUS is a list: rank r binds itself to entry r, ranks beyond the list to its last entry. An entry is
- * a processor or several, as in 0,1 (each its own) or 0/1 (both for everybody). Results are lines of
+ * a processor or several, as in 0,1 (each its own) or 0/1 (both for all ranks). Results are lines of
  * JSON on the standard output of rank 0; anything else on it is the launcher's. Every pattern and
  * size is checked with known content, and a wrong byte ends the job.
  *
@@ -24,7 +24,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { ECHO = 1, WINDOW = 2, ACK = 3, REQUEST = 4, ANSWER = 5, PARTS = 40, WARM_UP_ROUNDS = 50 };
+enum { ECHO = 1, WINDOW = 2, ACK = 3, REQUEST = 4, REPLY = 5, PARTS = 40, WARM_UP_ROUNDS = 50 };
 
 static int rank, ranks;
 
@@ -255,7 +255,7 @@ static void pass_round(struct token *token)
         MPI_Send(&sent, sizeof sent, MPI_BYTE, next, ECHO, MPI_COMM_WORLD);
         MPI_Recv(token, sizeof *token, MPI_BYTE, before, ECHO, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (token->passed != sent.passed + (uint32_t)ranks - 1)
-            fail("the token has not been passed on by everybody");
+            fail("not all ranks have passed the token on");
     } else {
         MPI_Recv(token, sizeof *token, MPI_BYTE, before, ECHO, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         token->passed++;
@@ -263,7 +263,7 @@ static void pass_round(struct token *token)
     }
 }
 
-/* Passes the token round for so long, or as often as rank 0 does; answers the number of rounds. */
+/* Passes the token round for so long, or as often as rank 0 does; returns the number of rounds. */
 static long pass_for(struct token *token, double seconds)
 {
     long rounds = 0;
@@ -292,7 +292,7 @@ static void ring(double seconds, long pause_ms)
     double used = cpu_seconds(), began = now();
     double hops = (double)pass_for(&token, seconds) * ranks;
     double elapsed = now() - began, cpu = all_cpu_seconds(used);
-    /* Everybody waits for a message that comes late. */
+    /* All ranks wait for a message that comes late. */
     used = cpu_seconds();
     struct timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1000000};
     if (rank == 0)
@@ -314,17 +314,17 @@ static void serve(int size)
 {
     int clients = ranks - 1, left = clients;
     MPI_Request *asks = calloc((size_t)clients, sizeof *asks);
-    MPI_Request *answers = calloc((size_t)clients, sizeof *answers);
+    MPI_Request *replies = calloc((size_t)clients, sizeof *replies);
     int *ready = calloc((size_t)clients, sizeof *ready);
     struct head *heads = calloc((size_t)clients, sizeof *heads);
     unsigned char **bytes = calloc((size_t)clients, sizeof *bytes);
     MPI_Status *from = calloc((size_t)clients, sizeof *from);
-    if (!asks || !answers || !ready || !heads || !bytes || !from)
+    if (!asks || !replies || !ready || !heads || !bytes || !from)
         fail("out of memory");
     for (int i = 0; i < clients; i++) {
         bytes[i] = buffer((size_t)size);
         fill(bytes[i], (size_t)size);
-        answers[i] = MPI_REQUEST_NULL;
+        replies[i] = MPI_REQUEST_NULL;
         MPI_Irecv(&heads[i], sizeof *heads, MPI_BYTE, MPI_ANY_SOURCE, REQUEST, MPI_COMM_WORLD,
                   &asks[i]);
     }
@@ -333,24 +333,24 @@ static void serve(int size)
         MPI_Waitsome(clients, asks, &count, ready, from);
         for (int i = 0; i < count; i++) {
             int at = ready[i], client = from[i].MPI_SOURCE - 1;
-            /* A client has one request on its way: its last answer has arrived. */
-            MPI_Wait(&answers[client], MPI_STATUS_IGNORE);
+            /* A client has one request on its way: its last reply has arrived. */
+            MPI_Wait(&replies[client], MPI_STATUS_IGNORE);
             memcpy(bytes[client], &heads[at], sizeof *heads);
             left -= heads[at].last != 0;
             MPI_Irecv(&heads[at], sizeof *heads, MPI_BYTE, MPI_ANY_SOURCE, REQUEST, MPI_COMM_WORLD,
                       &asks[at]);
-            MPI_Isend(bytes[client], size, MPI_BYTE, client + 1, ANSWER, MPI_COMM_WORLD,
-                      &answers[client]);
+            MPI_Isend(bytes[client], size, MPI_BYTE, client + 1, REPLY, MPI_COMM_WORLD,
+                      &replies[client]);
         }
     }
-    MPI_Waitall(clients, answers, MPI_STATUSES_IGNORE);
+    MPI_Waitall(clients, replies, MPI_STATUSES_IGNORE);
     for (int i = 0; i < clients; i++) {
         MPI_Cancel(&asks[i]);
         MPI_Wait(&asks[i], MPI_STATUS_IGNORE);
     }
 }
 
-/* Asks until the time is over; answers the microseconds from a request to its answer, on average. */
+/* Asks until the time is over; returns the microseconds from a request to its reply, on average. */
 static double ask(int size, double seconds)
 {
     unsigned char *bytes = buffer((size_t)size);
@@ -359,18 +359,18 @@ static double ask(int size, double seconds)
     while (!request.last) {
         request.number++;
         request.last = ended - began >= seconds;
-        MPI_Request answer;
-        MPI_Irecv(bytes, size, MPI_BYTE, 0, ANSWER, MPI_COMM_WORLD, &answer);
+        MPI_Request reply;
+        MPI_Irecv(bytes, size, MPI_BYTE, 0, REPLY, MPI_COMM_WORLD, &reply);
         MPI_Send(&request, sizeof request, MPI_BYTE, 0, REQUEST, MPI_COMM_WORLD);
-        MPI_Wait(&answer, MPI_STATUS_IGNORE);
+        MPI_Wait(&reply, MPI_STATUS_IGNORE);
         ended = now();
         memcpy(&head, bytes, sizeof head);
         if (head.number != request.number || bytes[size - 1] != content((size_t)size - 1))
-            fail("an answer is not the one that was asked for");
+            fail("a reply is not the one that was asked for");
     }
     for (size_t i = sizeof head; i < (size_t)size; i++)
         if (bytes[i] != content(i))
-            fail("the last answer is not what was sent");
+            fail("the last reply is not what was sent");
     free(bytes);
     return (ended - began) * 1e6 / (double)request.number;
 }
@@ -379,7 +379,7 @@ static void load(int size, double seconds)
 {
     double mine = 0, *all = calloc((size_t)ranks, sizeof *all);
     if (!all || size < (int)sizeof(struct head) || ranks < 2)
-        fail("load wants two ranks or more and answers of 16 bytes or more");
+        fail("load wants two ranks or more and replies of 16 bytes or more");
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0)
         serve(size);

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::child::{Failed, Program};
 use super::peer::{Peer, Places, program_at, version_in};
-use crate::compare::trial::{ANSWER_BYTES, Figure, Pattern, RINGS, RingFigures, Trial};
+use crate::compare::trial::{Figure, Pattern, REPLY_BYTES, RINGS, RingFigures, Trial};
 use crate::messages::effort::window;
 
 const SOURCE: &str = include_str!("mpi.c");
@@ -228,7 +228,7 @@ fn jobs(trial: &Trial) -> Vec<Job> {
                 ],
             })
             .collect(),
-        Pattern::Load => ANSWER_BYTES
+        Pattern::Load => REPLY_BYTES
             .iter()
             .map(|size| Job {
                 ranks: trial.clients + 1,

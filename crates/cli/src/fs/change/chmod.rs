@@ -157,17 +157,17 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
                 });
                 return Ok(());
             }
-            walk(&mut client, &path, &node, &mut |_, met| {
+            walk(&mut client, &path, &node, &mut |_, visited| {
                 // A directory's own mode is changed after its entries', which a mode without search permission would
                 // put out of reach.
-                let entered = met.attributes.kind == Kind::Directory && !met.leaving;
-                if !entered && met.attributes.kind != Kind::SymbolicLink {
+                let entered = visited.attributes.kind == Kind::Directory && !visited.leaving;
+                if !entered && visited.attributes.kind != Kind::SymbolicLink {
                     wanted.push(Wanted {
-                        object: met.object,
-                        mode: arguments.change.apply(&met.attributes),
-                        place: met.place(),
+                        object: visited.object,
+                        mode: arguments.change.apply(&visited.attributes),
+                        place: visited.place(),
                         follow: false,
-                        path: met.path.to_vec(),
+                        path: visited.path.to_vec(),
                     });
                 }
                 Ok(())

@@ -1,4 +1,4 @@
-//! Damage done behind the service's back is found and mended.
+//! Damage done behind the service's back is found and repaired.
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::CheckCursor;
@@ -31,7 +31,7 @@ impl Bench {
         self.damage(object_key(object), Some(record.to_bytes()));
     }
 
-    /// Finds something that contains `text`, mends all, and finds nothing any more.
+    /// Finds something that contains `text`, repairs all, and finds nothing any more.
     #[track_caller]
     fn assert_mended(&mut self, text: &str) {
         let found = self.check(false);
@@ -42,7 +42,7 @@ impl Bench {
         let before = self.check(false);
         assert_eq!(found, before, "a check changes nothing");
         self.check(true);
-        // Mending an entry may leave a count to the next pass.
+        // Repairing an entry may leave a count to the next pass.
         self.check(true);
         assert_eq!(self.check(false), [""; 0]);
     }
@@ -202,7 +202,7 @@ fn damaged_records_are_reported_and_harm_no_others() {
     let exist = Operation::Exist {
         objects: vec![file, directory],
     };
-    assert_eq!(bench.run(exist), Ok(Answer::Objects(vec![file])));
+    assert_eq!(bench.run(exist), Ok(ReplyBody::Objects(vec![file])));
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_check_goes_on_while_names_change() {
             after,
             repair: true,
         });
-        let Ok(Answer::Checked { next, findings, .. }) = checked else {
+        let Ok(ReplyBody::Checked { next, findings, .. }) = checked else {
             panic!("{checked:?}");
         };
         assert_eq!(findings, [""; 0]);

@@ -90,7 +90,7 @@ fn a_small_file_moves_once() {
     let exist = Operation::Exist {
         objects: vec![file, ObjectId(77), ObjectId::ROOT],
     };
-    assert_eq!(bench.run(exist.clone()), Ok(Answer::Objects(vec![])));
+    assert_eq!(bench.run(exist.clone()), Ok(ReplyBody::Objects(vec![])));
     for _ in 0..2 {
         let node = bench.node(begin.clone());
         let expected = Some(b"content".to_vec());
@@ -99,7 +99,7 @@ fn a_small_file_moves_once() {
         );
     }
     // Its datafile may exist from now on.
-    assert_eq!(bench.run(exist.clone()), Ok(Answer::Objects(vec![file])));
+    assert_eq!(bench.run(exist.clone()), Ok(ReplyBody::Objects(vec![file])));
     assert_eq!(bench.errno(write(file, 0, b"x")), Errno::MOVING);
     let truncate = Operation::Truncate {
         object: file,
@@ -132,7 +132,7 @@ fn a_small_file_moves_once() {
     assert_eq!(bench.node(extend(50)).attributes.size, 100);
     assert_eq!(bench.node(extend(MAX_FILE)).attributes.size, MAX_FILE);
     assert_eq!(bench.errno(extend(MAX_FILE + 1)), Errno::EFBIG);
-    assert_eq!(bench.run(exist), Ok(Answer::Objects(vec![file])));
+    assert_eq!(bench.run(exist), Ok(ReplyBody::Objects(vec![file])));
     assert!(bench.check(false).is_empty());
 }
 
@@ -226,9 +226,9 @@ fn lengths_of_datafiles_follow_writes_and_truncations() {
     assert_eq!(bench.errno(extend(0, servers, 7)), Errno::EINVAL);
     assert_eq!(bench.errno(extend(0, 0, MAX_FILE + 1)), Errno::EFBIG);
     let size = strip + 9;
-    let cut = bench.node(Operation::Truncate { object, size });
-    assert_eq!(lengths(cut), [5, 9]);
-    // A write from before the truncation may have been cut.
+    let truncated = bench.node(Operation::Truncate { object, size });
+    assert_eq!(lengths(truncated), [5, 9]);
+    // A write from before the truncation may have been discarded.
     assert_eq!(lengths(bench.node(extend(0, 0, 100))), [5, 9]);
     assert_eq!(lengths(bench.node(extend(1, 0, 100))), [100, 9]);
     let size = 20 * strip;
@@ -239,7 +239,7 @@ fn lengths_of_datafiles_follow_writes_and_truncations() {
         after: ObjectId::ROOT,
         limit: 10,
     };
-    let Ok(Answer::StripedFiles { files, end: true }) = bench.run(listed) else {
+    let Ok(ReplyBody::StripedFiles { files, end: true }) = bench.run(listed) else {
         panic!("no list");
     };
     assert_eq!(files.len(), 1);
@@ -250,7 +250,7 @@ fn lengths_of_datafiles_follow_writes_and_truncations() {
     let paths = Operation::Paths {
         objects: vec![object, ObjectId(99), ObjectId::ROOT],
     };
-    let Ok(Answer::Paths(paths)) = bench.run(paths) else {
+    let Ok(ReplyBody::Paths(paths)) = bench.run(paths) else {
         panic!("no paths");
     };
     let paths: Vec<_> = paths.into_iter().map(|p| (p.object, p.path)).collect();
@@ -296,7 +296,7 @@ fn removed_files_are_remembered_until_reclaimed() {
     assert_eq!((removals[1].object, removals[1].servers.len()), (moving, 4));
     assert_eq!(bench.service.removals(None, 1).expect("lists").len(), 1);
     let status = |bench: &mut Bench| match bench.run(Operation::MetadataStatus) {
-        Ok(Answer::MetadataStatus {
+        Ok(ReplyBody::MetadataStatus {
             objects,
             removals,
             numbers,
@@ -367,7 +367,7 @@ fn what_is_written_after_the_removal_is_removed_as_well() {
     assert_eq!(bench.service.removals(None, 10).expect("lists"), []);
     assert!(matches!(
         bench.run(Operation::MetadataStatus),
-        Ok(Answer::MetadataStatus { removals: 0, .. })
+        Ok(ReplyBody::MetadataStatus { removals: 0, .. })
     ));
 }
 

@@ -208,7 +208,7 @@ fn create_follows_links_unless_exclusive() {
     };
     let made = bench.node(open("link"));
     assert_eq!(bench.stat("real"), made);
-    // A file that is there is answered as it is.
+    // A file that exists is returned as it is.
     assert_eq!(bench.node(open("real")), made);
     bench.node(mkdir("/d"));
     assert_eq!(bench.errno(open("d")), Errno::EISDIR);
@@ -248,10 +248,10 @@ fn hard_links_count_and_outlive_each_other() {
     assert_eq!(bench.errno(lookup("i")), Errno::ENOENT);
     assert!(bench.check(false).is_empty());
     let status = bench.run(Operation::MetadataStatus);
-    let expected = |answer: &Answer| {
+    let expected = |reply: &ReplyBody| {
         matches!(
-            answer,
-            Answer::MetadataStatus {
+            reply,
+            ReplyBody::MetadataStatus {
                 objects: 2,
                 removals: 0,
                 ..
@@ -315,7 +315,7 @@ fn listing_is_stable_while_names_come_and_go() {
             limit: 7,
             attributes: round % 2 == 0,
         });
-        let Ok(Answer::Entries { entries, end }) = page else {
+        let Ok(ReplyBody::Entries { entries, end }) = page else {
             panic!("{page:?}");
         };
         assert!(
@@ -363,7 +363,7 @@ fn a_long_listing_comes_in_messages_that_fit() {
         limit: u32::MAX,
         attributes: true,
     });
-    let Ok(Answer::Entries { entries, end }) = &page else {
+    let Ok(ReplyBody::Entries { entries, end }) = &page else {
         panic!("{page:?}");
     };
     assert!(entries.len() > 100 && !end);
@@ -375,18 +375,18 @@ fn a_long_listing_comes_in_messages_that_fit() {
         limit: 0,
         attributes: true,
     });
-    assert!(matches!(entry_limit, Ok(Answer::Entries { entries, .. }) if entries.len() == 1));
+    assert!(matches!(entry_limit, Ok(ReplyBody::Entries { entries, .. }) if entries.len() == 1));
 }
 
 #[test]
 fn files_inherit_distributions_and_take_turns() {
     let mut bench = Bench::new();
-    let dealt = |node: Node| match node.body {
+    let striped = |node: Node| match node.body {
         Body::Stuffed { distribution, .. } => distribution,
         body => panic!("{body:?}"),
     };
     let firsts: Vec<_> = (0..4)
-        .map(|number| dealt(bench.node(create(&format!("/f{number}")))).servers[0])
+        .map(|number| striped(bench.node(create(&format!("/f{number}")))).servers[0])
         .collect();
     let mut sorted = firsts.clone();
     sorted.sort_unstable();
@@ -406,7 +406,7 @@ fn files_inherit_distributions_and_take_turns() {
         strip_size: 65536,
         servers: vec![3, 0],
     };
-    assert_eq!(dealt(bench.node(create("d/e/f"))), expected);
+    assert_eq!(striped(bench.node(create("d/e/f"))), expected);
     let own = |strip_size, servers, start| Operation::Create {
         place: at("d/own"),
         exclusive: true,
@@ -422,7 +422,7 @@ fn files_inherit_distributions_and_take_turns() {
     assert_eq!(bench.errno(own(4096, 0, 0)), Errno::EINVAL);
     assert_eq!(bench.errno(own(0, 5, 0)), Errno::EINVAL);
     assert_eq!(bench.errno(own(0, 0, 5)), Errno::EINVAL);
-    assert_eq!(dealt(bench.node(own(0, 1, 0))).servers, [3]);
+    assert_eq!(striped(bench.node(own(0, 1, 0))).servers, [3]);
 }
 
 #[test]

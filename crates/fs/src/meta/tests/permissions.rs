@@ -119,7 +119,7 @@ fn file_permissions_decide_about_contents() {
             content: true,
         });
         assert_eq!(get.is_ok(), may_read, "{mode:o} {uid}");
-        // A look-up returns the attributes to every user, the content to readers.
+        // A lookup returns the attributes to every user, the content to readers.
         let node = bench.node(Operation::Lookup {
             place: at("f"),
             follow: true,
@@ -313,7 +313,7 @@ fn only_root_and_the_owner_of_the_root_check() {
         .service
         .reader()
         .answer(&request)
-        .expect("is answered");
+        .expect("a read-only request");
     assert_eq!(
         reply.result.map_err(|failure| failure.errno),
         Err(Errno::EPERM)

@@ -36,7 +36,7 @@ fn a_repeated_change_gets_the_stored_reply() {
         Err(Errno::EEXIST)
     );
     let renamed = send(&mut bench, 1, 5, rename("f", "g"));
-    assert_eq!(renamed.result, Ok(Answer::Done));
+    assert_eq!(renamed.result, Ok(ReplyBody::Done));
     assert_eq!(send(&mut bench, 1, 5, rename("f", "g")), renamed);
     let late = send(&mut bench, 1, 1, create("f"));
     assert_eq!(
@@ -271,7 +271,7 @@ fn a_damaged_session_is_left_out_and_a_wrong_reply_not_returned() {
         sequence: 6,
         lease_s: 1,
         reply: Reply {
-            result: Ok(Answer::Done),
+            result: Ok(ReplyBody::Done),
         }
         .to_bytes(),
     };

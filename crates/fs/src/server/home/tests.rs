@@ -210,7 +210,7 @@ fn an_enrollment_outlives_the_process() {
 }
 
 #[test]
-fn modes_that_are_too_open_are_mended() {
+fn modes_that_are_too_open_are_restricted() {
     let directory = tempfile::tempdir().unwrap();
     let io0 = entry(directory.path().join("io0"), "io0");
     formatted(&io0, 9);

@@ -136,8 +136,8 @@ fn golden_operations_on_data() {
 
 #[test]
 fn golden_results_on_holes() {
-    golden(&Answer::Data { first: None }, "19 00");
+    golden(&ReplyBody::Data { first: None }, "19 00");
     let first = Some(Region { offset: 1, len: 2 });
     let expected = "19 01 0100000000000000 0200000000000000";
-    golden(&Answer::Data { first }, expected);
+    golden(&ReplyBody::Data { first }, expected);
 }

@@ -82,7 +82,7 @@ impl std::fmt::Display for Damage {
             self.later
         )?;
         match self.records.as_slice() {
-            [] => write!(out, "; what was in there cannot be told"),
+            [] => write!(out, "; its contents are unknown"),
             records => write!(out, "; in there: {}", records.join(", ")),
         }
     }

@@ -13,7 +13,7 @@ use crate::task::Task;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Client processes of one file system, connected.
-pub(crate) struct Crew {
+pub(crate) struct ClientProcesses {
     pool: Pool<Report>,
 }
 
@@ -38,7 +38,7 @@ impl Took {
     }
 }
 
-impl Crew {
+impl ClientProcesses {
     /// Starts `clients` processes and waits until they are connected to every server.
     pub(crate) fn start(cluster: &Cluster, clients: usize) -> Outcome<Self> {
         let mut pool = Pool::default();

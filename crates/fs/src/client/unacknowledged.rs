@@ -9,20 +9,20 @@ use causeway_wire::fs::Moment;
 /// The server's moments are rounded down by this much.
 const SLACK: Duration = Duration::from_millis(1);
 
-/// The doubt about one write.
+/// What is known of the sendings of one write that ended without a reply.
 #[derive(Debug, Default)]
-pub(super) struct Doubt {
+pub(super) struct Unacknowledged {
     /// When the first sending was that may have reached the server.
     first: Option<Instant>,
     /// The same by the server's clock, for the next sending.
     moment: Option<Moment>,
 }
 
-impl Doubt {
+impl Unacknowledged {
     /// A sending of `sent` ended without a reply.
     pub(super) fn note(&mut self, sent: Instant, error: &OpError) {
         self.moment = None;
-        if may_have_come(error) {
+        if may_have_arrived(error) {
             self.first.get_or_insert(sent);
         }
     }
@@ -50,8 +50,8 @@ impl Doubt {
     }
 }
 
-/// Whether the server may have met a request whose sending ended like this.
-fn may_have_come(error: &OpError) -> bool {
+/// Whether the server may have received a request whose sending ended like this.
+fn may_have_arrived(error: &OpError) -> bool {
     match error {
         OpError::Peer { cause, .. } => !matches!(
             cause,
@@ -76,30 +76,30 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sending_that_may_have_come_counts_by_the_servers_clock() {
+    fn the_first_sending_that_may_have_arrived_counts_by_the_servers_clock() {
         let start = Instant::now();
         let after = |ms| start + Duration::from_millis(ms);
         let clock = Moment {
             boot: 1,
             at: 9_000_000_000,
         };
-        let mut doubt = Doubt::default();
-        doubt.note(start, &ended(PeerError::Refused("a stranger".to_owned())));
-        assert!(!doubt.wants_clock());
-        doubt.note(after(5), &ended(PeerError::Broken("reset".to_owned())));
-        doubt.note(
+        let mut unacknowledged = Unacknowledged::default();
+        unacknowledged.note(start, &ended(PeerError::Refused("a stranger".to_owned())));
+        assert!(!unacknowledged.wants_clock());
+        unacknowledged.note(after(5), &ended(PeerError::Broken("reset".to_owned())));
+        unacknowledged.note(
             after(7),
             &ended(PeerError::Refused("a stranger".to_owned())),
         );
-        assert!(doubt.wants_clock());
-        doubt.set_clock(clock, after(15));
+        assert!(unacknowledged.wants_clock());
+        unacknowledged.set_clock(clock, after(15));
         let since = Moment {
             boot: 1,
             at: 9_000_000_000 - 11_000_000,
         };
-        assert_eq!(doubt.moment(), Some(since));
-        // The next sending may meet a host that was started again.
-        doubt.note(after(16), &ended(PeerError::Closed));
-        assert!(doubt.wants_clock());
+        assert_eq!(unacknowledged.moment(), Some(since));
+        // The next sending may reach a host that was started again.
+        unacknowledged.note(after(16), &ended(PeerError::Closed));
+        assert!(unacknowledged.wants_clock());
     }
 }

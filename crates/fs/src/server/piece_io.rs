@@ -7,7 +7,7 @@ use crate::data::{Datafile, Fault, Piece, Scratch, Sought, Stamp};
 
 /// The result of storing or reading a piece.
 #[derive(Debug)]
-pub(super) struct Moved {
+pub(super) struct PieceResult {
     /// Bytes that were written, or found before the datafile's end.
     pub(super) bytes: u64,
     /// The datafile's size after a write, 0 after a read.
@@ -16,7 +16,7 @@ pub(super) struct Moved {
     pub(super) sums: Vec<u32>,
 }
 
-impl Moved {
+impl PieceResult {
     /// So many bytes were written, to a datafile that has this size now.
     pub(super) fn written(bytes: u64, size: u64) -> Self {
         Self {
@@ -36,14 +36,14 @@ pub(super) fn read_piece(
     at_least: u64,
     which: WantedSums,
     stamp: Option<Stamp>,
-) -> Result<Moved, Fault> {
+) -> Result<PieceResult, Fault> {
     let mut wanted = Sought {
         stamp,
         which,
         sums: Vec::new(),
     };
     let bytes = file.read_with_sums(piece, scratch, wait, at_least, &mut wanted)?;
-    Ok(Moved {
+    Ok(PieceResult {
         bytes,
         size: 0,
         sums: wanted.sums,

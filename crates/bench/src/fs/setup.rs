@@ -59,18 +59,18 @@ impl Bench {
     }
 
     /// A file system of its own on the usual storage, in a directory that goes with it.
-    pub(crate) fn start(&self) -> Outcome<Stage> {
+    pub(crate) fn start(&self) -> Outcome<Setup> {
         Self::start_with(&self.storage, Durability::Relaxed, true, Vec::new())
     }
 
     /// The same, whose files have no checksums.
-    pub(crate) fn start_unchecked(&self) -> Outcome<Stage> {
+    pub(crate) fn start_unchecked(&self) -> Outcome<Setup> {
         Self::start_with(&self.storage, Durability::Relaxed, false, Vec::new())
     }
 
     /// One on the disk, whose metadata server syncs before it acknowledges: with a commit for each operation, or one
     /// for all that wait.
-    pub(crate) fn start_synced(&self, each: bool) -> Outcome<Stage> {
+    pub(crate) fn start_synced(&self, each: bool) -> Outcome<Setup> {
         let environment = match each {
             true => vec![("CAUSEWAY_COMMIT_EACH".to_owned(), "1".to_owned())],
             false => Vec::new(),
@@ -83,7 +83,7 @@ impl Bench {
         durability: Durability,
         checksums: bool,
         environment: Vec<(String, String)>,
-    ) -> Outcome<Stage> {
+    ) -> Outcome<Setup> {
         let scratch = ScratchDirectory::new(place, "bench")?;
         let cluster = Cluster::start(&Spec {
             directory: scratch.path().join("storage"),
@@ -95,7 +95,7 @@ impl Bench {
             environment,
         })?;
         let client = Client::connect(cluster.configuration(), ClientOptions::default())?;
-        Ok(Stage {
+        Ok(Setup {
             client,
             cluster,
             scratch,
@@ -104,7 +104,7 @@ impl Bench {
 }
 
 /// A running file system and a client of it. Fields are dropped in this order.
-pub(crate) struct Stage {
+pub(crate) struct Setup {
     /// For everything that is not measured.
     pub(crate) client: Client,
     /// The servers.
