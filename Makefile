@@ -69,9 +69,11 @@ same: ## The simulator's outputs from a debug and a release build: the same byte
 		{ echo "make same: the simulator's outputs depend on how it was compiled:"; \
 		diff $(TARGET)/outputs-debug.txt $(TARGET)/outputs-release.txt | head -n 20; exit 1; }
 
+# Linking as a whole takes longer here than it saves.
 loom: ## The shared queues under every interleaving
 	@mkdir -p $(TARGET)
-	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked \
+	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" \
+		CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 $(CARGO) test --release --locked \
 		-p causeway-transport --lib loom 2>&1 | tee $(TARGET)/loom.log
 
 ##@ Longer tests

@@ -113,6 +113,20 @@ fn a_damaged_journal_is_refused_until_its_loss_is_accepted() {
 }
 
 #[test]
+fn a_server_that_was_killed_can_be_started_at_once() {
+    let stand = Stand::new();
+    send(stand.pids[0], Signal::KILL);
+    for _ in 0..10 {
+        let mut server = stand.fs(&["serve", "--server", "meta"]).start();
+        until("the server is back", || {
+            assert!(server.try_wait().unwrap().is_none(), "it ended");
+            stand.fs(&["ping", "--server", "meta"]).left().code == Some(0)
+        });
+        send(server.id() as i32, Signal::KILL);
+    }
+}
+
+#[test]
 fn a_server_that_has_lost_its_enrollment_says_what_to_do() {
     let stand = Stand::new();
     let bytes = vec![42; 5 << 20];

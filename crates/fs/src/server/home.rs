@@ -13,7 +13,10 @@ use std::path::{Path, PathBuf};
 
 use causeway_wire::fs::Generation;
 use causeway_wire::home::{DirectoryIdentity, Enrollment, MAX_HOME_FILE_BYTES, Part, PartIdentity};
-use rustix::fs::FlockOperation;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
 use crate::config::ServerEntry;
 use crate::durable::{sync_directory, sync_name};
@@ -34,6 +37,8 @@ const HARMLESS: [&str; 4] = [LOCK, DRAFT, ".identity.new.new", "lost+found"];
 /// Permission bits of files and directories.
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
+/// The bit of the signal that ends a process in the sets that the kernel shows.
+const SIGKILL: u64 = 1 << (Signal::KILL.as_raw() - 1);
 /// Permission bits that nothing in here may have.
 const OTHERS: u32 = 0o077;
 
@@ -528,12 +533,19 @@ fn lock(path: &Path) -> Result<File, String> {
         .mode(FILE_MODE)
         .open(&name)
         .map_err(refused)?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    let try_lock = |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive);
+    let mut locked = try_lock(&file);
+    let mut holder = String::new();
+    if locked == Err(Errno::WOULDBLOCK) {
+        // Best effort: the number only helps to find the other process.
+        let _ = (&file).take(32).read_to_string(&mut holder);
+        if holder.trim().parse().is_ok_and(has_ended) {
+            locked = try_lock(&file);
+        }
+    }
+    match locked {
         Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let mut holder = String::new();
-            // Best effort: the number only helps to find the other process.
-            let _ = file.take(32).read_to_string(&mut holder);
+        Err(Errno::WOULDBLOCK) => {
             return Err(format!(
                 "another server (process {}) runs on the directory {}; stop it first",
                 holder.trim(),
@@ -547,6 +559,31 @@ fn lock(path: &Path) -> Result<File, String> {
         .and_then(|()| writeln!(file, "{}", std::process::id()))
         .map_err(refused)?;
     Ok(file)
+}
+
+/// Whether a process has ended. Waits for the end of one that was killed: until its last thread is gone it holds its locks.
+fn has_ended(pid: i32) -> bool {
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else {
+        return true;
+    };
+    let field = |name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_default().trim()
+    };
+    let killed =
+        |pending| u64::from_str_radix(field(pending), 16).is_ok_and(|set| set & SIGKILL != 0);
+    let is_ending =
+        field("State:").starts_with(['Z', 'X']) || killed("SigPnd:") || killed("ShdPnd:");
+    if !is_ending {
+        return false;
+    }
+    let process = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+    if let Some(Ok(process)) = process {
+        tracing::info!(pid, "waiting for the end of the server that was killed");
+        let mut ends = [PollFd::new(&process, PollFlags::IN)];
+        while poll(&mut ends, None) == Err(Errno::INTR) {}
+    }
+    true
 }
 
 #[cfg(test)]
