@@ -7,7 +7,8 @@
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{
-    Access, Direction, Error as TransportError, Packet, PeerError, Spans, Transfer, TransferError,
+    Access, Cursor, Direction, Error as TransportError, Packet, PeerError, Spans, Transfer,
+    TransferError,
 };
 use causeway_wire::bmi::{Formats, Header, Introduction};
 use causeway_wire::region::Regions;
@@ -16,7 +17,7 @@ use crate::calling::{Meeting, Rival};
 use crate::conversation::receiving::{add_receive, post_again};
 use crate::conversation::rendezvous::has_withdrawable_message;
 use crate::conversation::{Conversation, LinkLimits, Phase, Transmit, moving};
-use crate::fragments::{Cursor, Fragments};
+use crate::fragments::Fragments;
 use crate::matcher::Matcher;
 use crate::operation::{Remote, State, What};
 use crate::shared::{NO_QUEUE, Shared, Tuning, Work};

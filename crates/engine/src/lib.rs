@@ -35,11 +35,10 @@ mod waiting;
 pub use calling::Meeting;
 pub use conversation::{LinkLimits, Transmit};
 pub use endpoint::{Endpoint, Parked, Waker};
-pub use fragments::Cursor;
 pub use registrations::MAX_REGISTRATIONS;
 pub use shared::Tuning;
 
 pub use causeway_sys::memory::Memory;
-pub use causeway_transport::{Access, Direction, Identity, PeerError, PeerReport};
+pub use causeway_transport::{Access, Cursor, Direction, Identity, PeerError, PeerReport};
 pub use causeway_watch::log;
 pub use causeway_wire::region::RegionDescriptor;

@@ -76,7 +76,7 @@ use crate::address::Address;
 use crate::clock::Clock;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{
-    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport, Readiness,
+    Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Readiness,
     Registration, Sharing, Sink, Transfer,
 };
 use crate::strangers::Told;
@@ -485,11 +485,7 @@ impl Method for Shm {
         _: Registration,
         access: Access,
     ) -> Result<RegionDescriptor, Error> {
-        if access.allows(Direction::Put) && !memory.is_writable() {
-            return Err(Error::Unsupported(
-                "memory that is for reading only cannot be exported for writing",
-            ));
-        }
+        access.check(memory)?;
         self.pair_for_send(peer).map_err(|_| Error::NoPeer)?;
         let entry = self.peers.get_mut(peer).ok_or(Error::NoPeer)?;
         let pair = entry.pair().ok_or(Error::NoPeer)?;

@@ -20,6 +20,7 @@ use causeway_wire::shm::PairLayout;
 
 use super::quarantine::DeferredFree;
 use super::words::{Word, fence};
+use crate::fragments::exported_part;
 use crate::method::{Access, Direction};
 
 /// Makes keys that neither repeat nor are guessed by mistake.
@@ -189,10 +190,7 @@ impl Exports {
         if export.key != key || !export.access.allows(direction) {
             return None;
         }
-        let start = base.checked_sub(export.memory.as_ptr() as u64)?;
-        let end = start.checked_add(len)?;
-        (end <= export.memory.len() as u64)
-            .then(|| export.memory.slice(start as usize..end as usize))
+        exported_part(&export.memory, export.memory.as_ptr() as u64, base, len)
     }
 }
 

@@ -192,7 +192,7 @@ fn try_settle(pair: &mut Pair) -> Result<(), Nonsense> {
     }
     pair.transfers.helped = pair.offers.helped(offer)?.any;
     if !pair.offers.free(offer)? {
-        active.left = active.transfer.local.iter().map(|m| m.len() as u64).sum();
+        active.left = active.transfer.local_bytes();
     }
     active.offer = None;
     Ok(())

@@ -13,12 +13,11 @@
 //! the connections overtake each other.
 //!
 //! Parts: `inbox` finds the frames in the stream, `puts` and `gets` move data and `atomics` change words, each with both of its
-//! sides in one file, `cursor` walks lists of memory, `coverage` knows which bytes have come,
+//! sides in one file, `coverage` knows which bytes have come,
 //! `pausing` holds packets back.
 
 mod atomics;
 mod coverage;
-mod cursor;
 mod gets;
 mod inbox;
 mod pausing;
@@ -36,6 +35,7 @@ use causeway_wire::tcp::{
 
 use super::outbox::{Outbox, SpanOwner};
 use crate::error::{PeerError, SendError, TransferError};
+use crate::fragments::exported_part;
 use crate::method::{Access, Direction, Outlet, Packet, Peer, Readiness, Sink, Token, Transfer};
 use coverage::Coverage;
 
@@ -269,20 +269,7 @@ impl Session {
             return Err(SendError::WouldBlock);
         }
         self.transfers += 1;
-        let local = transfer.local.iter().map(|m| m.len() as u64).sum::<u64>();
-        let remote = transfer
-            .remote
-            .iter()
-            .fold(0_u64, |sum, region| sum.saturating_add(region.len));
-        if local != remote {
-            let error = TransferError::Length { local, remote };
-            self.done.push_back((transfer.token, Err(error)));
-            return Ok(());
-        }
-        if transfer.direction == Direction::Get
-            && transfer.local.iter().any(|span| !span.is_writable())
-        {
-            let error = TransferError::Copy("the local memory is for reading only".to_owned());
+        if let Some(error) = transfer.mistake() {
             self.done.push_back((transfer.token, Err(error)));
             return Ok(());
         }
@@ -352,9 +339,7 @@ impl Session {
         if !export.access.allows(direction) || !may_write {
             return None;
         }
-        let start = usize::try_from(base.checked_sub(FIRST_BASE)?).ok()?;
-        let end = start.checked_add(usize::try_from(len).ok()?)?;
-        (end <= export.memory.len()).then(|| export.memory.slice(start..end))
+        exported_part(&export.memory, FIRST_BASE, base, len)
     }
 
     /// Asks for a sign of life.

@@ -25,7 +25,7 @@ use super::table::{Origin, PeerState};
 use super::{Remote, Time, UdpConfig};
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError};
-use crate::method::{Access, Atomic, Direction, Identity, Peer, Readiness, Sink, Transfer};
+use crate::method::{Access, Atomic, Identity, Peer, Readiness, Sink, Transfer};
 use crate::strangers::{Source, Strangers, Told};
 use crate::table::Table;
 use crate::tcp::session::{Bounds, Session};
@@ -202,11 +202,7 @@ impl Core {
         access: Access,
         environment: &mut dyn Environment,
     ) -> Result<RegionDescriptor, Error> {
-        if access.allows(Direction::Put) && !memory.is_writable() {
-            return Err(Error::Unsupported(
-                "memory that is for reading only cannot be exported for writing",
-            ));
-        }
+        access.check(memory)?;
         let state = self.state(peer).map_err(|_| Error::NoPeer)?;
         loop {
             let mut bytes = [0; 8];

@@ -15,10 +15,10 @@ use causeway_wire::tcp::{
 use smallvec::SmallVec;
 
 use super::coverage::{Coverage, Rejected};
-use super::cursor::Cursor;
 use super::inbox::Stream;
 use super::{Bulk, MAIN, Quantum, Session, violation};
 use crate::error::{PeerError, TransferError};
+use crate::fragments::Cursor;
 use crate::method::{Direction, NotifyPacket, Peer, Sink, Token, Transfer};
 use crate::tcp::outbox::SpanOwner;
 
@@ -31,8 +31,7 @@ struct Get {
     transfer: Transfer,
     /// Up to where data was asked for.
     local: Cursor,
-    remote_index: usize,
-    remote_offset: u64,
+    remote: Cursor,
     /// Requests without an answer.
     unanswered: usize,
     refused: bool,
@@ -44,24 +43,17 @@ impl Get {
         let mut list = SmallVec::new();
         let mut bytes = 0;
         while list.len() < MAX_GET_FRAGMENTS * FRAGMENT_BYTES && bytes < MAX_GET_BYTES {
-            let Some(region) = self.transfer.remote.get(self.remote_index) else {
+            let most = MAX_GET_BYTES - bytes;
+            let Some((region, range)) = self.remote.next(&self.transfer.remote, most) else {
                 break;
             };
-            let rest = region.len - self.remote_offset;
-            if rest == 0 {
-                self.remote_index += 1;
-                self.remote_offset = 0;
-                continue;
-            }
-            let len = rest.min(MAX_GET_BYTES - bytes);
             let fragment = Fragment {
                 key: region.key,
-                base: region.base.wrapping_add(self.remote_offset),
-                len,
+                base: region.base.wrapping_add(range.start),
+                len: range.end - range.start,
             };
             list.extend_from_slice(&fragment.encode());
-            self.remote_offset += len;
-            bytes += len;
+            bytes += fragment.len;
         }
         (list, bytes)
     }
@@ -105,29 +97,11 @@ impl Gets {
         all.into_values().map(|get| get.transfer.token).collect()
     }
 
-    fn local(&self, id: u64) -> &[Memory] {
+    /// The local list of the get that a request belongs to.
+    pub(super) fn local(&self, id: u64) -> &[Memory] {
         let request = self.requests.iter().find(|request| request.id == id);
         let get = request.and_then(|request| self.all.get(&request.get));
         get.map_or(&[], |get| &get.transfer.local)
-    }
-
-    pub(super) fn write(&self, id: u64, at: &mut Cursor, bytes: &[u8]) {
-        at.write(self.local(id), bytes);
-    }
-
-    pub(super) fn skip(&self, id: u64, at: &mut Cursor, count: usize) {
-        at.skip(self.local(id), count);
-    }
-
-    pub(super) fn spans(
-        &self,
-        id: u64,
-        at: Cursor,
-        missing: usize,
-        most: usize,
-        spans: &mut Vec<Memory>,
-    ) {
-        at.spans(self.local(id), missing, most, spans);
     }
 }
 
@@ -144,8 +118,7 @@ impl Session {
         let get = Get {
             transfer,
             local: Cursor::default(),
-            remote_index: 0,
-            remote_offset: 0,
+            remote: Cursor::default(),
             unanswered: 0,
             refused: false,
         };
@@ -181,8 +154,7 @@ impl Session {
                 continue;
             }
             let into = get.local;
-            // Beyond the reach of `usize` there is no local memory either.
-            get.local.skip(&get.transfer.local, bytes as usize);
+            get.local.skip(&get.transfer.local, bytes);
             get.unanswered += 1;
             self.gets.requests.push(Request {
                 id,
@@ -222,7 +194,7 @@ impl Session {
         let mut at = request.into;
         let number = request.get;
         if let Some(get) = gets.all.get(&number) {
-            at.skip(&get.transfer.local, header.base as usize);
+            at.skip(&get.transfer.local, header.base);
         }
         Ok(Stream::Get { id: header.id, at })
     }
@@ -295,16 +267,7 @@ impl Session {
         if get.refused {
             self.gets.asking.retain(|&asking| asking != number);
         }
-        let asked_for_all = get.refused
-            || get
-                .transfer
-                .remote
-                .get(get.remote_index..)
-                .unwrap_or_default()
-                .iter()
-                .map(|region| region.len)
-                .fold(0, u64::saturating_add)
-                == get.remote_offset;
+        let asked_for_all = get.refused || get.remote.is_at_end(&get.transfer.remote);
         if get.unanswered > 0 || !asked_for_all {
             return;
         }

@@ -8,15 +8,14 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use causeway_sys::net::Piece;
-use causeway_wire::region::RegionDescriptor;
 use causeway_wire::tcp::{Header, Kind, MAX_PIECE, PUT_WINDOW};
 
-use super::cursor::Cursor;
 use super::inbox::Stream;
 use super::{
     Bulk, FIRST_BASE, MAIN, MAX_WRITTEN_APART, Quantum, SPREAD_FROM_BYTES, Session, violation,
 };
 use crate::error::{PeerError, TransferError};
+use crate::fragments::Cursor;
 use crate::method::{Direction, Packet, Peer, Sink, Token, Transfer};
 use crate::tcp::outbox::SpanOwner;
 
@@ -29,8 +28,7 @@ pub(super) struct Put {
     id: u64,
     transfer: Transfer,
     local: Cursor,
-    remote_index: usize,
-    remote_offset: u64,
+    remote: Cursor,
     bytes: u64,
 }
 
@@ -38,38 +36,15 @@ impl Put {
     pub(super) fn new(id: u64, transfer: Transfer) -> Self {
         Self {
             id,
-            bytes: transfer.local.iter().map(|span| span.len() as u64).sum(),
+            bytes: transfer.local_bytes(),
             transfer,
             local: Cursor::default(),
-            remote_index: 0,
-            remote_offset: 0,
+            remote: Cursor::default(),
         }
     }
 
     pub(super) fn token(&self) -> Token {
         self.transfer.token
-    }
-
-    /// The remote fragment that comes next, and how much of it is left; `None` at the end.
-    fn rest(&mut self) -> Option<(RegionDescriptor, u64)> {
-        loop {
-            let region = *self.transfer.remote.get(self.remote_index)?;
-            let rest = region.len - self.remote_offset;
-            if rest > 0 {
-                return Some((region, rest));
-            }
-            self.remote_index += 1;
-            self.remote_offset = 0;
-        }
-    }
-
-    /// The next frame's place and length; `None` at the end.
-    fn next(&mut self) -> Option<(RegionDescriptor, u64, usize)> {
-        let (region, rest) = self.rest()?;
-        let len = rest.min(MAX_PIECE as u64);
-        let base = region.base.wrapping_add(self.remote_offset);
-        self.remote_offset += len;
-        Some((region, base, len as usize))
     }
 }
 
@@ -169,21 +144,18 @@ impl Session {
     pub(super) fn put_quantum(&mut self, mut put: Put, at: usize) -> Quantum<Bulk> {
         let mut lined_up = 0;
         for _ in 0..MAX_FRAMES_PER_TURN {
-            let Some((region, base, len)) = put.next() else {
+            let Transfer { local, remote, .. } = &put.transfer;
+            let Some((region, range)) = put.remote.next(remote, MAX_PIECE as u64) else {
                 break;
             };
+            let bytes = range.end - range.start;
+            let len = bytes as usize;
             let mut header = Header::new(Kind::Put, len).with_id(put.id);
             header.key = region.key;
-            header.base = base;
+            header.base = region.base.wrapping_add(range.start);
             let outbox = &mut self.connection(at).outbox;
             outbox.line_up_bytes(&header.encode());
-            let mut missing = len;
-            while missing > 0 {
-                let Some(span) = put.local.peek(&put.transfer.local, missing) else {
-                    break;
-                };
-                put.local.skip(&put.transfer.local, span.len());
-                missing -= span.len();
+            for span in put.local.spans(local, bytes) {
                 outbox.line_up_memory(span, SpanOwner::Put(put.id));
             }
             lined_up += len;
@@ -191,7 +163,7 @@ impl Session {
                 break;
             }
         }
-        if put.rest().is_some() {
+        if !put.remote.is_at_end(&put.transfer.remote) {
             return Quantum::Again(Bulk::Put(put));
         }
         self.line_up_put_end(put, at);
