@@ -10,7 +10,7 @@ use causeway_transport::{
     Access, Cursor, Direction, Error as TransportError, Packet, PeerError, Spans, Transfer,
     TransferError,
 };
-use causeway_wire::bmi::{Formats, Header, Introduction};
+use causeway_wire::bmi::{Header, Introduction};
 use causeway_wire::region::Regions;
 
 use crate::calling::{Meeting, Rival};
@@ -171,6 +171,7 @@ impl<M: Matcher> Conversations<M> {
     }
 
     /// Takes the next completed operation of a queue.
+    #[inline]
     pub fn take_completion(&mut self, queue: u32) -> Option<Completion> {
         let op = self.shared.queues[queue].first()?;
         Some(self.shared.take(op))
@@ -186,10 +187,12 @@ impl<M: Matcher> Conversations<M> {
         matches!(self.peers[peer].phase, Phase::Closed)
     }
 
-    /// A peer's operations that are not done.
+    /// A peer's operations that are not done, receives that wait last.
     pub fn operations_of(&mut self, peer: u32) -> Vec<u32> {
         let Self { peers, shared } = self;
-        peers[peer].all_operations(shared)
+        let mut all = peers[peer].ops.to_vec(&mut shared.ops);
+        all.extend(shared.matcher.receives_of(peers[peer].id, usize::MAX));
+        all
     }
 
     /// The keys under which an operation's memory is exported. They are the caller's to end.
@@ -335,11 +338,6 @@ impl<M: Matcher> Conversations<M> {
     /// Says who this instance is, and where it can be called. Without that it has no number and cannot.
     pub fn introduce_as(&mut self, introduction: Introduction) {
         self.shared.own.introduction = introduction;
-    }
-
-    /// Speaks these formats instead of all that this build knows: for tests.
-    pub fn speak(&mut self, formats: Formats) {
-        self.shared.own.formats = formats;
     }
 
     /// Where a peer that has connected to us says it can be reached.

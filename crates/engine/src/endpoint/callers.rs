@@ -157,10 +157,7 @@ impl<M: Matcher> Endpoint<M> {
         if self.conversations.is_unused(peer) {
             return self.forget(peer);
         }
-        let all = &mut self.conversations;
-        for op in all.peers[peer].all_operations(&mut all.shared) {
-            self.end_exports(peer, op);
-        }
+        self.end_all_exports(peer);
         self.unlink(peer);
         self.connections.forget_introduction(peer);
         self.conversations.reopen_later(peer);
