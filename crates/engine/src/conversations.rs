@@ -13,16 +13,16 @@ use causeway_transport::{
 use causeway_wire::bmi::{Header, Introduction};
 use causeway_wire::region::Regions;
 
-use crate::calling::{Meeting, Rival};
 use crate::conversation::receiving::{add_receive, post_again};
 use crate::conversation::rendezvous::has_withdrawable_message;
 use crate::conversation::{Conversation, LinkLimits, Phase, Transmit, moving};
 use crate::fragments::Fragments;
+use crate::handshake::{Meeting, Rival};
 use crate::matcher::Matcher;
 use crate::operation::{Remote, State, What};
 use crate::shared::{NO_QUEUE, Shared, Tuning, Work};
 use crate::slab::{NONE, Slab};
-use crate::transfers::MOST_LOOKS;
+use crate::transfers::MAX_TRIES;
 use crate::types::{Completion, OpError, OpId, Tag, Unexpected};
 
 /// What a driver is to do. Peers and operations are numbers that are valid until the next call.
@@ -57,7 +57,7 @@ pub enum Event {
         /// The peer.
         peer: u32,
     },
-    /// A peer that has connected to us says who it is ([`Conversations::claims`]): find out whether it is one that is
+    /// A peer that has connected to us says which instance it is ([`Conversations::claims`]): find out whether it is one that is
     /// known, and have them meet ([`Conversations::meet`]).
     Introduced {
         /// The peer.
@@ -335,7 +335,7 @@ impl<M: Matcher> Conversations<M> {
         peers[peer].open(shared, limits, false);
     }
 
-    /// Says who this instance is, and where it can be called. Without that it has no number and cannot.
+    /// Says which instance this is, and where it can be called. Without that it has no number and cannot.
     pub fn introduce_as(&mut self, introduction: Introduction) {
         self.shared.own.introduction = introduction;
     }
@@ -348,7 +348,7 @@ impl<M: Matcher> Conversations<M> {
             .map_or(&[], |theirs| theirs.addresses.as_slice())
     }
 
-    /// Decides what becomes of a caller of whom the driver has found out that it is, or is not, a peer that is known,
+    /// Decides what becomes of a caller of which the driver has found out that it is, or is not, a peer that is known,
     /// which is one that we call. [`Meeting::Same`] obliges the driver to drop the connection of the known one, if it has
     /// one, and to [merge](Conversations::merge) them; a caller that waits is introduced again. `None` if nothing is to be
     /// decided.
@@ -362,12 +362,12 @@ impl<M: Matcher> Conversations<M> {
         let rival = known.and_then(|known| peers.find(peers[known].greeting.rival.as_ref()?.0));
         let waits = |rival: u32| rival != caller && peers[rival].is_to_be_met();
         let known = known.filter(|_| !rival.is_some_and(waits));
-        let meeting = known.map_or(Meeting::Apart, |known| peers[known].meet(own, theirs));
+        let meeting = known.map_or(Meeting::Distinct, |known| peers[known].meet(own, theirs));
         match (meeting, known) {
             (Meeting::Wait, Some(known)) => {
                 peers[known].greeting.rival = Some(Box::new(Rival(key)))
             }
-            (Meeting::Apart, _) => peers[caller].consent(shared),
+            (Meeting::Distinct, _) => peers[caller].consent(shared),
             _ => {}
         }
         Some(meeting)
@@ -527,9 +527,9 @@ impl<M: Matcher> Conversations<M> {
     pub fn poll_transfer(&mut self, looks: &mut usize) -> Option<ToStart> {
         let Self { peers, shared } = self;
         if *looks == 0 {
-            shared.transfers.look();
+            shared.transfers.begin_tries();
         }
-        while *looks < MOST_LOOKS {
+        while *looks < MAX_TRIES {
             let Some(key) = shared.transfers.next() else {
                 break;
             };

@@ -1,11 +1,12 @@
-//! Lists of fragments: positions in them, and the memory that a fragment of an export names.
+//! Lists of fragments: positions in them, whether two make a transfer, and the memory that a fragment of an export names.
 
 use std::ops::Range;
 
 use causeway_sys::memory::Memory;
 use causeway_wire::region::RegionDescriptor;
 
-use crate::method::Transfer;
+use crate::error::TransferError;
+use crate::method::{Direction, Transfer};
 
 /// A fragment of a list: memory of ours, or a region of a peer's.
 pub(crate) trait Fragment {
@@ -106,6 +107,28 @@ pub fn exported_part(memory: &Memory, origin: u64, base: u64, len: u64) -> Optio
     let start = base.checked_sub(origin)?;
     let end = start.checked_add(len)?;
     (end <= memory.len() as u64).then(|| memory.slice(start as usize..end as usize))
+}
+
+impl Transfer {
+    /// Bytes of the local list.
+    pub(crate) fn local_bytes(&self) -> u64 {
+        self.local.iter().map(|span| span.len() as u64).sum()
+    }
+
+    /// The error to complete with, if no method could do this.
+    pub(crate) fn mistake(&self) -> Option<TransferError> {
+        let local = self.local_bytes();
+        let remote = self
+            .remote
+            .iter()
+            .fold(0_u64, |sum, region| sum.saturating_add(region.len));
+        if local != remote {
+            return Some(TransferError::Length { local, remote });
+        }
+        let writes = self.direction == Direction::Get;
+        (writes && !self.local.iter().all(Memory::is_writable))
+            .then(|| TransferError::Copy("the local memory is for reading only".to_owned()))
+    }
 }
 
 /// A transfer, and how far it is.

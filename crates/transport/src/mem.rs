@@ -399,11 +399,7 @@ impl Method for Mem {
 
     fn identity(&self, peer: Peer) -> Option<Identity> {
         self.slot(peer)?.link.as_ref()?;
-        Some(Identity::Local {
-            pid: rustix::process::getpid().as_raw_nonzero().get(),
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
-        })
+        Some(Identity::this_process())
     }
 
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {

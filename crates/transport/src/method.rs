@@ -585,26 +585,6 @@ impl Transfer {
     pub fn longest_list(&self) -> usize {
         self.local.len().max(self.remote.len())
     }
-
-    /// Bytes of the local list.
-    pub(crate) fn local_bytes(&self) -> u64 {
-        self.local.iter().map(|span| span.len() as u64).sum()
-    }
-
-    /// The error to complete with, if no method could do this.
-    pub(crate) fn mistake(&self) -> Option<TransferError> {
-        let local = self.local_bytes();
-        let remote = self
-            .remote
-            .iter()
-            .fold(0_u64, |sum, region| sum.saturating_add(region.len));
-        if local != remote {
-            return Some(TransferError::Length { local, remote });
-        }
-        let writes = self.direction == Direction::Get;
-        (writes && !self.local.iter().all(Memory::is_writable))
-            .then(|| TransferError::Copy("the local memory is for reading only".to_owned()))
-    }
 }
 
 /// The identity of a peer, as far as the method can tell for certain.
@@ -621,6 +601,17 @@ pub enum Identity {
     },
     /// A holder of the cluster's key.
     Keyed,
+}
+
+impl Identity {
+    /// That of the calling process.
+    pub fn this_process() -> Self {
+        Self::Local {
+            pid: rustix::process::getpid().as_raw_nonzero().get(),
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+        }
+    }
 }
 
 /// What was chosen for a peer, and why not something better.

@@ -242,7 +242,7 @@ impl Conversation {
         shared.work.push_back(Work::Export(key));
     }
 
-    /// The next part of a receive's memory is open to the sender, who is told.
+    /// The next part of a receive's memory is open to the sender, which is told.
     fn send_clearance<M>(&mut self, shared: &mut Shared<M>, op: u32, regions: Regions) {
         let key = shared.ops.key(op);
         let most = self.fragments_per_packet();

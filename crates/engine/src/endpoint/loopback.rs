@@ -189,11 +189,7 @@ impl Method for Loopback {
 
     fn identity(&self, peer: Peer) -> Option<Identity> {
         self.check(peer).ok()?;
-        Some(Identity::Local {
-            pid: rustix::process::getpid().as_raw_nonzero().get(),
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
-        })
+        Some(Identity::this_process())
     }
 
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {

@@ -28,7 +28,7 @@ pub(super) struct Bulk {
     /// The peer's.
     serving: Option<Memory>,
     /// Replies that found no room in the ring, at most one for each piece.
-    unanswered: [Option<CopyOutcome>; PIECES],
+    unsent: [Option<CopyOutcome>; PIECES],
     /// Something was copied for the peer since this process last wanted to sleep.
     pub(super) served: bool,
 }
@@ -206,16 +206,16 @@ pub(super) fn take_internal(pair: &mut Pair, bytes: &[u8]) -> Result<(), PeerErr
         Internal::from_bytes(bytes).map_err(|error| PeerError::Protocol(error.to_string()))?;
     match packet {
         Internal::Copy(request) => serve(pair, &request),
-        Internal::Copied { piece, outcome } => take_answer(pair, piece.into(), outcome),
+        Internal::Copied { piece, outcome } => take_reply(pair, piece.into(), outcome),
         Internal::Atomic(request) => atomics::serve(pair, &request),
-        Internal::AtomicDone { id, outcome } => atomics::take_answer(pair, id, outcome),
+        Internal::AtomicDone { id, outcome } => atomics::take_reply(pair, id, outcome),
     }
 }
 
 /// The owner's part.
 fn serve(pair: &mut Pair, request: &CopyRequest) -> Result<(), PeerError> {
     let piece = usize::from(request.piece);
-    if pair.bulk.unanswered.get(piece).is_none_or(Option::is_some) {
+    if pair.bulk.unsent.get(piece).is_none_or(Option::is_some) {
         return Err(PeerError::Protocol(
             "it asks for a piece that it has not got back yet".to_owned(),
         ));
@@ -226,8 +226,8 @@ fn serve(pair: &mut Pair, request: &CopyRequest) -> Result<(), PeerError> {
     }
     pair.bulk.served = true;
     let outcome = copy_for_peer(pair, piece, request);
-    pair.bulk.unanswered[piece] = Some(outcome);
-    answer(pair);
+    pair.bulk.unsent[piece] = Some(outcome);
+    send_replies(pair);
     Ok(())
 }
 
@@ -261,25 +261,25 @@ fn copy_for_peer(pair: &Pair, piece: usize, request: &CopyRequest) -> CopyOutcom
 }
 
 /// Sends the replies that wait, as far as there is room.
-pub(super) fn answer(pair: &mut Pair) {
+pub(super) fn send_replies(pair: &mut Pair) {
     for piece in 0..PIECES {
-        let Some(outcome) = pair.bulk.unanswered[piece] else {
+        let Some(outcome) = pair.bulk.unsent[piece] else {
             continue;
         };
-        let answer = Internal::Copied {
+        let reply = Internal::Copied {
             piece: piece as u8,
             outcome,
         }
         .to_bytes();
-        if !pair.publish(SlotKind::Internal, &answer[..], answer.len()) {
+        if !pair.publish(SlotKind::Internal, &reply[..], reply.len()) {
             return;
         }
-        pair.bulk.unanswered[piece] = None;
+        pair.bulk.unsent[piece] = None;
     }
 }
 
 /// The initiator's part, once the owner has copied.
-fn take_answer(pair: &mut Pair, piece: usize, outcome: CopyOutcome) -> Result<(), PeerError> {
+fn take_reply(pair: &mut Pair, piece: usize, outcome: CopyOutcome) -> Result<(), PeerError> {
     let asking = pair.bulk.asking.as_mut();
     let issued = asking.and_then(|asking| {
         asking.lost |= outcome == CopyOutcome::NoArea;

@@ -272,7 +272,7 @@ impl Shm {
         match pair.send(parts) {
             Ok(()) if pair.failing.is_none() => Ok(()),
             sent => {
-                self.ail_if_failing(peer);
+                self.mark_failed_if_failing(peer);
                 sent
             }
         }
@@ -603,7 +603,7 @@ impl Method for Shm {
         self.resume_listener(now);
         self.retire_objects();
         self.quarantine.reclaim();
-        self.look_around(now, sink);
+        self.check_connections(now, sink);
     }
 
     fn arm(&mut self, now: Instant) -> bool {

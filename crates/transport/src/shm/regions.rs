@@ -7,8 +7,8 @@
 //! for an initiator that has been stopped: the memory goes to `quarantine`.
 //!
 //! To read, the initiator checks the entry, copies, and checks it again ([`is_open`]): what it has read
-//! counts only if the export had not ended by then. So the owner of memory that can only be read waits
-//! for nobody.
+//! counts only if the export had not ended by then. So the owner of memory that can only be read does
+//! not wait for the reader.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

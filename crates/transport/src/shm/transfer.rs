@@ -29,7 +29,7 @@ pub(super) struct Transfers {
     next_id: u64,
     /// A caller was told to come back later.
     caller_waits: bool,
-    /// The pair has had atomics of ours ([`super::atomics`]): here, where every poll looks anyway.
+    /// The pair has had atomics of ours ([`super::atomics`]): here, as every poll reads this struct anyway.
     pub(super) has_atomics: bool,
     /// Whether the pair is in the list of those to be stepped.
     pub(super) listed: bool,
@@ -47,10 +47,10 @@ pub(super) struct Active {
     pub(super) remote: Cursor,
     /// Bytes not yet copied, or not yet asked for.
     pub(super) left: u64,
-    /// Pieces that the peer has been asked for and not yet answered.
+    /// Pieces that the peer has been asked for and has not replied about yet.
     pub(super) outstanding: usize,
     pub(super) failed: Option<TransferError>,
-    /// It was looked at whether the next two can be.
+    /// Whether the next two are possible and worth it was decided.
     pub(super) considered: bool,
     /// The far memory, where it is mapped here.
     pub(super) far: Option<Memory>,
@@ -63,10 +63,10 @@ pub(super) struct Active {
 pub(super) enum Step {
     /// Call again.
     Again,
-    /// Not before the peer has answered or made room, or another transfer is started.
+    /// Not before the peer has replied or made room, or another transfer is started.
     Wait,
-    /// Not before the peer has finished its part of a shared transfer, which it does not tell while nobody
-    /// sleeps here.
+    /// Not before the peer has finished its part of a shared transfer, of which it does not tell while this process
+    /// is awake.
     Watch,
 }
 

@@ -429,7 +429,7 @@ fn refuse(config: &TcpConfig, socket: &OwnedFd, refusal: Refusal) {
 }
 
 /// Whether a process of user `me` without a key talks to one of user `uid` on the same host. Root is let in, and may
-/// reach out to anybody; but nobody else gets in with root.
+/// reach out to every user; but no other user gets in with root.
 pub(crate) fn is_let_in(uid: u32, me: u32, we_reach_out: bool) -> bool {
     uid == me || uid == 0 || (we_reach_out && me == 0)
 }

@@ -61,7 +61,7 @@ pub const MAIN: usize = 0;
 
 /// Pieces of an export that a peer may have written apart from each other for it to be followed which they
 /// are: more than frames of [`MAX_PIECE`] bytes can be ahead of others on subflows.
-const MAX_WRITTEN_APART: usize = 1024;
+const MAX_WRITTEN_RANGES: usize = 1024;
 
 /// Transfers of at least so many bytes use subflows.
 pub(super) const SPREAD_FROM_BYTES: u64 = 256 * 1024;
@@ -519,7 +519,7 @@ impl Session {
             Kind::PutDone => self.put_done(header.id, !header.flag, peer, sink)?,
             Kind::Get => self.serve(header.id, payload)?,
             Kind::GetDone => self.get_done(&header, peer, sink)?,
-            Kind::Probe => self.answer_probe(),
+            Kind::Probe => self.reply_to_probe(),
             Kind::ProbeReply => {}
             Kind::Goodbye => return Err(PeerError::Closed),
             Kind::Error => {
@@ -552,7 +552,7 @@ impl Session {
         Ok(())
     }
 
-    fn answer_probe(&mut self) {
+    fn reply_to_probe(&mut self) {
         if !self.probe_reply_waits {
             self.probe_reply_waits = true;
             let header = Header::new(Kind::ProbeReply, 0);

@@ -220,8 +220,8 @@ impl Core {
         }
     }
 
-    /// Whether anybody whom we dropped has not got everything yet. A goodbye alone is not waited for:
-    /// who misses it finds out.
+    /// Whether a peer that we dropped has not got everything yet. A goodbye alone is not waited for:
+    /// a peer that misses it finds out.
     pub fn still_sends(&self) -> bool {
         self.peers.iter().any(|state| match state.origin {
             Origin::Lingering { owes_nothing, .. } => !owes_nothing || state.session.has_output(),

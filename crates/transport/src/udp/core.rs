@@ -41,7 +41,7 @@ pub(super) const MAX_REPLIES_PER_HOST: usize = MAX_REPLIES / 4;
 
 /// What the core asks of its driver while it handles a datagram.
 pub trait Environment {
-    /// Without a key: who holds the socket at `remote`, which is said to be `holder`; the error says
+    /// Without a key: which process holds the socket at `remote`, which is said to be `holder`; the error says
     /// why it is not talked to. `we_call` tells whether we reach out to it, or it to us.
     fn verify(&mut self, remote: Remote, holder: Holder, we_call: bool)
     -> Result<Identity, String>;
@@ -537,12 +537,12 @@ impl Core {
         &mut self,
         from: Remote,
         prefix: Prefix,
-        wants_answer: bool,
+        wants_reply: bool,
         sealed: bool,
     ) -> Option<Peer> {
         let known = self.by_number.get(&prefix.to).copied();
         let Some(peer) = known else {
-            if wants_answer {
+            if wants_reply {
                 self.disown(from, prefix.from, prefix.to);
             }
             return None;

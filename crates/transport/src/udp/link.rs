@@ -363,7 +363,7 @@ impl Link {
         }
     }
 
-    /// Notes whether anybody owes anybody anything.
+    /// Notes whether either side owes the other something.
     pub(super) fn note_outstanding(&mut self, now: Time, session: &Session) {
         if !session.is_outstanding() && self.outgoing.is_done() {
             self.outstanding_since = None;

@@ -1,7 +1,7 @@
 //! Gets: data from the peer's memory into ours, and from what we export to the peer.
 //!
 //! The requester cuts a transfer into *requests* of bounded length and keeps at most [`GET_WINDOW`]
-//! of them unanswered; the server answers each in order, request by request in turn, and keeps no
+//! of them outstanding; the server replies to each in order, request by request in turn, and keeps no
 //! more than their lists.
 
 use std::collections::{HashMap, VecDeque};
@@ -23,7 +23,7 @@ use crate::method::{Direction, NotifyPacket, Peer, Sink, Token, Transfer};
 use crate::tcp::outbox::SpanOwner;
 
 /// Pieces of one request that may have come apart from each other, over subflows: there are no more of them.
-const MAX_APART: usize = (MAX_GET_BYTES as usize).div_ceil(MAX_PIECE);
+const MAX_RANGES: usize = (MAX_GET_BYTES as usize).div_ceil(MAX_PIECE);
 
 /// A get of ours.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ struct Get {
     /// Up to where data was asked for.
     local: Cursor,
     remote: Cursor,
-    /// Requests without an answer.
-    unanswered: usize,
+    /// Requests without a reply.
+    outstanding: usize,
     refused: bool,
 }
 
@@ -66,10 +66,10 @@ struct Request {
     /// The number of the get.
     get: u64,
     into: Cursor,
-    /// The bytes whose frames have begun. No byte comes twice, so what has landed is all there when it is as much
+    /// The bytes whose frames have begun. No byte comes twice, so what has come is all there when it is as much
     /// as was asked for: what lay in the memory before never counts as data.
     began: Coverage,
-    landed: u64,
+    received: u64,
     len: u64,
     /// The end, if it has overtaken data on other connections.
     end: Option<End>,
@@ -87,7 +87,7 @@ pub(super) struct Gets {
     /// Gets with data that was not asked for yet.
     asking: VecDeque<u64>,
     requests: Vec<Request>,
-    /// Requests of the peer's that are not answered to the end.
+    /// Requests of the peer's whose reply is not complete.
     serving: usize,
 }
 
@@ -119,7 +119,7 @@ impl Session {
             transfer,
             local: Cursor::default(),
             remote: Cursor::default(),
-            unanswered: 0,
+            outstanding: 0,
             refused: false,
         };
         self.gets.all.insert(number, get);
@@ -155,13 +155,13 @@ impl Session {
             }
             let into = get.local;
             get.local.skip(&get.transfer.local, bytes);
-            get.unanswered += 1;
+            get.outstanding += 1;
             self.gets.requests.push(Request {
                 id,
                 get: number,
                 into,
                 began: Coverage::default(),
-                landed: 0,
+                received: 0,
                 len: bytes,
                 end: None,
             });
@@ -186,7 +186,7 @@ impl Session {
         let range = header.base..header.base + len;
         request
             .began
-            .add(range, MAX_APART)
+            .add(range, MAX_RANGES)
             .map_err(|rejected| match rejected {
                 Rejected::Overlap => violation("it sends the same data of a get twice"),
                 Rejected::Scattered => violation("it sends data of a get in too small pieces"),
@@ -199,8 +199,8 @@ impl Session {
         Ok(Stream::Get { id: header.id, at })
     }
 
-    /// `count` bytes of a get have landed.
-    pub(super) fn get_landed(
+    /// `count` bytes of a get have come.
+    pub(super) fn get_received(
         &mut self,
         id: u64,
         count: u64,
@@ -214,13 +214,13 @@ impl Session {
         let Some(request) = requests.get_mut(at) else {
             return Ok(());
         };
-        request.landed += count;
+        request.received += count;
         match request.end {
-            Some(end) if request.landed == end.bytes => {
+            Some(end) if request.received == end.bytes => {
                 self.end_request(at, end.refused, peer, sink);
                 Ok(())
             }
-            Some(end) if request.landed > end.bytes => {
+            Some(end) if request.received > end.bytes => {
                 Err(violation("it sends more data than its end of a get says"))
             }
             _ => Ok(()),
@@ -242,15 +242,15 @@ impl Session {
         let at = requests.iter().position(|request| {
             request.id == header.id
                 && request.end.is_none()
-                && (request.landed == end.bytes
-                    || (may_be_on_its_way && request.landed < end.bytes))
+                && (request.received == end.bytes
+                    || (may_be_on_its_way && request.received < end.bytes))
                 && (end.refused || request.len == end.bytes)
                 && end.bytes <= request.len
         });
         let Some(at) = at else {
             return Err(violation("it ends a get that has not come to its end"));
         };
-        match requests.get_mut(at).filter(|r| r.landed < end.bytes) {
+        match requests.get_mut(at).filter(|r| r.received < end.bytes) {
             Some(request) => request.end = Some(end),
             None => self.end_request(at, end.refused, peer, sink),
         }
@@ -262,13 +262,13 @@ impl Session {
         let Some(get) = self.gets.all.get_mut(&number) else {
             return;
         };
-        get.unanswered -= 1;
+        get.outstanding -= 1;
         get.refused |= refused;
         if get.refused {
             self.gets.asking.retain(|&asking| asking != number);
         }
         let asked_for_all = get.refused || get.remote.is_at_end(&get.transfer.remote);
-        if get.unanswered > 0 || !asked_for_all {
+        if get.outstanding > 0 || !asked_for_all {
             return;
         }
         self.gets.asking.retain(|&asking| asking != number);

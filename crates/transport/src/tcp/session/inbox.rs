@@ -94,7 +94,7 @@ impl Session {
         while !bytes.is_empty() {
             if at == MAIN && !self.pausing.is_idle() {
                 let Inbox { partial, stream } = &self.main.inbox;
-                if stream.is_none() && self.pausing.keeps(partial, bytes) {
+                if stream.is_none() && self.pausing.hold_back(partial, bytes) {
                     return Ok(());
                 }
             }
@@ -297,11 +297,11 @@ impl Session {
         {
             self.note_written(*key, frame);
         }
-        // What has landed is let go before its transfer, or its packet, may end.
+        // What has come is let go before its transfer, or its packet, may end.
         self.connection(at).inbox.stream = (missing > 0).then_some((stream, missing));
         match received {
-            Received::Put(id) => self.put_landed(id, count as u64, peer, sink),
-            Received::Get(id) => self.get_landed(id, count as u64, peer, sink),
+            Received::Put(id) => self.put_received(id, count as u64, peer, sink),
+            Received::Get(id) => self.get_received(id, count as u64, peer, sink),
             Received::Packet(head) => {
                 if missing == 0 {
                     sink.placement_done(peer, &head);

@@ -102,7 +102,7 @@ fn acceptance(caller: u64, opening: &Greeting) -> (noise::Seal, Greeting) {
         caller,
         cookie: &opening.cookie,
     };
-    let (seal, noise) = noise::answer(&PUBLIC_KEY, call, [3; 32], &opening.noise).unwrap();
+    let (seal, noise) = noise::reply(&PUBLIC_KEY, call, [3; 32], &opening.noise).unwrap();
     let accept = Greeting {
         noise,
         ..Greeting::default()
