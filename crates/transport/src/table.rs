@@ -30,7 +30,7 @@ impl<T> Table<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// Gives a place to what `make` makes for its handle.
+    /// Adds what `make` makes for its handle.
     pub(crate) fn insert(&mut self, make: impl FnOnce(Peer) -> Box<T>) -> Peer {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {

@@ -97,7 +97,7 @@ impl Core {
     /// The system says that a datagram of ours, which begins with `front`, found no receiver at `to`.
     pub fn handle_unreachable(&mut self, now: Time, to: Remote, front: &[u8], sink: &mut dyn Sink) {
         if let Some(peer) = self.sender_of(to, front) {
-            self.nobody_there(now, peer, "its host says that its process is gone", sink);
+            self.handle_gone(now, peer, "its host says that its process is gone", sink);
         }
     }
 
@@ -120,7 +120,7 @@ impl Core {
     }
 
     /// A source that should know says that the peer is gone, or is not there.
-    pub(super) fn nobody_there(
+    pub(super) fn handle_gone(
         &mut self,
         now: Time,
         peer: Peer,

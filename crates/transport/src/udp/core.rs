@@ -515,7 +515,7 @@ impl Core {
                     let cause = PeerError::Refused(format!("at {}", from.address));
                     self.turned_away(now, peer, cause, sink);
                 } else if let Some(peer) = self.addressee(from, prefix, false, false) {
-                    self.nobody_there(now, peer, why, sink);
+                    self.handle_gone(now, peer, why, sink);
                 }
             }
             Datagram::Foreign(prefix, version) => {
