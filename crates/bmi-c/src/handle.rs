@@ -476,7 +476,8 @@ mod tests {
                     let handle = std::ptr::without_provenance_mut(handle);
                     let code = call_waiting(handle, 300_000, |instance, idle| {
                         tests.fetch_add(1, SeqCst);
-                        instance.bmi.wait_for_change(idle);
+                        let found = &mut instance.unexpected;
+                        instance.bmi.testunexpected(1, idle, found)?;
                         Ok(0)
                     });
                     assert_eq!(code, 0);

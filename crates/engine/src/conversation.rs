@@ -25,9 +25,9 @@ use std::collections::VecDeque;
 use causeway_transport::{Packet, PeerError};
 use causeway_wire::bmi::{self as wire, Body, Header, Kind};
 
-use crate::calling::Greeting;
 use crate::credit::{Account, Budget, Grant};
 use crate::fragments::Fragments;
+use crate::handshake::Greeting;
 use crate::matcher::Matcher;
 use crate::operation::{Incoming, Op, State, What};
 use crate::shared::{Shared, Tuning, Work};
@@ -87,7 +87,7 @@ pub(crate) struct Conversation {
     pub(crate) phase: Phase,
     /// The present connection has stood: its end is not a failed attempt.
     pub(crate) was_up: bool,
-    /// How far the greeting is, and who the peer says it is.
+    /// How far the greeting is, and which instance the peer says it is.
     pub(crate) greeting: Greeting,
     limits: LinkLimits,
     /// Overrides the instance's limit.

@@ -7,22 +7,22 @@
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{
-    Access, Direction, Error as TransportError, Packet, PeerError, Spans, Transfer, TransferError,
+    Access, Cursor, Direction, Error as TransportError, Packet, PeerError, Spans, Transfer,
+    TransferError,
 };
 use causeway_wire::bmi::{Header, Introduction};
-use causeway_wire::formats::Formats;
 use causeway_wire::region::Regions;
 
-use crate::calling::{Meeting, Rival};
 use crate::conversation::receiving::{add_receive, post_again};
 use crate::conversation::rendezvous::has_withdrawable_message;
 use crate::conversation::{Conversation, LinkLimits, Phase, Transmit, moving};
-use crate::fragments::{Cursor, Fragments};
+use crate::fragments::Fragments;
+use crate::handshake::{Meeting, Rival};
 use crate::matcher::Matcher;
 use crate::operation::{Remote, State, What};
 use crate::shared::{NO_QUEUE, Shared, Tuning, Work};
 use crate::slab::{NONE, Slab};
-use crate::transfers::MOST_LOOKS;
+use crate::transfers::MAX_TRIES;
 use crate::types::{Completion, OpError, OpId, Tag, Unexpected};
 
 /// What a driver is to do. Peers and operations are numbers that are valid until the next call.
@@ -57,7 +57,7 @@ pub enum Event {
         /// The peer.
         peer: u32,
     },
-    /// A peer that has connected to us says who it is ([`Conversations::claims`]): find out whether it is one that is
+    /// A peer that has connected to us says which instance it is ([`Conversations::claims`]): find out whether it is one that is
     /// known, and have them meet ([`Conversations::meet`]).
     Introduced {
         /// The peer.
@@ -171,6 +171,7 @@ impl<M: Matcher> Conversations<M> {
     }
 
     /// Takes the next completed operation of a queue.
+    #[inline]
     pub fn take_completion(&mut self, queue: u32) -> Option<Completion> {
         let op = self.shared.queues[queue].first()?;
         Some(self.shared.take(op))
@@ -186,10 +187,12 @@ impl<M: Matcher> Conversations<M> {
         matches!(self.peers[peer].phase, Phase::Closed)
     }
 
-    /// A peer's operations that are not done.
+    /// A peer's operations that are not done, receives that wait last.
     pub fn operations_of(&mut self, peer: u32) -> Vec<u32> {
         let Self { peers, shared } = self;
-        peers[peer].all_operations(shared)
+        let mut all = peers[peer].ops.to_vec(&mut shared.ops);
+        all.extend(shared.matcher.receives_of(peers[peer].id, usize::MAX));
+        all
     }
 
     /// The keys under which an operation's memory is exported. They are the caller's to end.
@@ -332,14 +335,9 @@ impl<M: Matcher> Conversations<M> {
         peers[peer].open(shared, limits, false);
     }
 
-    /// Says who this instance is, and where it can be called. Without that it has no number and cannot.
+    /// Says which instance this is, and where it can be called. Without that it has no number and cannot.
     pub fn introduce_as(&mut self, introduction: Introduction) {
         self.shared.own.introduction = introduction;
-    }
-
-    /// Speaks these formats instead of all that this build knows: for tests.
-    pub fn speak(&mut self, formats: Formats) {
-        self.shared.own.formats = formats;
     }
 
     /// Where a peer that has connected to us says it can be reached.
@@ -350,7 +348,7 @@ impl<M: Matcher> Conversations<M> {
             .map_or(&[], |theirs| theirs.addresses.as_slice())
     }
 
-    /// Decides what becomes of a caller of whom the driver has found out that it is, or is not, a peer that is known,
+    /// Decides what becomes of a caller of which the driver has found out that it is, or is not, a peer that is known,
     /// which is one that we call. [`Meeting::Same`] obliges the driver to drop the connection of the known one, if it has
     /// one, and to [merge](Conversations::merge) them; a caller that waits is introduced again. `None` if nothing is to be
     /// decided.
@@ -364,12 +362,12 @@ impl<M: Matcher> Conversations<M> {
         let rival = known.and_then(|known| peers.find(peers[known].greeting.rival.as_ref()?.0));
         let waits = |rival: u32| rival != caller && peers[rival].is_to_be_met();
         let known = known.filter(|_| !rival.is_some_and(waits));
-        let meeting = known.map_or(Meeting::Apart, |known| peers[known].meet(own, theirs));
+        let meeting = known.map_or(Meeting::Distinct, |known| peers[known].meet(own, theirs));
         match (meeting, known) {
             (Meeting::Wait, Some(known)) => {
                 peers[known].greeting.rival = Some(Box::new(Rival(key)))
             }
-            (Meeting::Apart, _) => peers[caller].consent(shared),
+            (Meeting::Distinct, _) => peers[caller].consent(shared),
             _ => {}
         }
         Some(meeting)
@@ -529,9 +527,9 @@ impl<M: Matcher> Conversations<M> {
     pub fn poll_transfer(&mut self, looks: &mut usize) -> Option<ToStart> {
         let Self { peers, shared } = self;
         if *looks == 0 {
-            shared.transfers.look();
+            shared.transfers.begin_tries();
         }
-        while *looks < MOST_LOOKS {
+        while *looks < MAX_TRIES {
             let Some(key) = shared.transfers.next() else {
                 break;
             };

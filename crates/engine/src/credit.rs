@@ -7,7 +7,7 @@
 //! a peer for which nothing is left gets a window of 0 and announces all its messages instead.
 //!
 //! Windows grow with need, but how much a peer gets through while all wait for the receiver is its
-//! window: none grows above an even share among those who have been in need, and a peer that has more gives way to one that
+//! window: none grows above an even share among the peers that have been in need, and a peer that has more gives way to one that
 //! has less.
 
 use causeway_wire::bmi::EARLY_RECORD_BYTES;
@@ -132,7 +132,7 @@ pub(crate) struct Grant {
     granted: u32,
     /// What its messages hold in early memory.
     held: u32,
-    /// Counted among those who need more.
+    /// Counted among the peers that need more.
     wanting: bool,
 }
 

@@ -271,9 +271,8 @@ impl<M: Matcher> Endpoint<M> {
                 limit: LIMIT,
             });
         }
-        let queues = &mut self.conversations.shared.queues;
-        let index = queues.insert(Default::default());
-        Ok(Queue(queues.key(index)))
+        let index = self.conversations.add_queue();
+        Ok(Queue(self.conversations.shared.queues.key(index)))
     }
 
     /// Closes a completion queue, cancelling what is still posted to it.
@@ -435,12 +434,11 @@ impl<M: Matcher> Endpoint<M> {
                 self.wait_until(idle, |all| !is_empty(all));
             }
         }
-        let shared = &mut self.conversations.shared;
         let mut count = 0;
         while count < most
-            && let Some(op) = shared.queues[queue].first()
+            && let Some(done) = self.conversations.take_completion(queue)
         {
-            out.push(shared.take(op));
+            out.push(done);
             count += 1;
         }
         Ok(count)
@@ -490,16 +488,6 @@ impl<M: Matcher> Endpoint<M> {
         }
         self.progress();
         ready(&self.conversations) || (!idle.is_zero() && self.wait_until(idle, ready))
-    }
-
-    /// Makes progress until something completes, in whichever queue, an unexpected message arrives, or `idle` has
-    /// passed: for a thread that waits on behalf of others as well.
-    pub fn wait_for_change(&mut self, idle: Duration) {
-        if self.check_process().is_err() {
-            return;
-        }
-        let before = self.changes();
-        self.wait_until(idle, |all| all.shared.changes() != before);
     }
 
     /// Differs from what it was before if something has completed since, or an unexpected message has arrived.

@@ -1,7 +1,7 @@
-//! Lists of memory fragments: gathering, scattering, cutting.
+//! Lists of memory fragments: owning, adding up, scattering.
 
 use causeway_sys::memory::Memory;
-use causeway_transport::{Packet, Spans};
+use causeway_transport::Packet;
 
 use crate::types::Error;
 
@@ -84,41 +84,6 @@ pub(crate) fn scatter_bytes(mut bytes: &[u8], list: &[Memory]) {
     }
 }
 
-/// A place in a list, for operations that move it in parts.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Cursor {
-    fragment: usize,
-    offset: usize,
-}
-
-impl Cursor {
-    /// Takes the next `len` bytes of the list, or fewer if that needs more than `most` fragments.
-    /// Empty fragments are left out.
-    pub(crate) fn take(&mut self, list: &[Memory], len: u64, most: usize) -> Spans {
-        let mut left = len;
-        let mut parts = Spans::new();
-        while let Some(memory) = list.get(self.fragment) {
-            if left == 0 || parts.len() == most {
-                break;
-            }
-            let rest = memory.len() - self.offset;
-            let part = usize::try_from(left).map_or(rest, |left| left.min(rest));
-            if part == memory.len() && part > 0 {
-                parts.push(memory.clone());
-            } else if part > 0 {
-                parts.push(memory.slice(self.offset..self.offset + part));
-            }
-            left -= part as u64;
-            self.offset += part;
-            if self.offset == memory.len() {
-                self.fragment += 1;
-                self.offset = 0;
-            }
-        }
-        parts
-    }
-}
-
 /// Bytes of a list that is known to be short enough.
 pub(crate) fn sum(list: &[Memory]) -> u64 {
     list.iter().map(|memory| memory.len() as u64).sum()
@@ -146,20 +111,5 @@ mod tests {
             scatter_bytes(&bytes, &memory);
             assert_eq!(bytes_of(&memory)[..2000], bytes);
         }
-    }
-
-    #[test]
-    fn a_cursor_takes_every_byte_once() {
-        let memory = list(&[10, 0, 20, 30, 0]);
-        let mut cursor = Cursor::default();
-        let mut lens = Vec::new();
-        for (len, most) in [(9, 9), (3, 9), (40, 1), (40, 1), (0, 3), (100, 3)] {
-            let parts = cursor.take(&memory, len, most);
-            assert!(parts.iter().all(|part| !part.is_empty()));
-            lens.push(sum(&parts));
-        }
-        assert_eq!(lens, [9, 3, 18, 30, 0, 0]);
-        let parts = Cursor::default().take(&memory, 60, usize::MAX);
-        assert_eq!((parts.len(), sum(&parts)), (3, 60));
     }
 }

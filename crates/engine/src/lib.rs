@@ -6,22 +6,22 @@
 //!
 //! Read [`types`] first, then [`Endpoint`]. Inside, [`conversation`](self) is what is said with one peer, without I/O
 //! and without a clock: greeting, credits (`credit`), eager messages, rendezvous, transfers (`transfers`), cancelling.
-//! `calling` is who calls whom; `conversations` is the table of all conversations with what they share (`shared`:
-//! operations, matcher, early messages), and `endpoint` drives it with methods. `waiting` decides how to wait; `slab` and
-//! `fragments` are the tables that make the path of a small message short; `traffic` counts; `registrations` are kept for
-//! methods that need them. The packets are defined in `causeway_wire::bmi`.
+//! `handshake` is how far a connection's greeting is, and what an instance says of itself; `conversations` is the table of all conversations with what they share (`shared`:
+//! operations, matcher, early messages), and `endpoint` drives it with methods. `waiting` decides how to wait; `slab` is
+//! the table of operations and of peers, `fragments` the memory of an operation; `traffic` counts; `registrations` are
+//! cached for methods that need them. The packets are defined in `causeway_wire::bmi`.
 //!
 //! What this room does not do: order messages of different tags, understand what they contain, or
 //! retry what failed.
 #![forbid(unsafe_code)]
 
-mod calling;
 mod clock;
 mod conversation;
 pub mod conversations;
 mod credit;
 mod endpoint;
 mod fragments;
+mod handshake;
 pub mod matcher;
 mod operation;
 mod registrations;
@@ -32,14 +32,13 @@ mod transfers;
 pub mod types;
 mod waiting;
 
-pub use calling::Meeting;
 pub use conversation::{LinkLimits, Transmit};
 pub use endpoint::{Endpoint, Parked, Waker};
-pub use fragments::Cursor;
+pub use handshake::Meeting;
 pub use registrations::MAX_REGISTRATIONS;
 pub use shared::Tuning;
 
 pub use causeway_sys::memory::Memory;
-pub use causeway_transport::{Access, Direction, Identity, PeerError, PeerReport};
+pub use causeway_transport::{Access, Cursor, Direction, Identity, PeerError, PeerReport};
 pub use causeway_watch::log;
 pub use causeway_wire::region::RegionDescriptor;

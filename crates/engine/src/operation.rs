@@ -12,11 +12,11 @@
 //! while exports of the operation's memory are being ended.
 
 use causeway_sys::memory::HeldSpan;
-use causeway_transport::Direction;
+use causeway_transport::{Cursor, Direction};
 use causeway_wire::bmi::{Announcement, Clearance};
 use causeway_wire::region::Regions;
 
-use crate::fragments::{Cursor, Fragments};
+use crate::fragments::Fragments;
 use crate::slab::{Linked, Links, NONE};
 use crate::types::{OpError, Tag};
 

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use causeway_sys::memory::HeldSpans;
 use causeway_transport::PeerError;
 
-use crate::calling::Own;
 use crate::credit::Budget;
 use crate::fragments::Fragments;
+use crate::handshake::Own;
 use crate::matcher::Matcher;
 use crate::operation::{Incoming, Op, State};
 use crate::slab::{Linked, Links, List, NONE, Slab};
@@ -78,7 +78,7 @@ pub(crate) enum Work {
     Rematch(u64),
     /// A peer has connected to us.
     Called(u64),
-    /// A peer that has connected to us says who it is.
+    /// A peer that has connected to us says which instance it is.
     Introduced(u64),
     /// A peer does not need the connection any more.
     MayLeave(u64),

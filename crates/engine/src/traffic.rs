@@ -37,7 +37,7 @@ pub(crate) struct Totals {
     pub(crate) sent: Count,
 }
 
-/// The peers to look at.
+/// The peers to observe.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
     /// There is something new about them.
@@ -159,13 +159,13 @@ impl Touched {
         self.new.pop()
     }
 
-    /// The peer with operations in flight that was looked at longest ago.
+    /// The peer with operations in flight that was observed longest ago.
     pub(crate) fn take_standing(&mut self) -> Option<u32> {
         self.standing.pop_front()
     }
 
     /// A peer has operations in flight.
-    pub(crate) fn keep(&mut self, peer: u32) {
+    pub(crate) fn add_standing(&mut self, peer: u32) {
         self.standing.push_back(peer);
     }
 

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 /// one, so that peers which hang do not stop the rest.
 pub(crate) const MAX_ACTIVE: usize = 16;
 
-/// Waiting transfers that are looked at in one go, between other work.
-pub(crate) const MOST_LOOKS: usize = 64;
+/// Waiting transfers that are tried in one go, between other work.
+pub(crate) const MAX_TRIES: usize = 64;
 
 /// Transfers in progress and waiting, the latter as operations by key. Those that are cancelled meanwhile are skipped.
 #[derive(Default)]
@@ -16,11 +16,11 @@ pub(crate) struct Transfers {
     pub(crate) active: usize,
     /// Those that could not be started.
     deferred: VecDeque<u64>,
-    /// How many of those, from the front, are still to be looked at since something changed.
+    /// How many of those, from the front, are to be tried again since something changed.
     retries: usize,
     /// Those that were not tried to start yet.
     recent: VecDeque<u64>,
-    /// The driver has been told that there is something to look at.
+    /// The driver has been told that there is something to try.
     told: bool,
 }
 
@@ -37,26 +37,26 @@ impl Transfers {
         !std::mem::replace(&mut self.told, true)
     }
 
-    /// Every one is to be looked at. Returns whether the driver is to be told.
+    /// Every one is to be tried again. Returns whether the driver is to be told.
     #[must_use]
     pub(crate) fn retry(&mut self) -> bool {
         self.retries = self.deferred.len();
         self.retries > 0 && !std::mem::replace(&mut self.told, true)
     }
 
-    /// The driver looks now. It is told again of what comes after this.
-    pub(crate) fn look(&mut self) {
+    /// The driver tries now. It is told again of what comes after this.
+    pub(crate) fn begin_tries(&mut self) {
         self.told = false;
     }
 
-    /// The driver has looked at many. Returns whether it is to be told of others.
+    /// The driver has tried many. Returns whether it is to be told of others.
     #[must_use]
     pub(crate) fn pause(&mut self) -> bool {
         let more = self.retries > 0 || !self.recent.is_empty();
         more && !std::mem::replace(&mut self.told, true)
     }
 
-    /// The next one to look at, oldest first.
+    /// The next one to try, oldest first.
     pub(crate) fn next(&mut self) -> Option<u64> {
         if self.retries > 0 {
             self.retries -= 1;
@@ -67,7 +67,7 @@ impl Transfers {
         self.recent.pop_front()
     }
 
-    /// It could not be started. After all have been looked at they stand in their order again.
+    /// It could not be started. After all have been tried they stand in their order again.
     pub(crate) fn defer(&mut self, op: u64) {
         self.deferred.push_back(op);
     }

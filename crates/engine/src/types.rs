@@ -174,7 +174,7 @@ pub struct Config {
     /// cores, else one for messages and half as many as there are cores, at most 4, for data.
     pub tcp_connections: u8,
     /// How long to spin before sleeping, at most; 0 sleeps at once, and so does everything in the setting for
-    /// tests that [`causeway_sys::waits`] is about. The spin adapts below this. Where others who
+    /// tests that [`causeway_sys::waits`] is about. The spin adapts below this. Where others that
     /// wait use the same processors, all of them yield to each other for up to 20 times as long.
     pub spin: Duration,
     /// An operation that makes no progress for so long is told in the log, and again each time that the

@@ -186,7 +186,6 @@ fn touch(parent: &mut Parent, listen: &str) {
         assert_forked("testunexpected", tested);
         assert_forked("testsome", bmi.testsome(&[], idle, &mut done));
         assert!(bmi.wait(context, idle), "testing says what is wrong");
-        bmi.wait_for_change(idle);
     }
     assert!(bmi.prepare_wait(None).is_none());
     bmi.check_parked();

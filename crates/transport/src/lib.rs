@@ -19,7 +19,9 @@
 pub mod address;
 mod blocking;
 mod clock;
+
 pub mod error;
+mod fragments;
 pub mod mem;
 pub mod method;
 pub mod registry;
@@ -32,6 +34,7 @@ pub mod wake;
 
 pub use address::Address;
 pub use error::{Error, PeerError, SendError, TransferError};
+pub use fragments::{Cursor, Progress, exported_part};
 pub use method::{
     Access, Atomic, Capabilities, Direction, Identity, Limits, Method, NotifyPacket, Operation,
     Outlet, PLACEMENT_HEAD_BYTES, Packet, Peer, PeerReport, Readiness, Registration, Sharing, Sink,

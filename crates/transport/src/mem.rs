@@ -23,9 +23,10 @@ use causeway_wire::region::RegionDescriptor;
 
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError, TransferError};
+use crate::fragments::Progress;
 use crate::method::{
     Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Outlet, Packet, Peer,
-    PeerReport, Readiness, Registration, Sink, Transfer, part_of,
+    PeerReport, Readiness, Registration, Sink, Transfer,
 };
 use link::{Endpoint, Link, hub};
 
@@ -92,26 +93,12 @@ struct Slot {
     link: Option<Link>,
     /// A connection attempt that failed and was not reported yet.
     refused: bool,
-    transfers: VecDeque<Running>,
+    transfers: VecDeque<Progress>,
     atomics: VecDeque<Atomic>,
     /// A caller was told to wait with a further one.
     atomics_blocked: bool,
     /// Packets stay in the queue.
     paused: bool,
-}
-
-/// A transfer in progress.
-struct Running {
-    transfer: Transfer,
-    local: Position,
-    remote: Position,
-}
-
-/// A place in a list of fragments.
-#[derive(Default, Clone, Copy)]
-struct Position {
-    fragment: usize,
-    offset: u64,
 }
 
 /// Simulates faults of one endpoint. Usable from any thread.
@@ -268,7 +255,7 @@ impl Mem {
         let Some(running) = slot.transfers.front_mut() else {
             return any;
         };
-        if let Some(result) = running.step(link, self.options.max_piece) {
+        if let Some(result) = step(running, link, self.options.max_piece) {
             let token = running.transfer.token;
             if let (Ok(()), Some(notify)) = (&result, running.transfer.notify.take()) {
                 link.push(notify.into_boxed_slice());
@@ -294,64 +281,27 @@ fn fail_transfers(slot: &mut Slot, peer: Peer, cause: &PeerError, sink: &mut dyn
     }
 }
 
-impl Running {
-    /// Copies one piece; returns the result when the list is done.
-    fn step(&mut self, link: &Link, max_piece: usize) -> Option<Result<(), TransferError>> {
-        let (local, remote) = (&self.transfer.local, &self.transfer.remote);
-        let here = local.iter().map(|memory| memory.len() as u64).sum();
-        let there = remote
-            .iter()
-            .fold(0_u64, |sum, region| sum.saturating_add(region.len));
-        if here != there {
-            return Some(Err(TransferError::Length {
-                local: here,
-                remote: there,
-            }));
-        }
-        self.local.skip_empty(local.iter().map(|m| m.len() as u64));
-        self.remote.skip_empty(remote.iter().map(|r| r.len));
-        let (Some(memory), Some(region)) = (
-            local.get(self.local.fragment),
-            remote.get(self.remote.fragment),
-        ) else {
-            return Some(Ok(()));
-        };
-        let piece = (memory.len() as u64 - self.local.offset)
-            .min(region.len - self.remote.offset)
-            .min(max_piece as u64);
-        let start = self.local.offset as usize;
-        let ours = memory.slice(start..start + piece as usize);
-        let theirs = part_of(region, self.remote.offset, piece);
-        let direction = self.transfer.direction;
-        let copied = link.with_export(&theirs, direction, |theirs| match direction {
-            Direction::Get => ours.copy_from(theirs),
-            Direction::Put => theirs.copy_from(&ours),
-        });
-        if !copied {
-            return Some(Err(TransferError::Protection));
-        }
-        self.local.offset += piece;
-        self.remote.offset += piece;
-        self.local.skip_empty(local.iter().map(|m| m.len() as u64));
-        (self.local.fragment == local.len()).then_some(Ok(()))
+/// Copies one piece; returns the result when the list is done.
+fn step(
+    running: &mut Progress,
+    link: &Link,
+    max_piece: usize,
+) -> Option<Result<(), TransferError>> {
+    if let Some(error) = running.transfer.mistake() {
+        return Some(Err(error));
     }
-}
-
-impl Position {
-    /// Moves behind fragments that are used up or empty.
-    fn skip_empty(&mut self, mut lens: impl Iterator<Item = u64>) {
-        let Some(mut len) = lens.nth(self.fragment) else {
-            return;
-        };
-        while self.offset >= len {
-            self.fragment += 1;
-            self.offset = 0;
-            match lens.next() {
-                Some(next) => len = next,
-                None => return,
-            }
-        }
+    let Some((ours, theirs)) = running.next_piece(max_piece as u64) else {
+        return Some(Ok(()));
+    };
+    let direction = running.transfer.direction;
+    let copied = link.with_export(&theirs, direction, |theirs| match direction {
+        Direction::Get => ours.copy_from(theirs),
+        Direction::Put => theirs.copy_from(&ours),
+    });
+    if !copied {
+        return Some(Err(TransferError::Protection));
     }
+    running.is_at_end().then_some(Ok(()))
 }
 
 /// Sends to the other end of a connection.
@@ -449,11 +399,7 @@ impl Method for Mem {
 
     fn identity(&self, peer: Peer) -> Option<Identity> {
         self.slot(peer)?.link.as_ref()?;
-        Some(Identity::Local {
-            pid: rustix::process::getpid().as_raw_nonzero().get(),
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
-        })
+        Some(Identity::this_process())
     }
 
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
@@ -549,11 +495,7 @@ impl Method for Mem {
         let Some(slot) = self.slot_mut(peer) else {
             return Err(SendError::Gone(PeerError::Disconnected));
         };
-        slot.transfers.push_back(Running {
-            transfer,
-            local: Position::default(),
-            remote: Position::default(),
-        });
+        slot.transfers.push_back(Progress::new(transfer));
         Ok(())
     }
 

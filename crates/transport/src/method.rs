@@ -465,6 +465,16 @@ impl Access {
             Direction::Put => self != Access::Read,
         }
     }
+
+    /// Whether `memory` may be exported so.
+    pub(crate) fn check(self, memory: &Memory) -> Result<(), Error> {
+        match self.allows(Direction::Put) && !memory.is_writable() {
+            true => Err(Error::Unsupported(
+                "memory that is for reading only cannot be exported for writing",
+            )),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Which way a transfer moves bytes.
@@ -499,7 +509,7 @@ impl Default for Sharing {
 pub struct Atomic {
     /// What is done.
     pub operation: Operation,
-    /// The word: 8 bytes of a region ([`part_of`]) at a multiple of 8 in the owner's memory.
+    /// The word: 8 bytes of a region ([`RegionDescriptor::part`]) at a multiple of 8 in the owner's memory.
     pub word: RegionDescriptor,
     /// Given back at completion.
     pub token: Token,
@@ -510,7 +520,7 @@ impl Atomic {
     pub const BYTES: u64 = 8;
 
     /// The error to complete with, if the region is no word.
-    pub(crate) fn mistake(&self) -> Option<TransferError> {
+    pub fn mistake(&self) -> Option<TransferError> {
         (self.word.len != Self::BYTES).then_some(TransferError::Length {
             local: Self::BYTES,
             remote: self.word.len,
@@ -562,7 +572,7 @@ pub struct Transfer {
     pub registrations: Vec<Registration>,
     /// Remote memory, in order; the fragments need not match the local ones, but both lists cover the
     /// same number of bytes. A part of a region is named by raising `base` (and the object's offset)
-    /// and lowering `len`; see [`part_of`].
+    /// and lowering `len`; see [`RegionDescriptor::part`].
     pub remote: Regions,
     /// A packet for the peer, delivered after the last byte has landed (in either direction).
     pub notify: Option<NotifyPacket>,
@@ -575,14 +585,6 @@ impl Transfer {
     pub fn longest_list(&self) -> usize {
         self.local.len().max(self.remote.len())
     }
-}
-
-/// The bytes `offset..offset + len` of an exported region, as a descriptor under the same key.
-///
-/// # Panics
-/// If the range is not inside the region.
-pub fn part_of(region: &RegionDescriptor, offset: u64, len: u64) -> RegionDescriptor {
-    region.part(offset, len)
 }
 
 /// The identity of a peer, as far as the method can tell for certain.
@@ -599,6 +601,17 @@ pub enum Identity {
     },
     /// A holder of the cluster's key.
     Keyed,
+}
+
+impl Identity {
+    /// That of the calling process.
+    pub fn this_process() -> Self {
+        Self::Local {
+            pid: rustix::process::getpid().as_raw_nonzero().get(),
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+        }
+    }
 }
 
 /// What was chosen for a peer, and why not something better.

@@ -8,7 +8,7 @@ pub(crate) const RESERVED_GENERATION: u32 = u32::MAX;
 
 struct Slot<T> {
     generation: u32,
-    kept: Option<Box<T>>,
+    entry: Option<Box<T>>,
 }
 
 pub(crate) struct Table<T> {
@@ -30,18 +30,18 @@ impl<T> Table<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// Gives a place to what `make` makes for its handle.
+    /// Adds what `make` makes for its handle.
     pub(crate) fn insert(&mut self, make: impl FnOnce(Peer) -> Box<T>) -> Peer {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
                 generation: 0,
-                kept: None,
+                entry: None,
             });
             (self.slots.len() - 1) as u32
         });
         let slot = &mut self.slots[index as usize];
         let handle = Peer::new(index, slot.generation);
-        slot.kept = Some(make(handle));
+        slot.entry = Some(make(handle));
         handle
     }
 
@@ -49,7 +49,7 @@ impl<T> Table<T> {
         self.slots
             .get(peer.index())
             .filter(|slot| slot.generation == peer.generation())?
-            .kept
+            .entry
             .as_deref()
     }
 
@@ -57,7 +57,7 @@ impl<T> Table<T> {
         self.slots
             .get_mut(peer.index())
             .filter(|slot| slot.generation == peer.generation())?
-            .kept
+            .entry
             .as_deref_mut()
     }
 
@@ -66,19 +66,19 @@ impl<T> Table<T> {
             .slots
             .get_mut(peer.index())
             .filter(|slot| slot.generation == peer.generation())?;
-        let kept = slot.kept.take()?;
+        let entry = slot.entry.take()?;
         slot.generation = (slot.generation + 1) % RESERVED_GENERATION;
         self.free.push(peer.index() as u32);
-        Some(kept)
+        Some(entry)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.slots.iter().filter_map(|slot| slot.kept.as_deref())
+        self.slots.iter().filter_map(|slot| slot.entry.as_deref())
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots
             .iter_mut()
-            .filter_map(|slot| slot.kept.as_deref_mut())
+            .filter_map(|slot| slot.entry.as_deref_mut())
     }
 }

@@ -58,7 +58,7 @@ use crate::address::Address;
 use crate::clock::Clock;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{
-    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport, Readiness,
+    Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Readiness,
     Registration, Sink, Transfer, gather,
 };
 use crate::strangers::{Strangers, Told};
@@ -403,11 +403,7 @@ impl Method for Tcp {
         _: Registration,
         access: Access,
     ) -> Result<RegionDescriptor, Error> {
-        if access.allows(Direction::Put) && !memory.is_writable() {
-            return Err(Error::Unsupported(
-                "memory that is for reading only cannot be exported for writing",
-            ));
-        }
+        access.check(memory)?;
         let key = self.draw_key(peer)?;
         let state = self.slots.get_mut(peer).ok_or(Error::NoPeer)?;
         Ok(state.session.export(key, memory, access))

@@ -19,7 +19,7 @@
 //! # Trust
 //! As over TCP: holders of the cluster's key; without a key, processes of the same user over loopback
 //! addresses, for which each side asks the kernel whose socket the other end's is, once, while the
-//! connection opens. Everything is encrypted in both cases: without a key so that nobody who gets hold
+//! connection opens. Everything is encrypted in both cases: without a key so that a process that gets hold
 //! of a port later gets hold of the connection too.
 //!
 //! [`Udp`] is generic in its [`DatagramIo`], so that the whole of it runs in simulated networks and
@@ -78,11 +78,11 @@ const DATAGRAMS_PER_POLL: usize = 64;
 const BATCH_BYTES: usize = 256 * 1024;
 const BATCH_DATAGRAMS: usize = 32;
 
-/// Polls between two looks at sockets where nothing has come lately.
-const POLLS_PER_LOOK: u32 = 8;
+/// Polls between two receives on sockets where nothing has come lately.
+const POLLS_PER_RECEIVE: u32 = 8;
 
-/// Looks in a row that found nothing, after which looks become rarer.
-const QUIET_AFTER_LOOKS: u32 = 1024;
+/// Receives in a row that returned nothing, after which they become rarer.
+const QUIET_AFTER_RECEIVES: u32 = 1024;
 
 /// The other end of a socket of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -108,8 +108,8 @@ pub struct Udp<G: DatagramIo = Sockets> {
     batch: Batch,
     /// The first packet of a round is sent at once, those behind it leave with the next poll.
     sent_in_round: bool,
-    empty_looks: u32,
-    polls_without_look: u32,
+    empty_receives: u32,
+    polls_without_receive: u32,
     clock: Clock,
     /// The first time that was given, from which the core counts.
     began: Option<Instant>,
@@ -138,8 +138,8 @@ impl<G: DatagramIo> Udp<G> {
             arrivals: Arrivals::default(),
             batch: Batch::default(),
             sent_in_round: false,
-            empty_looks: 0,
-            polls_without_look: 0,
+            empty_receives: 0,
+            polls_without_receive: 0,
             clock: Clock::default(),
             began: None,
         }
@@ -218,12 +218,13 @@ impl<G: DatagramIo> Udp<G> {
         }
     }
 
-    /// Whether the sockets are to be looked at in this poll.
-    fn looks_now(&mut self) -> bool {
-        self.polls_without_look += 1;
-        let due = self.empty_looks < QUIET_AFTER_LOOKS || self.polls_without_look >= POLLS_PER_LOOK;
+    /// Whether this poll receives from the sockets.
+    fn receives_now(&mut self) -> bool {
+        self.polls_without_receive += 1;
+        let due = self.empty_receives < QUIET_AFTER_RECEIVES
+            || self.polls_without_receive >= POLLS_PER_RECEIVE;
         if due {
-            self.polls_without_look = 0;
+            self.polls_without_receive = 0;
         }
         due
     }
@@ -239,7 +240,7 @@ impl<G: DatagramIo> Udp<G> {
                     let core = &mut self.core;
                     core.handle_datagram(now, from, bytes, &mut self.io, sink);
                 }
-                Arrival::NobodyThere(to, range) => {
+                Arrival::Unreachable(to, range) => {
                     let front = arrivals.room.get(range).unwrap_or_default();
                     self.core.handle_unreachable(now, to, front, sink);
                 }
@@ -250,9 +251,9 @@ impl<G: DatagramIo> Udp<G> {
             }
         }
         self.arrivals = arrivals;
-        self.empty_looks = match any {
+        self.empty_receives = match any {
             true => 0,
-            false => self.empty_looks.saturating_add(1),
+            false => self.empty_receives.saturating_add(1),
         };
         any
     }
@@ -276,7 +277,7 @@ impl<G: DatagramIo> Udp<G> {
             return false;
         }
         self.sent_in_round = false;
-        let mut any = self.looks_now() && self.receive(now, sink);
+        let mut any = self.receives_now() && self.receive(now, sink);
         if self.core.next_deadline().is_some_and(|at| at <= now) {
             self.core.handle_timer(now, sink);
         }
@@ -301,7 +302,7 @@ impl<G: DatagramIo> Udp<G> {
         let until = now + most;
         self.core.disconnect_all(now);
         loop {
-            self.empty_looks = 0;
+            self.empty_receives = 0;
             self.make_progress(now, &mut Silence);
             if !self.core.still_sends() || now >= until {
                 return;
@@ -468,7 +469,7 @@ impl<G: DatagramIo> Method for Udp<G> {
     }
 
     fn tick(&mut self, now: Instant, sink: &mut dyn Sink) {
-        self.empty_looks = 0;
+        self.empty_receives = 0;
         // It stays until the sockets are looked at below.
         self.io.has_reports();
         let now = self.advance(now);
@@ -477,7 +478,7 @@ impl<G: DatagramIo> Method for Udp<G> {
 
     fn arm(&mut self, now: Instant) -> bool {
         self.advance(now);
-        self.empty_looks = 0;
+        self.empty_receives = 0;
         !self.core.has_work() && self.batch.is_empty() && !self.io.has_reports()
     }
 
@@ -487,7 +488,7 @@ impl<G: DatagramIo> Method for Udp<G> {
     }
 
     fn disarm(&mut self) {
-        self.empty_looks = 0;
+        self.empty_receives = 0;
     }
 
     fn pollable(&self) -> BorrowedFd<'_> {

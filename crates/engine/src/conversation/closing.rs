@@ -8,13 +8,6 @@ use crate::operation::State;
 use crate::shared::{EarlyBody, Shared, Work};
 
 impl Conversation {
-    /// The operations that are not done, receives that wait last.
-    pub(crate) fn all_operations<M: Matcher>(&self, shared: &mut Shared<M>) -> Vec<u32> {
-        let mut all = self.ops.to_vec(&mut shared.ops);
-        all.extend(shared.matcher.receives_of(self.id, usize::MAX));
-        all
-    }
-
     /// The connection is over, and exports of the operations' memory have been ended: all of them fail. A peer that
     /// `may_return` does so as another incarnation, whose messages must not be mixed with those of this one.
     pub(crate) fn close<M: Matcher>(

@@ -1,8 +1,8 @@
 //! How a conversation begins.
 //!
-//! Both sides state the formats that they speak. In format 1, and from a caller that nobody can call, that is all. One
+//! Both sides state the formats that they speak. In format 1, and from a caller that does not listen itself, that is all. One
 //! that can be called may be called by the other side at the same time, and there shall be one connection and one order
-//! for each pair: from format 2 on, it says who it is, waits for the consent of the other side, and is not bound before
+//! for each pair: from format 2 on, it says which instance it is, waits for the consent of the other side, and is not bound before
 //! it has said [`Kind::Ready`]. Until then nothing but the greeting has been sent in
 //! either direction, and a connection can be given up for another one without losing anything.
 //!
@@ -17,15 +17,15 @@
 //!
 //! Where each of two calls the other, the connection that the one with the smaller number has made is kept: that one
 //! leaves the other's unanswered until its own has come up or failed, and the other one gives its own up when it is
-//! introduced to a caller whom it is calling ([`Conversations::meet`](crate::conversations::Conversations::meet)).
+//! introduced to a caller that it is calling ([`Conversations::meet`](crate::conversations::Conversations::meet)).
 
 use causeway_transport::Packet;
 use causeway_wire::bmi::{self as wire, Body, Header, INTRODUCING, InstanceId, Kind};
 use causeway_wire::formats::Formats;
 
 use super::{CONNECT, Conversation, LinkLimits, Phase};
-use crate::calling::{Awaited, Greeting, Meeting};
 use crate::credit::Account;
+use crate::handshake::{Awaited, Greeting, Meeting};
 use crate::matcher::Matcher;
 use crate::shared::{Shared, Work};
 
@@ -137,7 +137,7 @@ impl Conversation {
         self.queue_control(shared, packet);
     }
 
-    /// The peer says who it is.
+    /// The peer says which instance it is.
     fn introduced<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -169,7 +169,7 @@ impl Conversation {
         shared.work.push_back(Work::Introduced(self.key));
     }
 
-    /// Whether this is a caller of whom it has yet to be found out whether it is known.
+    /// Whether this is a caller of which it has yet to be found out whether it is known.
     pub(crate) fn is_to_be_met(&self) -> bool {
         matches!(self.phase, Phase::Greeting) && self.greeting.awaited == Awaited::Decision
     }
@@ -185,7 +185,7 @@ impl Conversation {
             Phase::Greeting if !self.greeting.called && own < theirs => Meeting::Wait,
             // The last words of the connection before may not have come yet.
             Phase::Leaving | Phase::Failed => Meeting::Wait,
-            _ => Meeting::Apart,
+            _ => Meeting::Distinct,
         }
     }
 

@@ -1,12 +1,11 @@
 //! Transfers of remote memory that operations need: what the method is to do, and how that ended.
 
-use causeway_transport::{Direction, NotifyPacket, Spans, Transfer, TransferError};
+use causeway_transport::{Cursor, Direction, NotifyPacket, Spans, Transfer, TransferError};
 use causeway_wire::bmi::{Header, Kind, Refusal};
 use causeway_wire::region::Regions;
 
 use super::Conversation;
 use super::rendezvous::refusal;
-use crate::fragments::Cursor;
 use crate::matcher::Matcher;
 use crate::operation::{Op, State};
 use crate::shared::{Shared, Work};
@@ -45,18 +44,18 @@ impl Conversation {
             State::Matched(incoming) => {
                 let announcement = &incoming.announcement;
                 transfer.direction = Direction::Get;
-                transfer.local = cursor.take(list, announcement.size, usize::MAX);
+                transfer.local = cursor.spans(list, announcement.size).collect();
                 transfer.remote = announcement.regions.clone();
                 transfer.notify = notify(Kind::Read, announcement.send);
             }
             State::ToPush(clearance) => {
-                transfer.local = cursor.take(list, clearance.len, usize::MAX);
+                transfer.local = cursor.spans(list, clearance.len).collect();
                 transfer.remote = clearance.regions.clone();
                 transfer.notify = notify(Kind::Written, clearance.receive);
             }
             State::ToMove(remote) => {
                 transfer.direction = remote.direction;
-                transfer.local = cursor.take(list, entry.size, usize::MAX);
+                transfer.local = cursor.spans(list, entry.size).collect();
                 transfer.remote = remote.regions.clone();
             }
             _ => return None,

@@ -5,14 +5,13 @@
 //! all of it is here, as for every other. A receive that is cancelled in between lets go of its memory at once,
 //! and the message goes on as one that nothing was known of: to the next receive, or to early memory.
 
-use causeway_transport::Spans;
+use causeway_transport::{Cursor, Spans};
 use causeway_wire::bmi::{Header, Kind};
 
 use super::Conversation;
 use super::eager::SENDS_TOO_MUCH;
 use super::receiving::post_again;
 use crate::credit::cost;
-use crate::fragments::Cursor;
 use crate::matcher::Matcher;
 use crate::operation::State;
 use crate::shared::{Shared, Work};
@@ -41,7 +40,7 @@ impl Conversation {
             return false;
         }
         let entry = &mut shared.ops[op];
-        into.extend(Cursor::default().take(entry.fragments.as_slice(), size, usize::MAX));
+        into.extend(Cursor::default().spans(entry.fragments.as_slice(), size));
         entry.state = State::Placed { size };
         self.placement = Some(shared.ops.key(op));
         true

@@ -11,13 +11,13 @@
 //! A list of fragments that does not fit into a packet is moved in parts, by push, each with its own
 //! `ClearToSend`; the operations still complete once.
 
-use causeway_transport::{Access, Error as TransportError, Spans, TransferError};
+use causeway_transport::{Access, Cursor, Error as TransportError, Spans, TransferError};
 use causeway_wire::bmi::{self as wire, Announcement, Clearance, Header, Kind, Refusal};
 use causeway_wire::region::Regions;
 
 use super::Conversation;
 use super::eager::deliver;
-use crate::fragments::{Cursor, sum};
+use crate::fragments::sum;
 use crate::matcher::Matcher;
 use crate::operation::{Incoming, State, What};
 use crate::shared::{EarlyBody, Shared, Work};
@@ -85,14 +85,14 @@ impl Conversation {
         let mut cursor = entry.cursor;
         match &entry.state {
             State::ToAnnounce { .. } => {
-                let parts = cursor.take(list, entry.size, most);
+                let parts: Spans = cursor.spans(list, entry.size).take(most).collect();
                 // Too long a list: only we can move it.
                 let fits = sum(&parts) == entry.size && !parts.is_empty();
                 fits.then_some((parts, Access::Read))
             }
             State::ToClear(incoming) => {
                 let left = incoming.announcement.size - entry.moved;
-                Some((cursor.take(list, left, most), Access::Write))
+                Some((cursor.spans(list, left).take(most).collect(), Access::Write))
             }
             _ => None,
         }
@@ -242,7 +242,7 @@ impl Conversation {
         shared.work.push_back(Work::Export(key));
     }
 
-    /// The next part of a receive's memory is open to the sender, who is told.
+    /// The next part of a receive's memory is open to the sender, which is told.
     fn send_clearance<M>(&mut self, shared: &mut Shared<M>, op: u32, regions: Regions) {
         let key = shared.ops.key(op);
         let most = self.fragments_per_packet();
@@ -252,8 +252,8 @@ impl Conversation {
         };
         let (offset, send) = (entry.moved, incoming.announcement.send);
         let left = incoming.announcement.size - offset;
-        let parts = entry.cursor.take(entry.fragments.as_slice(), left, most);
-        let len = sum(&parts);
+        let parts = entry.cursor.spans(entry.fragments.as_slice(), left);
+        let len = parts.take(most).map(|part| part.len() as u64).sum::<u64>();
         let end = offset + len;
         entry.state = State::Cleared { incoming, end };
         let clearance = Clearance {

@@ -5,8 +5,8 @@ use causeway_transport::PeerError;
 use causeway_transport::registry::Candidates;
 
 use super::Endpoint;
-use crate::calling::Meeting;
 use crate::conversation::{CONNECT, Phase};
+use crate::handshake::Meeting;
 use crate::matcher::Matcher;
 use crate::types::Error;
 
@@ -53,7 +53,7 @@ impl<M: Matcher> Endpoint<M> {
         Ok(peer)
     }
 
-    /// A peer that has connected to us says who it is. If that is a peer that was looked up, and the evidence agrees, they
+    /// A peer that has connected to us says which instance it is. If that is a peer that was looked up, and the evidence agrees, they
     /// become one.
     pub(super) fn introduced(&mut self, peer: u32) {
         let Some((method, handle)) = self.connections.link(peer) else {
@@ -73,7 +73,7 @@ impl<M: Matcher> Endpoint<M> {
         let known = leads_to.find(|&known| self.may_become(known, method));
         match self.conversations.meet(peer, known) {
             Some(Meeting::Same) => self.merge(known.unwrap_or(peer), peer, &confirmed),
-            Some(Meeting::Apart) => {
+            Some(Meeting::Distinct) => {
                 let entry = &mut self.conversations.peers[peer];
                 if !confirmed.is_empty() && !self.connections.end(peer).outbound {
                     entry.name = confirmed.join(",");
@@ -157,10 +157,7 @@ impl<M: Matcher> Endpoint<M> {
         if self.conversations.is_unused(peer) {
             return self.forget(peer);
         }
-        let all = &mut self.conversations;
-        for op in all.peers[peer].all_operations(&mut all.shared) {
-            self.end_exports(peer, op);
-        }
+        self.end_all_exports(peer);
         self.unlink(peer);
         self.connections.forget_introduction(peer);
         self.conversations.reopen_later(peer);

@@ -155,10 +155,7 @@ impl<M: Matcher> Endpoint<M> {
 
     /// The connection is over: everything that depends on it fails, and only that.
     pub(super) fn close(&mut self, peer: u32, cause: PeerError) {
-        let all = &mut self.conversations;
-        for op in all.peers[peer].all_operations(&mut all.shared) {
-            self.end_exports(peer, op);
-        }
+        self.end_all_exports(peer);
         let outbound = self.connections.end(peer).outbound;
         let called = self.conversations.peers[peer].greeting.called;
         self.connections.forget_introduction(peer);

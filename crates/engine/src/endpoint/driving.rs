@@ -87,11 +87,18 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Ends an operation's exports.
     pub(super) fn end_exports(&mut self, peer: u32, op: u32) {
-        let keys = std::mem::take(&mut self.conversations.shared.ops[op].exports);
+        let keys = self.conversations.take_exports(op);
         if let Some((method, handle)) = self.connections.link(peer) {
             for key in keys {
                 self.methods.get(method).revoke(handle, key);
             }
+        }
+    }
+
+    /// Ends the exports of all of a peer's operations.
+    pub(super) fn end_all_exports(&mut self, peer: u32) {
+        for op in self.conversations.operations_of(peer) {
+            self.end_exports(peer, op);
         }
     }
 

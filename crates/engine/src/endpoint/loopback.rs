@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use causeway_sys::memory::Memory;
-use causeway_transport::method::{part_of, perform, result_of};
+use causeway_transport::method::{perform, result_of};
 use causeway_transport::{
     Access, Address, Atomic, Capabilities, Direction, Error, Identity, Limits, Method,
-    NotifyPacket, Outlet, Packet, Peer, PeerError, PeerReport, Readiness, Registration, SendError,
-    Sink, Transfer, TransferError,
+    NotifyPacket, Outlet, Packet, Peer, PeerError, PeerReport, Progress, Readiness, Registration,
+    SendError, Sink, Transfer, TransferError, exported_part,
 };
 use causeway_wire::region::RegionDescriptor;
 use rustix::event::{EventfdFlags, eventfd};
@@ -31,21 +31,12 @@ pub(crate) struct Loopback {
     blocked: bool,
     paused: bool,
     packets: VecDeque<Vec<u8>>,
-    transfers: VecDeque<Running>,
+    transfers: VecDeque<Progress>,
     atomics: VecDeque<Atomic>,
     exports: HashMap<u64, (Memory, Access)>,
     next_key: u64,
     /// Never readable: nothing comes from outside.
     event: OwnedFd,
-}
-
-/// A transfer and how far it is.
-struct Running {
-    transfer: Transfer,
-    fragment: usize,
-    offset: u64,
-    remote_fragment: usize,
-    remote_offset: u64,
 }
 
 impl Loopback {
@@ -78,42 +69,17 @@ impl Loopback {
     }
 
     /// Copies the next piece of a transfer; returns the result at its end.
-    fn step(&self, running: &mut Running) -> Option<Result<(), TransferError>> {
-        let Running {
-            transfer,
-            fragment,
-            offset,
-            remote_fragment,
-            remote_offset,
-        } = running;
+    fn step(&self, running: &mut Progress) -> Option<Result<(), TransferError>> {
+        let direction = running.transfer.direction;
         let mut budget = MAX_PIECE as u64;
         while budget > 0 {
-            let (Some(local), Some(remote)) = (
-                transfer.local.get(*fragment),
-                transfer.remote.get(*remote_fragment),
-            ) else {
+            let Some((ours, theirs)) = running.next_piece(budget) else {
                 return Some(Ok(()));
             };
-            let left = local.len() as u64 - *offset;
-            let remote_left = remote.len - *remote_offset;
-            let piece = left.min(remote_left).min(budget);
-            if piece > 0 {
-                let start = *offset as usize;
-                let ours = local.slice(start..start + piece as usize);
-                let theirs = part_of(remote, *remote_offset, piece);
-                if !self.copy(&ours, &theirs, transfer.direction) {
-                    return Some(Err(TransferError::Protection));
-                }
+            if !self.copy(&ours, &theirs, direction) {
+                return Some(Err(TransferError::Protection));
             }
-            budget -= piece;
-            *offset += piece;
-            *remote_offset += piece;
-            if piece == left {
-                (*fragment, *offset) = (*fragment + 1, 0);
-            }
-            if piece == remote_left {
-                (*remote_fragment, *remote_offset) = (*remote_fragment + 1, 0);
-            }
+            budget -= theirs.len;
         }
         None
     }
@@ -125,29 +91,26 @@ impl Loopback {
     }
 
     fn perform(&self, atomic: &Atomic) -> Result<u64, TransferError> {
-        let Atomic {
-            operation, word, ..
-        } = atomic;
-        if word.len != Atomic::BYTES {
-            return Err(TransferError::Length {
-                local: Atomic::BYTES,
-                remote: word.len,
-            });
+        if let Some(error) = atomic.mistake() {
+            return Err(error);
         }
-        let reach = |direction| self.find(word, direction);
+        let reach = |direction| self.find(&atomic.word, direction);
         match reach(Direction::Get).and(reach(Direction::Put)) {
-            Some(memory) => result_of(perform(*operation, &memory)),
+            Some(memory) => result_of(perform(atomic.operation, &memory)),
             None => Err(TransferError::Protection),
         }
     }
 
     /// The part of an export that a region names, if it may be accessed so.
     fn find(&self, region: &RegionDescriptor, direction: Direction) -> Option<Memory> {
-        let (memory, access) = self.exports.get(&region.key)?;
-        let start = region.base.wrapping_sub(memory.as_ptr() as u64);
-        let end = start.checked_add(region.len)?;
-        (access.allows(direction) && end <= memory.len() as u64)
-            .then(|| memory.slice(start as usize..end as usize))
+        let (_, access) = self.exports.get(&region.key)?;
+        access.allows(direction).then(|| self.part(region))?
+    }
+
+    /// The part of an export that a region names.
+    fn part(&self, region: &RegionDescriptor) -> Option<Memory> {
+        let (memory, _) = self.exports.get(&region.key)?;
+        exported_part(memory, memory.as_ptr() as u64, region.base, region.len)
     }
 
     fn copy(&self, ours: &Memory, region: &RegionDescriptor, direction: Direction) -> bool {
@@ -226,11 +189,7 @@ impl Method for Loopback {
 
     fn identity(&self, peer: Peer) -> Option<Identity> {
         self.check(peer).ok()?;
-        Some(Identity::Local {
-            pid: rustix::process::getpid().as_raw_nonzero().get(),
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
-        })
+        Some(Identity::this_process())
     }
 
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
@@ -283,13 +242,7 @@ impl Method for Loopback {
 
     fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError> {
         self.check(peer)?;
-        self.transfers.push_back(Running {
-            transfer,
-            fragment: 0,
-            offset: 0,
-            remote_fragment: 0,
-            remote_offset: 0,
-        });
+        self.transfers.push_back(Progress::new(transfer));
         Ok(())
     }
 
@@ -304,17 +257,7 @@ impl Method for Loopback {
     }
 
     fn map(&mut self, _: Peer, region: &RegionDescriptor) -> Option<Memory> {
-        let (memory, _) = self.exports.get(&region.key)?;
-        let start = region.base.checked_sub(memory.as_ptr() as u64)?;
-        let end = start.checked_add(region.len)?;
-        (end <= memory.len() as u64).then(|| memory.slice(start as usize..end as usize))
-    }
-
-    fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
-        Memory::try_zeroed(len).map_err(|source| Error::System {
-            what: "allocating memory".to_owned(),
-            source,
-        })
+        self.part(region)
     }
 
     fn poll(&mut self, _: Instant, sink: &mut dyn Sink) -> bool {

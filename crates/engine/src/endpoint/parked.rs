@@ -57,7 +57,7 @@ impl<M: Matcher> Endpoint<M> {
     /// Prepares a sleep; `None` if it cannot begin.
     fn park_detached(&mut self, until: Option<Instant>) -> Option<Parked> {
         let before = self.methods.read_clock();
-        self.look(before);
+        self.observe(before);
         self.methods.drop_freed();
         let on = self.sleeper.prepare(&mut self.methods)?;
         let deadline = self.first_deadline().into_iter().chain(until).min();
@@ -156,7 +156,7 @@ impl<M: Matcher> Endpoint<M> {
 
     /// The first moment at which a sleep ends if nothing happens.
     fn first_deadline(&self) -> Option<Instant> {
-        let look = self.watch.deadline(&self.conversations);
-        self.methods.deadline().into_iter().chain(look).min()
+        let observation = self.watch.deadline(&self.conversations);
+        self.methods.deadline().into_iter().chain(observation).min()
     }
 }

@@ -162,7 +162,7 @@ impl<M: Matcher> Endpoint<M> {
     #[cold]
     fn not_sent(&mut self, peer: u32, error: SendError) {
         match error {
-            SendError::WouldBlock => self.conversations.peers[peer].blocked = true,
+            SendError::WouldBlock => self.conversations.handle_blocked(peer),
             SendError::Gone(cause) => self.conversations.handle_lost(peer, cause),
             error => self.conversations.protocol_error(peer, error.to_string()),
         }

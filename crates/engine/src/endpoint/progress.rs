@@ -120,7 +120,7 @@ impl<M: Matcher> Endpoint<M> {
         self.settle();
         self.methods.drop_freed();
         self.policy.ticked(now, self.methods.deadline());
-        self.look(now);
+        self.observe(now);
     }
 
     /// Polls the methods so many times, or until `ready`.
@@ -254,10 +254,10 @@ impl<M: Matcher> Endpoint<M> {
         None
     }
 
-    /// Looks at the peers for observers, if it is time to.
-    pub(super) fn look(&mut self, now: Instant) {
+    /// Observes the peers for the page and the log, if it is time to.
+    pub(super) fn observe(&mut self, now: Instant) {
         let (all, connections) = (&mut self.conversations, &mut self.connections);
-        self.watch.look(all, connections, &self.methods, now);
+        self.watch.observe(all, connections, &self.methods, now);
     }
 
     /// Yields the processor, measuring what the policy wants to know of it. Returns the time afterwards.
@@ -294,7 +294,7 @@ impl<M: Matcher> Endpoint<M> {
     /// Sleeps until there is something to poll for or another thread calls, at most until `until` or a method's
     /// deadline.
     fn rest(&mut self, now: Instant, until: Option<Instant>) -> Woken {
-        self.look(now);
+        self.observe(now);
         self.methods.drop_freed();
         let Some(on) = self.sleeper.prepare(&mut self.methods) else {
             return self.sleeper.take_call();
@@ -309,13 +309,13 @@ impl<M: Matcher> Endpoint<M> {
         self.sleeper.take_call()
     }
 
-    /// Sleeps as was prepared; returns whether a deadline has ended that. A look at what the operations do, for
+    /// Sleeps as was prepared; returns whether a deadline has ended that. Observing what the operations do, for
     /// observers and for the log, does not end the sleep: polling then would hide that a wake-up was lost.
     fn sleep(&mut self, on: SleepOn, until: Option<Instant>) -> bool {
         loop {
             let deadline = self.methods.deadline().into_iter().chain(until).min();
-            let look = self.watch.deadline(&self.conversations);
-            let first = deadline.into_iter().chain(look).min();
+            let observation = self.watch.deadline(&self.conversations);
+            let first = deadline.into_iter().chain(observation).min();
             if self.sleeper.wait(&mut self.methods, on, first) {
                 return false;
             }
@@ -324,7 +324,7 @@ impl<M: Matcher> Endpoint<M> {
                 self.expired_sleeps += u64::from(until.is_some_and(|until| now >= until));
                 return true;
             }
-            self.look(now);
+            self.observe(now);
         }
     }
 }

@@ -155,8 +155,8 @@ impl Sleeper {
         self.state.flag.is_set()
     }
 
-    /// Announces a sleep, then looks whether there is something to poll for, or another thread has called: then
-    /// the answer is `None`, and the next progress call polls it.
+    /// Announces a sleep, then checks whether there is something to poll for, or another thread has called: then
+    /// it returns `None`, and the next progress call polls for it.
     pub(crate) fn prepare(&self, methods: &mut Methods) -> Option<SleepOn> {
         if let Some(one) = methods.only_used() {
             let now = methods.read_clock();
@@ -226,7 +226,7 @@ impl Sleeper {
         })
     }
 
-    /// Wakes the thread that sleeps detached, which is to look for itself.
+    /// Wakes the thread that sleeps detached, which then polls itself.
     pub(crate) fn wake(&self) {
         self.state.wake();
     }

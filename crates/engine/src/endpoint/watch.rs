@@ -23,7 +23,7 @@ use crate::matcher::Matcher;
 use crate::operation::What;
 use crate::shared::Shared;
 
-/// How often the peers are looked at, at most. A look does not end a sleep.
+/// How often the peers are observed, at most. That does not end a sleep.
 const INTERVAL: Duration = Duration::from_millis(40);
 /// Peers that are looked at in one go.
 const MOST_PEERS: usize = 512;
@@ -50,7 +50,7 @@ pub(crate) struct Watch {
     round_due_ns: u64,
 }
 
-/// What is remembered of a peer from one look to the next.
+/// What is remembered of a peer from one observation to the next.
 #[derive(Default)]
 pub(crate) struct Watched {
     row: Option<RowSlot>,
@@ -63,7 +63,7 @@ pub(crate) struct Watched {
     pub(crate) reports: u32,
 }
 
-/// An operation as it was at the last look.
+/// An operation as it was at the last observation.
 #[derive(Debug, Clone, Copy)]
 struct Followed {
     key: u64,
@@ -72,7 +72,7 @@ struct Followed {
     since_ns: u64,
 }
 
-/// A peer's operations at one look.
+/// A peer's operations at one observation.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) receives: u32,
@@ -90,7 +90,7 @@ impl Watch {
             stall_after,
             page: publish.then(|| page::own().ok()).flatten(),
             row: None,
-            // The first look is due at once: no observer may come for long, and it shall be seen all the same.
+            // The first observation is due at once: no observer may come for long, and it shall be seen all the same.
             last: now.checked_sub(INTERVAL).unwrap_or(now),
             due: None,
             round: 0,
@@ -111,7 +111,7 @@ impl Watch {
         self.round = 1;
     }
 
-    /// When to look next, if nothing happens until then.
+    /// When to observe next, if nothing happens until then.
     pub(crate) fn deadline<M>(&self, all: &Conversations<M>) -> Option<Instant> {
         let next = self.last + INTERVAL;
         if all.shared.touched.has_new() || self.round > 0 {
@@ -120,8 +120,8 @@ impl Watch {
         self.due.map(|due| due.max(next))
     }
 
-    /// Looks, if it is time to.
-    pub(crate) fn look<M: Matcher>(
+    /// Observes the peers, if it is time to.
+    pub(crate) fn observe<M: Matcher>(
         &mut self,
         all: &mut Conversations<M>,
         connections: &mut Connections,
@@ -156,7 +156,7 @@ impl Watch {
         self.publish_instance(all, connections, now_ns);
     }
 
-    /// Looks at the peers with operations in flight, at most `left` of them now.
+    /// Observes the peers with operations in flight, at most `left` of them now.
     fn go_round<M: Matcher>(
         &mut self,
         all: &mut Conversations<M>,
@@ -183,7 +183,7 @@ impl Watch {
         (peer, now_ns): (u32, u64),
     ) {
         if all.peers[peer].has_operations() && !all.peers[peer].traffic.stands(true) {
-            all.shared.touched.keep(peer);
+            all.shared.touched.add_standing(peer);
         }
         let mut watched = std::mem::take(&mut connections.end(peer).watched);
         if all.peers[peer].traffic.settle(&mut all.shared.touched) {
@@ -210,7 +210,7 @@ impl Watch {
         connections.end(peer).watched = watched;
     }
 
-    /// Tells of a stall if there is one. Returns when to look again because of this peer.
+    /// Tells of a stall if there is one. Returns when to observe again because of this peer.
     fn judge(
         &self,
         watched: &mut Watched,

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use causeway_sys::memory::Memory;
-use causeway_transport::method::part_of;
 use causeway_transport::{
     Access, Atomic, Method, Operation, Peer, PeerError, SendError, TransferError,
 };
@@ -29,7 +28,7 @@ fn words(count: usize) -> Memory {
 
 /// The word of this number in a region.
 fn word(region: &RegionDescriptor, at: usize) -> RegionDescriptor {
-    part_of(region, (at * WORD) as u64, Atomic::BYTES)
+    region.part((at * WORD) as u64, Atomic::BYTES)
 }
 
 fn value(memory: &Memory, at: usize) -> u64 {
@@ -166,7 +165,7 @@ pub fn of_misaligned_words_fail<F: Factory>(factory: &F) {
         let odd = memory.slice(3..3 + 2 * WORD);
         let odd = pair.b.export(pair.to_a, &odd, Access::ReadWrite);
         for offset in [1, 4, 7] {
-            let target = part_of(&whole, offset, Atomic::BYTES);
+            let target = whole.part(offset, Atomic::BYTES);
             let result = run(&mut pair, FetchAdd(1), target);
             assert_eq!(result, Err(TransferError::Misaligned), "at {offset}");
         }
@@ -174,7 +173,7 @@ pub fn of_misaligned_words_fail<F: Factory>(factory: &F) {
         assert_eq!(result, Err(TransferError::Misaligned));
         assert!(memory.to_vec().iter().all(|byte| *byte == 0));
         // What counts is where the word lies in memory, not in the export.
-        let target = part_of(&odd, 5, Atomic::BYTES);
+        let target = odd.part(5, Atomic::BYTES);
         assert_eq!(run(&mut pair, FetchAdd(1), target), Ok(0));
         assert_eq!(value(&memory, 1), 1);
     }

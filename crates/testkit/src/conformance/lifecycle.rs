@@ -223,11 +223,11 @@ pub fn disconnecting_ends_transfers_and_exports<F: Factory>(factory: &F) {
     let Pair { a, b, address, .. } = pair;
     let mut pair = Pair::meet(a, b, address);
     let list = List::simple(Direction::Get, &Memory::zeroed(100), {
-        causeway_transport::method::part_of(&region, 0, 100)
+        region.part(0, 100)
     });
     assert_eq!(pair.a_transfers(&list), Err(TransferError::Protection));
     let list = List::simple(Direction::Put, &Memory::zeroed(100), {
-        causeway_transport::method::part_of(&region, 0, 100)
+        region.part(0, 100)
     });
     assert_eq!(pair.a_transfers(&list), Err(TransferError::Protection));
 }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use causeway_sys::memory::Memory;
-use causeway_transport::method::part_of;
 use causeway_transport::{Access, Direction, Method, SendError, TransferError};
 use causeway_wire::region::RegionDescriptor;
 
@@ -33,7 +32,7 @@ fn fragments(memory: &Memory, random: &mut Random, most: usize) -> Vec<Memory> {
 fn parts(region: &RegionDescriptor, random: &mut Random, most: usize) -> Vec<RegionDescriptor> {
     let mut at = 0;
     let cut = |len| {
-        let part = part_of(region, at, len as u64);
+        let part = region.part(at, len as u64);
         at += len as u64;
         part
     };
@@ -150,7 +149,7 @@ pub fn of_thousands_of_fragments<F: Factory>(factory: &F) {
                 .map(|index| ours.slice(index * BYTES..(index + 1) * BYTES))
                 .collect(),
             remote: (order.iter())
-                .map(|index| part_of(&region, (index * BYTES) as u64, BYTES as u64))
+                .map(|index| region.part((index * BYTES) as u64, BYTES as u64))
                 .collect(),
             notify: Some(b"all of them".to_vec()),
         };
@@ -199,11 +198,7 @@ pub fn of_nothing_complete<F: Factory>(factory: &F) {
         let hollow = List {
             direction,
             local: vec![ours.slice(10..10), ours.slice(100..100)],
-            remote: vec![
-                part_of(&region, 0, 0),
-                part_of(&region, 50, 0),
-                part_of(&region, 100, 0),
-            ],
+            remote: vec![region.part(0, 0), region.part(50, 0), region.part(100, 0)],
             notify: Some(b"hollow".to_vec()),
         };
         assert_eq!(pair.a_transfers(&hollow), Ok(()));
@@ -287,7 +282,7 @@ pub fn notify_after_the_bytes_and_in_order<F: Factory>(factory: &F) {
         let mut bytes = random.bytes(len);
         bytes[len - 8..].copy_from_slice(&round.to_le_bytes());
         let ours = Memory::from_vec(bytes.clone());
-        let list = List::simple(direction, &ours, part_of(&region, 0, len as u64))
+        let list = List::simple(direction, &ours, region.part(0, len as u64))
             .notifying(&round.to_le_bytes());
         let mut patience = Patience::new("a transfer, its notify packet and a later packet");
         pair.a_sends(b"before");
@@ -335,7 +330,7 @@ pub fn many_at_once_complete_each_once<F: Factory>(factory: &F) {
             let len = random.spread(18);
             let offset = random.below(theirs.len() - len);
             let ours = Memory::zeroed(len);
-            let remote = part_of(&region, offset as u64, len as u64);
+            let remote = region.part(offset as u64, len as u64);
             let list = List::simple(Direction::Get, &ours, remote);
             let Some(token) = pair.a.try_transfer(pair.to_b, &list) else {
                 break;
@@ -575,7 +570,7 @@ pub fn too_long_are_refused<F: Factory>(factory: &F) {
     let ours = Memory::from_vec(vec![1; limit + 1]);
     let bytes = |count: usize| {
         let spans = (0..count).map(|at| ours.slice(at..at + 1)).collect();
-        (spans, vec![part_of(&region, 0, count as u64)])
+        (spans, vec![region.part(0, count as u64)])
     };
     let list = |(local, remote)| List {
         local,

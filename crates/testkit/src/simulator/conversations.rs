@@ -510,7 +510,7 @@ impl<M: Patterns> World<M> {
         match entry.all.meet(caller, Some(known)) {
             Some(Meeting::Same) => {}
             Some(Meeting::Wait) | None => return,
-            Some(Meeting::Apart) => {
+            Some(Meeting::Distinct) => {
                 // It has waited for ours, and the caller has closed it since.
                 let (number, side) = entry.links[&caller];
                 let end = &self.connections[&number].ends[1 - side];

@@ -125,7 +125,7 @@ impl DatagramIo for SimulatedDatagramIo {
             while arrivals.list.len() < RECEIVE_BATCH
                 && let Some(delivery) = network.take(address)
             {
-                let (Delivery::Datagram(address, bytes) | Delivery::NobodyThere(address, bytes)) =
+                let (Delivery::Datagram(address, bytes) | Delivery::Unreachable(address, bytes)) =
                     &delivery;
                 let (start, address) = (arrivals.room.len(), *address);
                 arrivals.room.extend_from_slice(bytes);
@@ -133,7 +133,7 @@ impl DatagramIo for SimulatedDatagramIo {
                 let remote = Remote { socket, address };
                 arrivals.list.push(match delivery {
                     Delivery::Datagram(..) => Arrival::Datagram(remote, range),
-                    Delivery::NobodyThere(..) => Arrival::NobodyThere(remote, range),
+                    Delivery::Unreachable(..) => Arrival::Unreachable(remote, range),
                 });
             }
         }

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use causeway_sys::memory::Memory;
-use causeway_transport::method::part_of;
 use causeway_transport::udp::{Time, Udp, UdpConfig};
 use causeway_transport::{
     Access, Address, Direction, Method, Peer, Registration, SendError, Transfer,
@@ -349,7 +348,7 @@ impl Run {
         let parts = self.random.cut(region.len as usize, 5);
         let cut = parts.into_iter().map(|len| {
             at += len as u64;
-            part_of(region, at - len as u64, len as u64)
+            region.part(at - len as u64, len as u64)
         });
         cut.collect()
     }

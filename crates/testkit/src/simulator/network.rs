@@ -78,7 +78,7 @@ pub enum Delivery {
     /// A datagram and where it comes from.
     Datagram(SocketAddr, Vec<u8>),
     /// The report that no socket is bound there, with the datagram.
-    NobodyThere(SocketAddr, Vec<u8>),
+    Unreachable(SocketAddr, Vec<u8>),
 }
 
 /// What the log says happened to a datagram.
@@ -384,7 +384,7 @@ impl Network {
             if let Some(inbox) = self.inboxes.get_mut(&to) {
                 inbox.push_back(match returns {
                     false => Delivery::Datagram(from, bytes),
-                    true => Delivery::NobodyThere(from, bytes),
+                    true => Delivery::Unreachable(from, bytes),
                 });
                 self.note(Fate::Delivered, from, to, mark);
             } else if !returns {

@@ -8,7 +8,6 @@
 use std::collections::{HashSet, VecDeque};
 
 use causeway_sys::memory::Memory;
-use causeway_transport::method::part_of;
 use causeway_transport::tcp::session::{Bounds, MAIN, Session};
 use causeway_transport::{
     Access, Direction, Packet, Peer, PeerError, SendError, Sink, Token, Transfer, TransferError,
@@ -165,8 +164,7 @@ impl Run {
         };
         let token = self.model.number();
         let split = self.random.below(len + 1);
-        let part =
-            |from: usize, to: usize| part_of(&offer.descriptor, from as u64, (to - from) as u64);
+        let part = |from: usize, to: usize| offer.descriptor.part(from as u64, (to - from) as u64);
         let transfer = Transfer {
             direction,
             local: vec![local.clone()].into(),

@@ -11,6 +11,7 @@ use causeway_wire::region::RegionDescriptor;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::error::{PeerError, SendError, TransferError};
+use crate::fragments::exported_part;
 use crate::method::{Access, Atomic, Direction, Outcome, perform, result_of};
 
 /// A panic of one test's thread must not spoil the others': the state is consistent between calls.
@@ -271,15 +272,13 @@ impl Link {
         let Some((memory, access)) = state.exports[self.other()].get(&region.key) else {
             return false;
         };
-        let offset = region.base.wrapping_sub(memory.as_ptr() as u64);
-        let Some(end) = offset.checked_add(region.len) else {
-            return false;
-        };
-        if !access.allows(direction) || end > memory.len() as u64 {
-            return false;
+        let origin = memory.as_ptr() as u64;
+        let part = exported_part(memory, origin, region.base, region.len);
+        let part = part.filter(|_| access.allows(direction));
+        if let Some(part) = &part {
+            copy(part);
         }
-        copy(&memory.slice(offset as usize..end as usize));
-        true
+        part.is_some()
     }
 }
 

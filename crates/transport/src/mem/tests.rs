@@ -82,7 +82,7 @@ fn transfers_respect_exports() {
     let get = |direction, token| Transfer {
         direction,
         local: local.to_vec().into(),
-        remote: vec![part_of(&region, 0, 5), part_of(&region, 5, 5)].into(),
+        remote: vec![region.part(0, 5), region.part(5, 5)].into(),
         notify: Some(b"done".to_vec().into()),
         registrations: Vec::new(),
         token,

@@ -170,23 +170,23 @@ pub(super) fn serve(pair: &mut Pair, request: &AtomicRequest) -> Result<(), Peer
         None => Outcome::Protection,
     };
     pair.atomics.unsent.push_back((request.id, outcome));
-    answer(pair);
+    send_replies(pair);
     Ok(())
 }
 
 /// Sends the replies that wait, as far as there is room.
-pub(super) fn answer(pair: &mut Pair) {
+pub(super) fn send_replies(pair: &mut Pair) {
     while let Some(&(id, outcome)) = pair.atomics.unsent.front() {
-        let answer = Internal::AtomicDone { id, outcome }.to_bytes();
-        if !pair.publish(SlotKind::Internal, &answer[..], answer.len()) {
+        let reply = Internal::AtomicDone { id, outcome }.to_bytes();
+        if !pair.publish(SlotKind::Internal, &reply[..], reply.len()) {
             return;
         }
         pair.atomics.unsent.pop_front();
     }
 }
 
-/// The owner's answer.
-pub(super) fn take_answer(pair: &mut Pair, id: u64, outcome: Outcome) -> Result<(), PeerError> {
+/// The owner's reply.
+pub(super) fn take_reply(pair: &mut Pair, id: u64, outcome: Outcome) -> Result<(), PeerError> {
     let asked = pair.atomics.ours.as_deref_mut().and_then(|ours| {
         let at = ours.asked.iter().position(|(asked, _)| *asked == id)?;
         Some((ours.asked.swap_remove(at).1, ours))

@@ -15,8 +15,9 @@ use causeway_wire::shm::{CopyFragment, CopyOutcome, CopyRequest, Internal, Recor
 
 use super::atomics;
 use super::pair::Pair;
-use super::transfer::{Cursor, Step, again_if};
+use super::transfer::{Step, again_if};
 use crate::error::{PeerError, TransferError};
+use crate::fragments::Cursor;
 use crate::method::Direction;
 
 /// Both directions' areas of one pair.
@@ -27,7 +28,7 @@ pub(super) struct Bulk {
     /// The peer's.
     serving: Option<Memory>,
     /// Replies that found no room in the ring, at most one for each piece.
-    unanswered: [Option<CopyOutcome>; PIECES],
+    unsent: [Option<CopyOutcome>; PIECES],
     /// Something was copied for the peer since this process last wanted to sleep.
     pub(super) served: bool,
 }
@@ -49,6 +50,19 @@ struct Issued {
 
 fn piece_of(area: &Memory, piece: usize) -> Memory {
     area.slice(piece * PIECE_BYTES..(piece + 1) * PIECE_BYTES)
+}
+
+/// Pairs `spans`, in order, with their bytes in `piece`, where they lie one behind the other.
+fn beside(
+    piece: &Memory,
+    spans: impl IntoIterator<Item = Memory>,
+) -> impl Iterator<Item = (Memory, Memory)> {
+    let mut at = 0;
+    spans.into_iter().map(move |span| {
+        let part = piece.slice(at..at + span.len());
+        at += span.len();
+        (span, part)
+    })
 }
 
 impl Bulk {
@@ -140,33 +154,27 @@ fn ask_for_one(pair: &mut Pair) -> bool {
     let Some(active) = pair.transfers.queue.get(position) else {
         return false;
     };
-    let mut fragments = Vec::new();
-    let (remote, bytes) = active.walk_remote(
-        active.remote,
-        PIECE_BYTES as u64,
-        MAX_FRAGMENTS,
-        |at, range| {
-            if let Some(region) = active.transfer.remote.get(at) {
-                fragments.push(CopyFragment {
-                    key: region.key,
-                    // Wrapping: nonsense, and the owner refuses it.
-                    base: region.base.wrapping_add(range.start),
-                    len: (range.end - range.start) as u32,
-                });
-            }
-        },
-    );
-    let area = piece_of(&asking.area, piece);
+    let (mut local, mut remote) = (active.local, active.remote);
+    let fragments: Vec<_> = remote
+        .parts(&active.transfer.remote, PIECE_BYTES as u64)
+        .take(MAX_FRAGMENTS)
+        .map(|(region, range)| CopyFragment {
+            key: region.key,
+            // Wrapping: nonsense, and the owner refuses it.
+            base: region.base.wrapping_add(range.start),
+            len: (range.end - range.start) as u32,
+        })
+        .collect();
+    let bytes = fragments.iter().map(|part| u64::from(part.len)).sum();
     let put = active.transfer.direction == Direction::Put;
-    let mut filled = 0;
-    let (local, _) = active.walk_local(active.local, bytes, usize::MAX, |at, range| {
-        let len = (range.end - range.start) as usize;
-        if put && let Some(from) = active.transfer.local.get(at) {
-            area.slice(filled..filled + len)
-                .copy_from(&from.slice(range.start as usize..range.end as usize));
+    if put {
+        let own = local.spans(&active.transfer.local, bytes);
+        for (own, part) in beside(&piece_of(&asking.area, piece), own) {
+            part.copy_from(&own);
         }
-        filled += len;
-    });
+    } else {
+        local.skip(&active.transfer.local, bytes);
+    }
     let issued = Issued {
         transfer: active.id,
         local: active.local,
@@ -198,16 +206,16 @@ pub(super) fn take_internal(pair: &mut Pair, bytes: &[u8]) -> Result<(), PeerErr
         Internal::from_bytes(bytes).map_err(|error| PeerError::Protocol(error.to_string()))?;
     match packet {
         Internal::Copy(request) => serve(pair, &request),
-        Internal::Copied { piece, outcome } => take_answer(pair, piece.into(), outcome),
+        Internal::Copied { piece, outcome } => take_reply(pair, piece.into(), outcome),
         Internal::Atomic(request) => atomics::serve(pair, &request),
-        Internal::AtomicDone { id, outcome } => atomics::take_answer(pair, id, outcome),
+        Internal::AtomicDone { id, outcome } => atomics::take_reply(pair, id, outcome),
     }
 }
 
 /// The owner's part.
 fn serve(pair: &mut Pair, request: &CopyRequest) -> Result<(), PeerError> {
     let piece = usize::from(request.piece);
-    if pair.bulk.unanswered.get(piece).is_none_or(Option::is_some) {
+    if pair.bulk.unsent.get(piece).is_none_or(Option::is_some) {
         return Err(PeerError::Protocol(
             "it asks for a piece that it has not got back yet".to_owned(),
         ));
@@ -218,8 +226,8 @@ fn serve(pair: &mut Pair, request: &CopyRequest) -> Result<(), PeerError> {
     }
     pair.bulk.served = true;
     let outcome = copy_for_peer(pair, piece, request);
-    pair.bulk.unanswered[piece] = Some(outcome);
-    answer(pair);
+    pair.bulk.unsent[piece] = Some(outcome);
+    send_replies(pair);
     Ok(())
 }
 
@@ -242,12 +250,8 @@ fn copy_for_peer(pair: &Pair, piece: usize, request: &CopyRequest) -> CopyOutcom
             None => return CopyOutcome::Protection,
         }
     }
-    let area = piece_of(area, piece);
-    let mut at = 0;
-    for memory in spans {
-        // The decoder has checked that the fragments together fit a piece.
-        let part = area.slice(at..at + memory.len());
-        at += memory.len();
+    // The decoder has checked that the fragments together fit a piece.
+    for (memory, part) in beside(&piece_of(area, piece), spans) {
         match direction {
             Direction::Put => memory.copy_from(&part),
             Direction::Get => part.copy_from(&memory),
@@ -257,25 +261,25 @@ fn copy_for_peer(pair: &Pair, piece: usize, request: &CopyRequest) -> CopyOutcom
 }
 
 /// Sends the replies that wait, as far as there is room.
-pub(super) fn answer(pair: &mut Pair) {
+pub(super) fn send_replies(pair: &mut Pair) {
     for piece in 0..PIECES {
-        let Some(outcome) = pair.bulk.unanswered[piece] else {
+        let Some(outcome) = pair.bulk.unsent[piece] else {
             continue;
         };
-        let answer = Internal::Copied {
+        let reply = Internal::Copied {
             piece: piece as u8,
             outcome,
         }
         .to_bytes();
-        if !pair.publish(SlotKind::Internal, &answer[..], answer.len()) {
+        if !pair.publish(SlotKind::Internal, &reply[..], reply.len()) {
             return;
         }
-        pair.bulk.unanswered[piece] = None;
+        pair.bulk.unsent[piece] = None;
     }
 }
 
 /// The initiator's part, once the owner has copied.
-fn take_answer(pair: &mut Pair, piece: usize, outcome: CopyOutcome) -> Result<(), PeerError> {
+fn take_reply(pair: &mut Pair, piece: usize, outcome: CopyOutcome) -> Result<(), PeerError> {
     let asking = pair.bulk.asking.as_mut();
     let issued = asking.and_then(|asking| {
         asking.lost |= outcome == CopyOutcome::NoArea;
@@ -293,16 +297,11 @@ fn take_answer(pair: &mut Pair, piece: usize, outcome: CopyOutcome) -> Result<()
     active.outstanding -= 1;
     match outcome {
         CopyOutcome::Done if active.transfer.direction == Direction::Get => {
-            let area = piece_of(area, piece);
-            let mut at = 0;
-            active.walk_local(issued.local, issued.bytes, usize::MAX, |fragment, range| {
-                let len = (range.end - range.start) as usize;
-                if let Some(into) = active.transfer.local.get(fragment) {
-                    into.slice(range.start as usize..range.end as usize)
-                        .copy_from(&area.slice(at..at + len));
-                }
-                at += len;
-            });
+            let mut local = issued.local;
+            let own = local.spans(&active.transfer.local, issued.bytes);
+            for (own, part) in beside(&piece_of(area, piece), own) {
+                own.copy_from(&part);
+            }
         }
         CopyOutcome::Done => {}
         CopyOutcome::Protection => active.failed = Some(TransferError::Protection),

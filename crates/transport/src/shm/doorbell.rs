@@ -91,7 +91,7 @@ pub(super) fn woken(bell: &impl BellMemory, sleep: u64) {
     bell.armed().replace(sleep, 0, AcqRel);
 }
 
-/// Whether anybody has rung.
+/// Whether a peer has rung.
 #[inline]
 pub(super) fn is_rung(bell: &impl BellMemory) -> bool {
     bell.summary().load(Relaxed) != 0

@@ -29,7 +29,7 @@ use crate::method::{Peer, Sink};
 /// Connections whose first record has not come yet. One more drops the oldest.
 const MAX_HALF_OPEN: usize = 128;
 
-/// What those are told for whom there is no descriptor.
+/// What callers are told for which there is no descriptor.
 pub(super) fn farewell() -> Vec<u8> {
     refusal(&without_descriptors()).to_bytes()
 }

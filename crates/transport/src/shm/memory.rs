@@ -124,7 +124,7 @@ impl MappedRing {
             assert!(bytes <= left);
             left -= bytes;
             // SAFETY: the part is valid for its length, which fits into what is left of a range that ends
-            // inside the ring. The producer gives free slots, so nobody else uses them; a hostile peer may
+            // inside the ring. The producer gives free slots, so it alone uses them; a hostile peer may
             // read or write them all the same, which harms only the packet.
             unsafe {
                 small::copy(part, to, bytes);

@@ -67,8 +67,9 @@ use causeway_sys::fork::Owner;
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::{Memory, MemoryWatch};
 use causeway_sys::socket::RecordListener;
-use causeway_sys::{membarrier, memfd};
+use causeway_sys::{membarrier, memfd, random};
 use causeway_wire::codec::Wire;
+use causeway_wire::random::SplitMix64;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::shm::{PairLayout, Record, doorbell as bell_format};
 
@@ -76,7 +77,7 @@ use crate::address::Address;
 use crate::clock::Clock;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{
-    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport, Readiness,
+    Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Readiness,
     Registration, Sharing, Sink, Transfer,
 };
 use crate::strangers::Told;
@@ -87,7 +88,6 @@ use memory::{Bell, HeadAndBody, Parts};
 use pair::{Attach, Own, Pair, Stage};
 use peers::{Entry, Link, Peers};
 use quarantine::Quarantine;
-use regions::KeyMaker;
 use relay::Relaying;
 
 /// The scheme of this method's addresses.
@@ -185,7 +185,8 @@ pub struct Shm {
     slept_at: u64,
     /// The sockets are to be looked at by the next poll.
     attention: bool,
-    keys: KeyMaker,
+    /// Keys and object numbers, which neither repeat nor are guessed by mistake.
+    numbers: SplitMix64,
     /// Objects that were allocated here, to tell peers when they are freed.
     objects: Vec<(u64, MemoryWatch)>,
     quarantine: Quarantine,
@@ -212,10 +213,8 @@ impl Shm {
             .map_err(system("creating the doorbell page"))?;
         let bell = Mapping::new(&bell_file, bell_format::BYTES)
             .map_err(system("mapping the doorbell page"))?;
-        let mut seed = [0; 8];
-        rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| system("asking for randomness")(error.into()))?;
-        let mut keys = KeyMaker::new(u64::from_ne_bytes(seed));
+        let seed = random::bytes().map_err(system("asking for randomness"))?;
+        let mut numbers = SplitMix64::new(u64::from_ne_bytes(seed));
         Ok(Self {
             own: Own {
                 uid: rustix::process::geteuid().as_raw(),
@@ -225,8 +224,8 @@ impl Shm {
             },
             config,
             layout,
-            incarnation: keys.next(),
-            probe: Box::new(keys.next()),
+            incarnation: numbers.number(),
+            probe: Box::new(numbers.number()),
             bell_file,
             bell: Bell::new(bell),
             epoll: Epoll::new().map_err(system("creating an epoll set"))?,
@@ -253,7 +252,7 @@ impl Shm {
             sleeps: 0,
             slept_at: 0,
             attention: false,
-            keys,
+            numbers,
             objects: Vec::new(),
             quarantine: Quarantine::default(),
             clock: Clock::default(),
@@ -273,7 +272,7 @@ impl Shm {
         match pair.send(parts) {
             Ok(()) if pair.failing.is_none() => Ok(()),
             sent => {
-                self.ail_if_failing(peer);
+                self.mark_failed_if_failing(peer);
                 sent
             }
         }
@@ -485,17 +484,13 @@ impl Method for Shm {
         _: Registration,
         access: Access,
     ) -> Result<RegionDescriptor, Error> {
-        if access.allows(Direction::Put) && !memory.is_writable() {
-            return Err(Error::Unsupported(
-                "memory that is for reading only cannot be exported for writing",
-            ));
-        }
+        access.check(memory)?;
         self.pair_for_send(peer).map_err(|_| Error::NoPeer)?;
         let entry = self.peers.get_mut(peer).ok_or(Error::NoPeer)?;
         let pair = entry.pair().ok_or(Error::NoPeer)?;
         let key = pair
             .exports
-            .add(memory, access, &mut self.keys)
+            .add(memory, access, &mut self.numbers)
             .ok_or(Error::Limit {
                 what: "regions exported to one peer",
                 limit: REGION_SLOTS,
@@ -587,7 +582,7 @@ impl Method for Shm {
     }
 
     fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
-        let object = self.keys.next();
+        let object = self.numbers.number();
         let memory =
             objects::allocate(len, object).map_err(system("allocating shareable memory"))?;
         self.objects.push((object, memory.watch()));
@@ -608,7 +603,7 @@ impl Method for Shm {
         self.resume_listener(now);
         self.retire_objects();
         self.quarantine.reclaim();
-        self.look_around(now, sink);
+        self.check_connections(now, sink);
     }
 
     fn arm(&mut self, now: Instant) -> bool {

@@ -44,7 +44,7 @@ impl Shared {
 
     fn copy(&self, transfer: usize, unit: u32) {
         let byte = &self.bytes[transfer][unit as usize];
-        assert_eq!(byte.load(Relaxed), 0, "nobody else copies it");
+        assert_eq!(byte.load(Relaxed), 0, "the other side copies it too");
         byte.store(1, Relaxed);
     }
 

@@ -48,7 +48,7 @@ struct Kept(ManuallyDrop<Arc<Waiter>>);
 impl Drop for Kept {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: nobody uses it after this drop.
+            // SAFETY: the field is not used after this drop.
             unsafe { ManuallyDrop::drop(&mut self.0) };
         }
     }

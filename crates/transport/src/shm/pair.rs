@@ -577,7 +577,7 @@ impl Pair {
 }
 
 /// Whether a process of user `own` lets itself be reached by, or reaches out to, one of user `peer`.
-/// Memory that both write is safe only within one user's trust; root has that of everybody.
+/// Memory that both write is safe only within one user's trust; every user trusts root.
 pub(super) fn may_connect(own: Own, peer: u32, we_reach_out: bool) -> bool {
     peer == own.uid || peer == 0 || we_reach_out && own.uid == 0
 }

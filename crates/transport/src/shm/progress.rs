@@ -48,24 +48,24 @@ const ALWAYS_POLLED: usize = 4;
 impl Shm {
     pub(super) fn poll_all(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
         self.polls += 1;
-        let mut progress = self.poll_hot(sink);
+        let mut progress = self.poll_rings(sink);
         if doorbell::is_rung(&self.bell) {
-            progress |= self.answer_doorbell(sink);
+            progress |= self.serve_doorbell(sink);
         }
         if !self.busy.is_empty() {
             progress |= self.step_transfers(sink);
         }
         if !self.watched.is_empty() {
-            self.look_at_helpers();
+            self.check_helpers();
         }
         if !progress && !self.grantees.is_empty() {
             progress |= self.help();
         }
         if !self.failed.is_empty() {
-            progress |= self.bury_all(sink);
+            progress |= self.tear_down_failed(sink);
         }
         if self.attention || self.polls.is_multiple_of(SOCKET_POLLS) || self.is_meeting() {
-            progress |= self.look_around(now, sink);
+            progress |= self.check_connections(now, sink);
         }
         progress
     }
@@ -96,8 +96,8 @@ impl Shm {
         !self.pending.is_empty() && self.polls.is_multiple_of(HANDSHAKE_POLLS)
     }
 
-    /// Sockets, connections being made, rings to cool.
-    pub(super) fn look_around(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
+    /// Checks sockets and connections being made, and stops polling quiet rings.
+    pub(super) fn check_connections(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
         let now = self.clock.advance(now);
         self.attention = false;
         if !self.pending.is_empty() || !self.half_open.is_empty() {
@@ -107,11 +107,11 @@ impl Shm {
         if self.polled.len() > ALWAYS_POLLED {
             self.stop_polling_quiet();
         }
-        progress | self.bury_all(sink)
+        progress | self.tear_down_failed(sink)
     }
 
     #[inline]
-    fn poll_hot(&mut self, sink: &mut dyn Sink) -> bool {
+    fn poll_rings(&mut self, sink: &mut dyn Sink) -> bool {
         let mut progress = false;
         let mut at = 0;
         while let Some(&index) = self.polled.get(at) {
@@ -150,7 +150,7 @@ impl Shm {
         progress
     }
 
-    fn answer_doorbell(&mut self, sink: &mut dyn Sink) -> bool {
+    fn serve_doorbell(&mut self, sink: &mut dyn Sink) -> bool {
         let mut rung = std::mem::take(&mut self.rung);
         doorbell::collect(&self.bell, &mut rung);
         let awake = self.polls - self.slept_at > AWAKE_POLLS;
@@ -170,8 +170,8 @@ impl Shm {
                 pair.consumer.disable_notification();
             }
             // The bell may mean a packet, or room for what waits to be sent.
-            bulk::answer(pair);
-            atomics::answer(pair);
+            bulk::send_replies(pair);
+            atomics::send_replies(pair);
             drain(pair, peer, BURST, sink);
             if pair.blocked && pair.has_room() {
                 pair.blocked = false;
@@ -237,7 +237,7 @@ impl Shm {
     }
 
     /// Goes on with transfers of which the peer has finished its part.
-    fn look_at_helpers(&mut self) {
+    fn check_helpers(&mut self) {
         let mut watched = std::mem::take(&mut self.watched);
         watched.retain(|&peer| {
             let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) else {
@@ -424,7 +424,7 @@ impl Shm {
         let ready = self.stop_polling(stopping);
         // Ringing may have read, off the socket, what the end of the sleep would have been.
         let met = self.has_news_of_pending();
-        self.look_at_helpers();
+        self.check_helpers();
         let copies = !self.busy.is_empty() || self.can_help();
         let relayed = self.relay.flag().filter(|_| on == SleepOn::Word);
         let is_quiet = doorbell::is_quiet(&self.bell, flag.into_iter().chain(relayed));
@@ -462,7 +462,7 @@ impl Shm {
 
     /// The same, if it fails.
     #[cold]
-    pub(super) fn ail_if_failing(&mut self, peer: Peer) {
+    pub(super) fn mark_failed_if_failing(&mut self, peer: Peer) {
         let pair = self.peers.get_mut(peer).and_then(|entry| entry.pair());
         if pair.is_some_and(|pair| pair.failing.is_some()) {
             self.mark_failed(peer);
@@ -486,7 +486,7 @@ impl Shm {
         self.grantees.retain(|&other| other != peer);
     }
 
-    fn bury_all(&mut self, sink: &mut dyn Sink) -> bool {
+    fn tear_down_failed(&mut self, sink: &mut dyn Sink) -> bool {
         let failed = std::mem::take(&mut self.failed);
         for &peer in &failed {
             self.tear_down(peer, sink);
@@ -541,18 +541,18 @@ impl Shm {
 /// Delivers at most `most` packets of one peer: one, if that was waited for.
 ///
 /// Whether another one has come behind it is left to the next poll. The line to look at is in the sender's cache,
-/// and what the caller writes in answer to the first one could not leave before that line is here.
+/// and what the caller replies to the first one could not leave before that line is here.
 fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
     let alone = std::mem::take(&mut pair.ran_empty);
     for taken in 0..most {
         if alone && taken > 0 {
-            return pair.producer.answers_next();
+            return pair.producer.expect_reply();
         }
         let (slot, kind, len) = match pair.consumer.front() {
             Front::Packet { slot, kind, len } => (slot, kind, len),
             Front::Empty => {
                 if taken > 0 {
-                    pair.producer.answers_next();
+                    pair.producer.expect_reply();
                 }
                 if pair.consumer.ran_dry() {
                     pair.ring_peer();
@@ -575,8 +575,8 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
             _ => Queue::Continued,
         };
         if alone {
-            pair.producer.answers_next();
-            pair.producer.expect_answer(len);
+            pair.producer.expect_reply();
+            pair.producer.prefetch_reply(len);
         }
         pair.consumer.prefetch(queue, len);
         // SAFETY: the pair keeps its rings as long as it exists, and it is not dropped in this function.

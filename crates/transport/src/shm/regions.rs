@@ -7,8 +7,8 @@
 //! for an initiator that has been stopped: the memory goes to `quarantine`.
 //!
 //! To read, the initiator checks the entry, copies, and checks it again ([`is_open`]): what it has read
-//! counts only if the export had not ended by then. So the owner of memory that can only be read waits
-//! for nobody.
+//! counts only if the export had not ended by then. So the owner of memory that can only be read does
+//! not wait for the reader.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,40 +16,21 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::Memory;
+use causeway_wire::random::SplitMix64;
 use causeway_wire::shm::PairLayout;
 
 use super::quarantine::DeferredFree;
 use super::words::{Word, fence};
+use crate::fragments::exported_part;
 use crate::method::{Access, Direction};
 
-/// Makes keys that neither repeat nor are guessed by mistake.
-pub(super) struct KeyMaker {
-    state: u64,
-}
-
-impl KeyMaker {
-    /// Starts from `seed`.
-    pub(super) fn new(seed: u64) -> Self {
-        Self { state: seed }
-    }
-
-    /// 64 bits of a sequence that does not repeat (SplitMix64).
-    pub(super) fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    /// A key for entry `slot` of a table of `slots`; never 0.
-    fn key(&mut self, slot: usize, slots: usize) -> u64 {
-        let low = slots as u64 - 1;
-        loop {
-            let key = self.next() & !low;
-            if key != 0 {
-                return key | slot as u64;
-            }
+/// A key for entry `slot` of a table of `slots`; never 0.
+fn new_key(numbers: &mut SplitMix64, slot: usize, slots: usize) -> u64 {
+    let low = slots as u64 - 1;
+    loop {
+        let key = numbers.number() & !low;
+        if key != 0 {
+            return key | slot as u64;
         }
     }
 }
@@ -92,7 +73,7 @@ impl Exports {
         &mut self,
         memory: &Memory,
         access: Access,
-        keys: &mut KeyMaker,
+        numbers: &mut SplitMix64,
     ) -> Option<u64> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -102,7 +83,7 @@ impl Exports {
             }
             None => return None,
         };
-        let key = keys.key(slot, self.layout.region_slots);
+        let key = new_key(numbers, slot, self.layout.region_slots);
         let at = self.layout.region(self.side, slot);
         let word = |offset| self.mapping.word(at + offset);
         word(8).store(memory.as_ptr() as u64, Relaxed);
@@ -189,10 +170,7 @@ impl Exports {
         if export.key != key || !export.access.allows(direction) {
             return None;
         }
-        let start = base.checked_sub(export.memory.as_ptr() as u64)?;
-        let end = start.checked_add(len)?;
-        (end <= export.memory.len() as u64)
-            .then(|| export.memory.slice(start as usize..end as usize))
+        exported_part(&export.memory, export.memory.as_ptr() as u64, base, len)
     }
 }
 

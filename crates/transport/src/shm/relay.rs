@@ -150,7 +150,7 @@ pub(super) enum Relaying {
 
 impl Relaying {
     /// Makes sure that the relay listens, after so many `sleeps` of the instance. `false` if there is none: then
-    /// nobody may park.
+    /// no thread may park.
     pub(super) fn listen(&mut self, sleeps: u64, sockets: &Epoll, bell: &Bell) -> bool {
         match self {
             Self::NotYet if sleeps < SLEEPS_BEFORE_START => return false,

@@ -10,8 +10,8 @@
 //! ([`RingMemory::wants_room`]); the sender works from a copy of that figure.
 //!
 //! A stream is fastest through all of a large ring: sender and receiver are far apart then, and do not take each
-//! other's lines away. Question and answer are fastest where the same few lines are used again and again. So
-//! the sender of replies wraps early, behind a pad, and stays in the ring's first slots ([`SHORT_LAP`]).
+//! other's lines away. Request and reply are fastest where the same few lines are used again and again. So
+//! the sender of replies wraps early, behind a pad, and stays in the ring's first slots ([`SHORT_WRAP`]).
 //!
 //! A receiver that has stopped polling says so in [`RingMemory::notify`]; the sender then has to ring its
 //! doorbell. The receiver sets the word, fences, and looks once more; the sender publishes, fences,
@@ -29,35 +29,35 @@ use super::words::Word;
 /// In a stream the receiver is close behind and asks for these very lines: whatever is cleared further
 /// ahead goes back and forth (at 20 slots a stream of 256 bytes each loses a third of its rate).
 const CLEAR_AHEAD: u64 = 4;
-/// How many slots ahead it clears at least and at most behind an answer: as many as the next packet takes if it
-/// is like this one. While the receiver is busy with the answer nobody asks for these lines, and writing
+/// How many slots ahead it clears at least and at most behind a reply: as many as the next packet takes if it
+/// is like this one. While the receiver is busy with the reply it does not ask for these lines, and writing
 /// the next packet there does not wait for them. (Measured: at this moment, hints to prefetch lines for
 /// writing do worse than nothing.)
-const CLEAR_AHEAD_OF_ANSWER: (u64, u64) = (20, 136);
+const CLEAR_AHEAD_OF_REPLY: (u64, u64) = (20, 136);
 /// How far behind a packet in a stream the sender asks for lines to write to, as many as the packet took: the
 /// receiver has read these a wrap of the ring ago, and getting them back one after the other, as the stores
 /// come to them, takes twice as long as all else that a packet of 8 bytes needs.
 const WRITE_AHEAD: u64 = 12;
-/// How many lines of an answer the sender asks for as soon as the question is there. The other side polls the first of
+/// How many lines of a reply its sender asks for as soon as the request is there. The other side polls the first of
 /// them, and has the second of each pair with it: taking them away takes about as long as
-/// finding the answer. One that is still on its way when the next is here makes the header's line
+/// making the reply. One that is still on its way when the next is here makes the header's line
 /// go back once more, so that to ask for the first alone is worse than to ask for none.
-const ANSWER_LINES: u64 = 4;
+const REPLY_LINES: u64 = 4;
 /// How many slots behind the front the receiver asks for when packets queue up.
 const QUEUE_AHEAD: u64 = 4;
 /// How many of a packet's slots it asks for before it looks at the packet.
 const PACKET_AHEAD: u64 = 32;
-/// Slots that replies go round in: they stay in both processors' own caches, with what else the two do.
-const SHORT_LAP: u64 = 512;
-/// What one answer adds to a sender's calm, from which each other packet takes 1; and the most there is.
-const CALM: (u32, u32) = (4, 16);
+/// Slots before which the sender of replies wraps: they stay in both processors' own caches, with what else the two do.
+const SHORT_WRAP: u64 = 512;
+/// What one reply adds to a sender's count of recent replies, from which each packet takes 1; and the most there is.
+const REPLY_WEIGHT: (u32, u32) = (4, 16);
 
-/// After how many slots the receiver tells the sender how far it has come, at slot `at` of `slots`. In a short lap a
+/// After how many slots the receiver tells the sender how far it has come, at slot `at` of `slots`. In the first slots, a
 /// wrap of the sender needs room for all that it leaves out, so it has to hear of its last packets.
 #[inline]
 fn tell_every(at: u64, slots: u64) -> u64 {
-    if at < SHORT_LAP {
-        (slots / 4).min(SHORT_LAP / 2)
+    if at < SHORT_WRAP {
+        (slots / 4).min(SHORT_WRAP / 2)
     } else {
         slots / 4
     }
@@ -114,9 +114,9 @@ pub(super) struct Producer<M> {
     /// First words of the slots from `tail` up to below this one are 0.
     cleared: u64,
     /// Whether the other side is likely to wait for the next packet.
-    replies: bool,
-    /// How many of the last packets have been replies; see [`CALM`].
-    calm: u32,
+    next_is_reply: bool,
+    /// Rises with replies and falls with other packets; see [`REPLY_WEIGHT`].
+    recent_replies: u32,
     /// Slots at the ring's start that are cleared for the first packet after the next wrap.
     wrap: Range<u64>,
 }
@@ -128,8 +128,8 @@ impl<M: RingMemory> Producer<M> {
             tail: memory.first(),
             limit: memory.first() + memory.slots(),
             cleared: memory.first() + memory.slots(),
-            replies: false,
-            calm: 0,
+            next_is_reply: false,
+            recent_replies: 0,
             wrap: 0..0,
             memory,
         }
@@ -146,13 +146,14 @@ impl<M: RingMemory> Producer<M> {
         let (slots, need) = (self.memory.slots(), slots_of(len));
         let at = self.tail & (slots - 1);
         let end = at + need;
-        let turns = end > slots || end > SHORT_LAP && at <= SHORT_LAP && self.is_calm(need);
-        (if turns { slots - at } else { 0 }, need)
+        let wraps =
+            end > slots || end > SHORT_WRAP && at <= SHORT_WRAP && self.mostly_replies(need);
+        (if wraps { slots - at } else { 0 }, need)
     }
 
-    /// Whether packets of `need` slots are to stay in the first slots of the ring.
-    fn is_calm(&self, need: u64) -> bool {
-        self.calm > CALM.0 && need <= SHORT_LAP / 3
+    /// Whether packets of `need` slots are mostly replies, which stay in the first slots of the ring.
+    fn mostly_replies(&self, need: u64) -> bool {
+        self.recent_replies > REPLY_WEIGHT.0 && need <= SHORT_WRAP / 3
     }
 
     /// Sends a packet of `len` bytes, which `fill` puts to behind the first word of the slot that it
@@ -193,16 +194,16 @@ impl<M: RingMemory> Producer<M> {
         self.tail = end;
         self.memory.light_fence();
         let notify = self.memory.notify().load(Relaxed) != 0;
-        self.calm = self.calm.saturating_sub(1);
+        self.recent_replies = self.recent_replies.saturating_sub(1);
         let ahead;
-        if std::mem::take(&mut self.replies) {
-            self.calm = (self.calm + CALM.0).min(CALM.1);
+        if std::mem::take(&mut self.next_is_reply) {
+            self.recent_replies = (self.recent_replies + REPLY_WEIGHT.0).min(REPLY_WEIGHT.1);
             // Handed to the shared cache, the lines are nearer for a receiver that waits for them. In
             // a stream of packets that would take them from the sender too early.
             for slot in start..end {
                 self.memory.demote(slot & mask);
             }
-            ahead = (need + 2).clamp(CLEAR_AHEAD_OF_ANSWER.0, CLEAR_AHEAD_OF_ANSWER.1);
+            ahead = (need + 2).clamp(CLEAR_AHEAD_OF_REPLY.0, CLEAR_AHEAD_OF_REPLY.1);
         } else {
             ahead = CLEAR_AHEAD;
             let wanted = end + WRITE_AHEAD;
@@ -240,18 +241,18 @@ impl<M: RingMemory> Producer<M> {
         end
     }
 
-    /// The other side has sent something: the next packet is likely to be what it waits for.
+    /// The other side has sent something: the next packet is likely to be the reply that it waits for.
     #[inline]
-    pub(super) fn answers_next(&mut self) {
-        self.replies = true;
+    pub(super) fn expect_reply(&mut self) {
+        self.next_is_reply = true;
     }
 
-    /// A packet of `len` bytes has come alone. The answer is likely to be like it and to follow soon: by then the lines
+    /// A packet of `len` bytes has come alone. The reply is likely to be like it and to follow soon: by then the lines
     /// that it needs are here, or nearly so.
     #[inline]
-    pub(super) fn expect_answer(&self, len: usize) {
+    pub(super) fn prefetch_reply(&self, len: usize) {
         let mask = self.memory.slots() - 1;
-        for slot in self.tail..self.tail + slots_of(len).min(ANSWER_LINES) {
+        for slot in self.tail..self.tail + slots_of(len).min(REPLY_LINES) {
             self.memory.prefetch_to_write(slot & mask);
         }
     }

@@ -22,7 +22,7 @@ const LEAST_ALONE: u64 = 24 << 10;
 /// Among several, sharing pays from here on: each side copies its parts of many by one system call.
 const LEAST_AMONG_OTHERS: u64 = 2 * UNIT_BYTES;
 
-/// How many transfers are looked at together.
+/// Transfers at the front of the queue that may be shared or mapped ahead of their turn.
 const WINDOW: usize = 32;
 
 /// Bytes that one step copies.
@@ -38,7 +38,7 @@ struct Part {
 /// The parts that one step copies: of one transfer, in the usual case.
 type Parts = SmallVec<[Part; 1]>;
 
-/// Looks at transfers that are new near the front of the queue: maps what can be mapped, and shares what is
+/// Decides about transfers that are new near the front of the queue: maps what can be mapped, and shares what is
 /// worth it.
 pub(super) fn consider(pair: &mut Pair) {
     for at in 0..pair.transfers.queue.len().min(WINDOW) {
@@ -192,7 +192,7 @@ fn try_settle(pair: &mut Pair) -> Result<(), Nonsense> {
     }
     pair.transfers.helped = pair.offers.helped(offer)?.any;
     if !pair.offers.free(offer)? {
-        active.left = active.transfer.local.iter().map(|m| m.len() as u64).sum();
+        active.left = active.transfer.local_bytes();
     }
     active.offer = None;
     Ok(())

@@ -13,6 +13,7 @@ use super::pair::{Attach, Pair, Stage};
 use super::split_copy::Offer;
 use super::split_initiator;
 use crate::error::{PeerError, TransferError};
+use crate::fragments::Cursor;
 use crate::method::{Direction, Peer, Sink, Transfer};
 
 /// Bytes that one step copies at most.
@@ -28,7 +29,7 @@ pub(super) struct Transfers {
     next_id: u64,
     /// A caller was told to come back later.
     caller_waits: bool,
-    /// The pair has had atomics of ours ([`super::atomics`]): here, where every poll looks anyway.
+    /// The pair has had atomics of ours ([`super::atomics`]): here, as every poll reads this struct anyway.
     pub(super) has_atomics: bool,
     /// Whether the pair is in the list of those to be stepped.
     pub(super) listed: bool,
@@ -46,10 +47,10 @@ pub(super) struct Active {
     pub(super) remote: Cursor,
     /// Bytes not yet copied, or not yet asked for.
     pub(super) left: u64,
-    /// Pieces that the peer has been asked for and not yet answered.
+    /// Pieces that the peer has been asked for and has not replied about yet.
     pub(super) outstanding: usize,
     pub(super) failed: Option<TransferError>,
-    /// It was looked at whether the next two can be.
+    /// Whether the next two are possible and worth it was decided.
     pub(super) considered: bool,
     /// The far memory, where it is mapped here.
     pub(super) far: Option<Memory>,
@@ -62,10 +63,10 @@ pub(super) struct Active {
 pub(super) enum Step {
     /// Call again.
     Again,
-    /// Not before the peer has answered or made room, or another transfer is started.
+    /// Not before the peer has replied or made room, or another transfer is started.
     Wait,
-    /// Not before the peer has finished its part of a shared transfer, which it does not tell while nobody
-    /// sleeps here.
+    /// Not before the peer has finished its part of a shared transfer, of which it does not tell while this process
+    /// is awake.
     Watch,
 }
 
@@ -76,31 +77,15 @@ impl Transfers {
             self.caller_waits = true;
             return false;
         }
-        let local: u64 = transfer.local.iter().map(|span| span.len() as u64).sum();
-        let remote = transfer
-            .remote
-            .iter()
-            .fold(0u64, |sum, span| sum.saturating_add(span.len));
-        let failed = if local != remote {
-            Some(TransferError::Length { local, remote })
-        } else if transfer.direction == Direction::Get
-            && transfer.local.iter().any(|span| !span.is_writable())
-        {
-            Some(TransferError::Copy(
-                "the local memory is for reading only".to_owned(),
-            ))
-        } else {
-            None
-        };
         self.next_id += 1;
         self.queue.push_back(Active {
             id: self.next_id,
+            left: transfer.local_bytes(),
+            failed: transfer.mistake(),
             transfer,
             local: Cursor::default(),
             remote: Cursor::default(),
-            left: local,
             outstanding: 0,
-            failed,
             considered: false,
             far: None,
             offer: None,
@@ -132,82 +117,16 @@ impl Transfers {
     }
 }
 
-/// A place in a list of fragments.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Cursor {
-    fragment: usize,
-    offset: u64,
-}
-
-impl Cursor {
-    /// The next fragments from here on: at most `most` bytes and `count` fragments. `len_of` gives a
-    /// fragment's length, `None` behind the last; `each` takes a fragment's number and a range in it.
-    /// Returns the place behind them and how many bytes they are.
-    pub(super) fn walk(
-        mut self,
-        most: u64,
-        count: usize,
-        len_of: impl Fn(usize) -> Option<u64>,
-        mut each: impl FnMut(usize, Range<u64>),
-    ) -> (Self, u64) {
-        let (mut bytes, mut given) = (0, 0);
-        while let Some(len) = len_of(self.fragment) {
-            let take = (len - self.offset).min(most - bytes);
-            if take > 0 {
-                if given == count {
-                    break;
-                }
-                given += 1;
-                each(self.fragment, self.offset..self.offset + take);
-                bytes += take;
-                self.offset += take;
-            }
-            if self.offset < len {
-                break;
-            }
-            self.fragment += 1;
-            self.offset = 0;
-        }
-        (self, bytes)
-    }
-}
-
 impl Active {
-    /// See [`Cursor::walk`].
-    pub(super) fn walk_local(
-        &self,
-        from: Cursor,
-        most: u64,
-        count: usize,
-        each: impl FnMut(usize, Range<u64>),
-    ) -> (Cursor, u64) {
-        let len_of = |at: usize| self.transfer.local.get(at).map(|span| span.len() as u64);
-        from.walk(most, count, len_of, each)
-    }
-
-    /// See [`Cursor::walk`].
-    pub(super) fn walk_remote(
-        &self,
-        from: Cursor,
-        most: u64,
-        count: usize,
-        each: impl FnMut(usize, Range<u64>),
-    ) -> (Cursor, u64) {
-        let len_of = |at: usize| self.transfer.remote.get(at).map(|span| span.len);
-        from.walk(most, count, len_of, each)
-    }
-
     /// Whether there is nothing left to do but to say so.
     fn is_finished(&self) -> bool {
         self.outstanding == 0 && self.offer.is_none() && (self.left == 0 || self.failed.is_some())
     }
 
-    /// Moves both places on by `bytes`.
+    /// Moves both positions on by `bytes`.
     fn advance(&mut self, bytes: u64) {
-        self.local = self.walk_local(self.local, bytes, usize::MAX, |_, _| {}).0;
-        self.remote = self
-            .walk_remote(self.remote, bytes, usize::MAX, |_, _| {})
-            .0;
+        self.local.skip(&self.transfer.local, bytes);
+        self.remote.skip(&self.transfer.remote, bytes);
         self.left -= bytes;
     }
 }
@@ -355,18 +274,26 @@ fn spans_of<'a>(
     active: &'a Active,
     local: &mut LocalSpans<'a>,
 ) -> Vec<(RegionDescriptor, Range<u64>)> {
+    let Transfer {
+        local: ours,
+        remote: theirs,
+        ..
+    } = &active.transfer;
     // The local list may run out of spans first, or the remote one: what both cover is copied.
-    let most = active
-        .walk_local(active.local, MAX_PIECE as u64, MAX_SPANS, |_, _| {})
-        .1;
-    let mut spans = Vec::new();
-    let (_, bytes) = active.walk_remote(active.remote, most, MAX_SPANS, |at, range| {
-        spans.push((active.transfer.remote[at], range));
-    });
-    active.walk_local(active.local, bytes, MAX_SPANS, |at, range| {
-        let range = range.start as usize..range.end as usize;
-        local.push(&active.transfer.local[at], range);
-    });
+    let most = { active.local }
+        .parts(ours, MAX_PIECE as u64)
+        .take(MAX_SPANS)
+        .map(|(_, range)| range.end - range.start)
+        .sum();
+    let spans: Vec<_> = { active.remote }
+        .parts(theirs, most)
+        .take(MAX_SPANS)
+        .map(|(region, range)| (*region, range))
+        .collect();
+    let bytes = spans.iter().map(|(_, range)| range.end - range.start).sum();
+    for (memory, range) in { active.local }.parts(ours, bytes) {
+        local.push(memory, range.start as usize..range.end as usize);
+    }
     spans
 }
 

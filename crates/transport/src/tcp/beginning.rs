@@ -152,22 +152,22 @@ impl Tcp {
         }
     }
 
-    /// Accepts what waits at a listener. Returns whether a caller came.
+    /// Accepts connections that wait at a listener. Returns whether a caller came.
     pub(super) fn accept_some(&mut self, index: usize) -> bool {
         let mut turned_away = 0;
         for accepted in 0..ACCEPTS_PER_POLL {
             let Some(listener) = self.listeners.get(index) else {
                 return false;
             };
-            let welcome = match net::accept(&listener.socket) {
-                Ok(Some(socket)) => self.welcome(socket),
+            let admitted = match net::accept(&listener.socket) {
+                Ok(Some(socket)) => self.admit(socket),
                 Ok(None) => return accepted > 0,
-                Err(error) => match self.turn_one_away(index, &error) {
+                Err(error) => match self.refuse_one(index, &error) {
                     Some(came) => !came,
                     None => return true,
                 },
             };
-            turned_away += u32::from(!welcome);
+            turned_away += u32::from(!admitted);
             if turned_away >= REFUSALS_PER_POLL {
                 return true;
             }
@@ -175,9 +175,9 @@ impl Tcp {
         true
     }
 
-    /// There are no descriptors, or something else keeps us from accepting. Returns whether a caller was told so;
-    /// nothing if all that helps is to wait.
-    fn turn_one_away(&mut self, index: usize, error: &io::Error) -> Option<bool> {
+    /// There are no descriptors, or something else prevents accepting. Returns whether a caller was refused;
+    /// `None` if the listener is paused instead.
+    fn refuse_one(&mut self, index: usize, error: &io::Error) -> Option<bool> {
         let now = self.clock.now();
         if self.told_of_shortage.is_news(now) {
             tracing::warn!(%error, "TCP connections are turned away");
@@ -219,7 +219,7 @@ impl Tcp {
     }
 
     /// A connection was made to us. Returns whether its handshake may go on.
-    fn welcome(&mut self, socket: OwnedFd) -> bool {
+    fn admit(&mut self, socket: OwnedFd) -> bool {
         let now = self.clock.now();
         let (Ok(remote), Ok(local)) = (net::peer_address(&socket), net::local_address(&socket))
         else {
@@ -246,9 +246,9 @@ impl Tcp {
             refuse(&self.config, &socket, Refusal::Full);
             return false;
         }
-        let in_its_way = self.strangers.makes_room(source);
-        if let Some((_, peer)) = in_its_way {
-            self.put_out(peer);
+        let evicted = self.strangers.makes_room(source);
+        if let Some((_, peer)) = evicted {
+            self.evict(peer);
         }
         let handshake = Self::handshake(&self.config, Role::Responder, &socket, None);
         let deadline = now + self.config.connect_timeout;
@@ -267,11 +267,11 @@ impl Tcp {
         if let Err(error) = watched {
             self.end(peer, broken(&error.into()), &mut Silence);
         }
-        in_its_way.is_none()
+        evicted.is_none()
     }
 
     /// Ends a stranger's connection for another one, and says so.
-    fn put_out(&mut self, peer: Peer) {
+    fn evict(&mut self, peer: Peer) {
         let state = self.slots.get_mut(peer);
         if let Some(link) = state.and_then(|state| state.link.as_mut())
             && let Phase::Shaking(handshake) = &mut link.phase
@@ -285,7 +285,7 @@ impl Tcp {
     }
 
     /// Where a connection comes from, or why it goes no further: without a key, other users of this host cost
-    /// nothing but this question. Nothing is said to one that has gone already.
+    /// nothing but this question. One that has gone already gets no refusal.
     fn source(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<Source, Option<Refusal>> {
         if !net::is_same_host(local, remote) {
             return Ok(Source::host(remote.ip()));
@@ -430,7 +430,7 @@ fn refuse(config: &TcpConfig, socket: &OwnedFd, refusal: Refusal) {
 }
 
 /// Whether a process of user `me` without a key talks to one of user `uid` on the same host. Root is let in, and may
-/// reach out to anybody; but nobody else gets in with root.
+/// reach out to every user; but no other user gets in with root.
 pub(crate) fn is_let_in(uid: u32, me: u32, we_reach_out: bool) -> bool {
     uid == me || uid == 0 || (we_reach_out && me == 0)
 }

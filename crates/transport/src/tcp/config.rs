@@ -15,8 +15,8 @@ pub struct TcpConfig {
     /// it, only processes of the same user on this host are talked to, over loopback addresses.
     pub key: Option<[u8; KEY_BYTES]>,
     /// With a key: whether connections are encrypted. It is done if either side wants it. Without
-    /// encryption both sides still authenticate each other when they connect, but an attacker who can
-    /// read the network reads everything, and one who can inject into the TCP stream can forge
+    /// encryption both sides still authenticate each other when they connect, but an attacker that can
+    /// read the network reads everything, and one that can inject into the TCP stream can forge
     /// everything that follows: for private networks only.
     pub encrypt: bool,
     /// How long connecting to a peer, with everything up to mutual trust, may take.

@@ -9,7 +9,7 @@
 //!   Accept: a subflow's ticket, or nothing ─────────►   as a transport message
 //!
 //!   ◄──────────────────────────────────── Accept   without: each side has asked the kernel
-//!   Accept ────────────────────────────────────►   who owns the other end
+//!   Accept ────────────────────────────────────►   which user owns the other end
 //! ```
 //!
 //! The initiator's `Accept` proves that it holds the key in this very exchange: the first Noise
@@ -88,7 +88,7 @@ pub struct Agreement {
     pub ticket: Option<Ticket>,
 }
 
-/// Asks the kernel whether the other end belongs to a user whom we talk to without a key, given
+/// Asks the kernel whether the other end belongs to a user that we talk to without a key, given
 /// the process that is said to hold it. The error says why not.
 pub type Verify<'a> = dyn FnMut(Holder) -> Result<(), Unverified> + 'a;
 

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 const COPY_BELOW_BYTES: usize = 2048;
 
 /// Buffers up to this size are kept for the next burst; larger ones are freed.
-const KEEP_BYTES: usize = 1024;
+const RECYCLED_BYTES: usize = 1024;
 
 /// Private parts of bulk frames are put together in buffers of at most this size. A buffer is freed, and
 /// the replies in it counted as sent, when all of it has left, so it must come to an end.
@@ -239,7 +239,8 @@ impl Outbox {
     }
 
     fn recycle(&mut self, mut data: Bytes) {
-        if self.pending_short.capacity() == 0 && data.spilled() && data.capacity() <= KEEP_BYTES {
+        if self.pending_short.capacity() == 0 && data.spilled() && data.capacity() <= RECYCLED_BYTES
+        {
             data.clear();
             self.pending_short = data.into_vec();
         }

@@ -13,12 +13,11 @@
 //! the connections overtake each other.
 //!
 //! Parts: `inbox` finds the frames in the stream, `puts` and `gets` move data and `atomics` change words, each with both of its
-//! sides in one file, `cursor` walks lists of memory, `coverage` knows which bytes have come,
+//! sides in one file, `coverage` knows which bytes have come,
 //! `pausing` holds packets back.
 
 mod atomics;
 mod coverage;
-mod cursor;
 mod gets;
 mod inbox;
 mod pausing;
@@ -36,6 +35,7 @@ use causeway_wire::tcp::{
 
 use super::outbox::{Outbox, SpanOwner};
 use crate::error::{PeerError, SendError, TransferError};
+use crate::fragments::exported_part;
 use crate::method::{Access, Direction, Outlet, Packet, Peer, Readiness, Sink, Token, Transfer};
 use coverage::Coverage;
 
@@ -61,7 +61,7 @@ pub const MAIN: usize = 0;
 
 /// Pieces of an export that a peer may have written apart from each other for it to be followed which they
 /// are: more than frames of [`MAX_PIECE`] bytes can be ahead of others on subflows.
-const MAX_WRITTEN_APART: usize = 1024;
+const MAX_WRITTEN_RANGES: usize = 1024;
 
 /// Transfers of at least so many bytes use subflows.
 pub(super) const SPREAD_FROM_BYTES: u64 = 256 * 1024;
@@ -269,20 +269,7 @@ impl Session {
             return Err(SendError::WouldBlock);
         }
         self.transfers += 1;
-        let local = transfer.local.iter().map(|m| m.len() as u64).sum::<u64>();
-        let remote = transfer
-            .remote
-            .iter()
-            .fold(0_u64, |sum, region| sum.saturating_add(region.len));
-        if local != remote {
-            let error = TransferError::Length { local, remote };
-            self.done.push_back((transfer.token, Err(error)));
-            return Ok(());
-        }
-        if transfer.direction == Direction::Get
-            && transfer.local.iter().any(|span| !span.is_writable())
-        {
-            let error = TransferError::Copy("the local memory is for reading only".to_owned());
+        if let Some(error) = transfer.mistake() {
             self.done.push_back((transfer.token, Err(error)));
             return Ok(());
         }
@@ -352,9 +339,7 @@ impl Session {
         if !export.access.allows(direction) || !may_write {
             return None;
         }
-        let start = usize::try_from(base.checked_sub(FIRST_BASE)?).ok()?;
-        let end = start.checked_add(usize::try_from(len).ok()?)?;
-        (end <= export.memory.len()).then(|| export.memory.slice(start..end))
+        exported_part(&export.memory, FIRST_BASE, base, len)
     }
 
     /// Asks for a sign of life.
@@ -534,7 +519,7 @@ impl Session {
             Kind::PutDone => self.put_done(header.id, !header.flag, peer, sink)?,
             Kind::Get => self.serve(header.id, payload)?,
             Kind::GetDone => self.get_done(&header, peer, sink)?,
-            Kind::Probe => self.answer_probe(),
+            Kind::Probe => self.reply_to_probe(),
             Kind::ProbeReply => {}
             Kind::Goodbye => return Err(PeerError::Closed),
             Kind::Error => {
@@ -567,7 +552,7 @@ impl Session {
         Ok(())
     }
 
-    fn answer_probe(&mut self) {
+    fn reply_to_probe(&mut self) {
         if !self.probe_reply_waits {
             self.probe_reply_waits = true;
             let header = Header::new(Kind::ProbeReply, 0);

@@ -2,7 +2,7 @@
 //!
 //! The side that was connected to *invites*: it sends a random ticket on the first connection. The other
 //! side connects as often as the invitation says, as soon as there is something large to move, and
-//! shows the ticket in each handshake, which also proves anew who it is. A subflow has a place in the
+//! shows the ticket in each handshake, which also proves anew which process it is. A subflow has a place in the
 //! table of peers for its socket; what it carries belongs to the peer's session. It lives and dies
 //! with its peer: when one ends, what it carried is lost, and so is the peer.
 

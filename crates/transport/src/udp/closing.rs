@@ -97,7 +97,7 @@ impl Core {
     /// The system says that a datagram of ours, which begins with `front`, found no receiver at `to`.
     pub fn handle_unreachable(&mut self, now: Time, to: Remote, front: &[u8], sink: &mut dyn Sink) {
         if let Some(peer) = self.sender_of(to, front) {
-            self.nobody_there(now, peer, "its host says that its process is gone", sink);
+            self.handle_gone(now, peer, "its host says that its process is gone", sink);
         }
     }
 
@@ -120,7 +120,7 @@ impl Core {
     }
 
     /// A source that should know says that the peer is gone, or is not there.
-    pub(super) fn nobody_there(
+    pub(super) fn handle_gone(
         &mut self,
         now: Time,
         peer: Peer,
@@ -220,8 +220,8 @@ impl Core {
         }
     }
 
-    /// Whether anybody whom we dropped has not got everything yet. A goodbye alone is not waited for:
-    /// who misses it finds out.
+    /// Whether a peer that we dropped has not got everything yet. A goodbye alone is not waited for:
+    /// a peer that misses it finds out.
     pub fn still_sends(&self) -> bool {
         self.peers.iter().any(|state| match state.origin {
             Origin::Lingering { owes_nothing, .. } => !owes_nothing || state.session.has_output(),

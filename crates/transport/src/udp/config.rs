@@ -9,7 +9,7 @@ use crate::tcp::config::KEY_BYTES;
 pub struct UdpConfig {
     /// The cluster's key. Both sides of a connection hold the same, or neither holds one; without it,
     /// only processes of the same user on this host are talked to, over loopback addresses.
-    /// Everything is encrypted in both cases: an attacker who can inject a datagram could otherwise forge one.
+    /// Everything is encrypted in both cases: an attacker that can inject a datagram could otherwise forge one.
     pub key: Option<[u8; KEY_BYTES]>,
     /// How long connecting to a peer, with everything up to mutual trust, may take.
     pub connect_timeout: Duration,

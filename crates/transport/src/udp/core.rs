@@ -25,7 +25,7 @@ use super::table::{Origin, PeerState};
 use super::{Remote, Time, UdpConfig};
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError};
-use crate::method::{Access, Atomic, Direction, Identity, Peer, Readiness, Sink, Transfer};
+use crate::method::{Access, Atomic, Identity, Peer, Readiness, Sink, Transfer};
 use crate::strangers::{Source, Strangers, Told};
 use crate::table::Table;
 use crate::tcp::session::{Bounds, Session};
@@ -41,7 +41,7 @@ pub(super) const MAX_REPLIES_PER_HOST: usize = MAX_REPLIES / 4;
 
 /// What the core asks of its driver while it handles a datagram.
 pub trait Environment {
-    /// Without a key: who holds the socket at `remote`, which is said to be `holder`; the error says
+    /// Without a key: which process holds the socket at `remote`, which is said to be `holder`; the error says
     /// why it is not talked to. `we_call` tells whether we reach out to it, or it to us.
     fn verify(&mut self, remote: Remote, holder: Holder, we_call: bool)
     -> Result<Identity, String>;
@@ -202,11 +202,7 @@ impl Core {
         access: Access,
         environment: &mut dyn Environment,
     ) -> Result<RegionDescriptor, Error> {
-        if access.allows(Direction::Put) && !memory.is_writable() {
-            return Err(Error::Unsupported(
-                "memory that is for reading only cannot be exported for writing",
-            ));
-        }
+        access.check(memory)?;
         let state = self.state(peer).map_err(|_| Error::NoPeer)?;
         loop {
             let mut bytes = [0; 8];
@@ -519,7 +515,7 @@ impl Core {
                     let cause = PeerError::Refused(format!("at {}", from.address));
                     self.turned_away(now, peer, cause, sink);
                 } else if let Some(peer) = self.addressee(from, prefix, false, false) {
-                    self.nobody_there(now, peer, why, sink);
+                    self.handle_gone(now, peer, why, sink);
                 }
             }
             Datagram::Foreign(prefix, formats) => {
@@ -541,12 +537,12 @@ impl Core {
         &mut self,
         from: Remote,
         prefix: Prefix,
-        wants_answer: bool,
+        wants_reply: bool,
         sealed: bool,
     ) -> Option<Peer> {
         let known = self.by_number.get(&prefix.to).copied();
         let Some(peer) = known else {
-            if wants_answer {
+            if wants_reply {
                 self.disown(from, prefix.from, prefix.to);
             }
             return None;

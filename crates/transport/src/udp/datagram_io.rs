@@ -72,7 +72,7 @@ pub enum Arrival {
     /// A datagram, in this part of [`Arrivals::room`].
     Datagram(Remote, Range<usize>),
     /// A datagram of ours, which begins as this part of [`Arrivals::room`], found no receiver there.
-    NobodyThere(Remote, Range<usize>),
+    Unreachable(Remote, Range<usize>),
     /// The same, but it was too large for the way.
     TooLarge(Remote, Range<usize>),
 }

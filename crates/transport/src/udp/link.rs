@@ -337,7 +337,7 @@ impl Link {
                     .suspected
                     .map(|(since, _)| since + self.suspicion_timeout);
                 let stream = self.outgoing.deadline(&self.rtt);
-                // While something flies, its timeouts take the place of probes.
+                // While something is in flight, its timeouts take the place of probes.
                 let probe = match stream {
                     None => Some(self.heard_at + self.probe_interval),
                     Some(_) => None,
@@ -363,7 +363,7 @@ impl Link {
         }
     }
 
-    /// Notes whether anybody owes anybody anything.
+    /// Notes whether either side owes the other something.
     pub(super) fn note_outstanding(&mut self, now: Time, session: &Session) {
         if !session.is_outstanding() && self.outgoing.is_done() {
             self.outstanding_since = None;
@@ -400,8 +400,8 @@ impl Link {
         if self.outgoing.timeouts() == TIMEOUTS_TO_COLLAPSE {
             self.shrink();
         }
-        let nothing_flies = self.outgoing.deadline(&self.rtt).is_none();
-        if nothing_flies && self.heard_at + self.probe_interval <= now {
+        let none_in_flight = self.outgoing.deadline(&self.rtt).is_none();
+        if none_in_flight && self.heard_at + self.probe_interval <= now {
             self.outgoing.ping();
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The cluster's key over datagrams, or the one that everybody knows: one Noise message each way while a
+//! The cluster's key over datagrams, or the public one: one Noise message each way while a
 //! connection opens, then segments that are sealed each for itself, with their numbers as nonces.
 
 use causeway_wire::datagram::{COOKIE_BYTES, FORMATS, NOISE_BYTES};
@@ -110,8 +110,8 @@ pub(super) fn call(
     Ok((Box::new(state), message))
 }
 
-/// The callee answers the caller's message. An error means that it holds another key.
-pub(super) fn answer(
+/// The callee replies to the caller's message. An error means that it holds another key.
+pub(super) fn reply(
     key: &[u8; KEY_BYTES],
     of: Call<'_>,
     random: [u8; EPHEMERAL_BYTES],
@@ -120,15 +120,15 @@ pub(super) fn answer(
     let mut state = builder(key, &of.prologue(), random, false)?;
     let mut empty = [0; NOISE_BYTES];
     state.read_message(message, &mut empty)?;
-    let mut answer = [0; NOISE_BYTES];
-    state.write_message(&[], &mut answer)?;
-    Ok((Box::new(state.into_stateless_transport_mode()?), answer))
+    let mut reply = [0; NOISE_BYTES];
+    state.write_message(&[], &mut reply)?;
+    Ok((Box::new(state.into_stateless_transport_mode()?), reply))
 }
 
-/// Whether the caller may go on with this answer; a forged one leaves the state as it was.
-pub(super) fn is_answered(begun: &mut Begun, answer: &[u8; NOISE_BYTES]) -> bool {
+/// Whether the caller may go on with this reply; a forged one leaves the state as it was.
+pub(super) fn accepts_reply(begun: &mut Begun, reply: &[u8; NOISE_BYTES]) -> bool {
     let mut empty = [0; NOISE_BYTES];
-    begun.read_message(answer, &mut empty).is_ok()
+    begun.read_message(reply, &mut empty).is_ok()
 }
 
 /// Ends the caller's handshake.
@@ -150,11 +150,11 @@ mod tests {
     #[test]
     fn two_holders_of_the_key_understand_each_other_in_any_order() {
         let (mut begun, message) = call(&KEY, CALL, [1; 32]).unwrap();
-        let (theirs, reply) = answer(&KEY, CALL, [2; 32], &message).unwrap();
+        let (theirs, reply) = reply(&KEY, CALL, [2; 32], &message).unwrap();
         let mut forged = reply;
         forged[40] ^= 1;
-        assert!(!is_answered(&mut begun, &forged));
-        assert!(is_answered(&mut begun, &reply), "a forgery does no harm");
+        assert!(!accepts_reply(&mut begun, &forged));
+        assert!(accepts_reply(&mut begun, &reply), "a forgery does no harm");
         let ours = finish(begun).unwrap();
         for nonce in [5, 0, 3] {
             let mut sealed = [0; 64];
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn another_key_caller_or_cookie_is_noticed() {
         let (_, message) = call(&KEY, CALL, [1; 32]).unwrap();
-        assert!(answer(&[4; 32], CALL, [2; 32], &message).is_err());
+        assert!(reply(&[4; 32], CALL, [2; 32], &message).is_err());
         let others = [
             Call { caller: 8, ..CALL },
             Call {
@@ -183,7 +183,7 @@ mod tests {
             },
         ];
         for other in others {
-            assert!(answer(&KEY, other, [2; 32], &message).is_err());
+            assert!(reply(&KEY, other, [2; 32], &message).is_err());
         }
     }
 

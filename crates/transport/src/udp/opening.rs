@@ -9,16 +9,16 @@
 //!   first segment ────────────────────────────►          up
 //! ```
 //!
-//! The caller repeats what is not answered, and with a key also what is refused: anybody can forge a
+//! The caller repeats what is not answered, and with a key also what is refused: every host can forge a
 //! refusal, which therefore is only believed when the time is over. The same goes, without a key, for an
-//! acceptance from where the kernel knows nobody whom we talk to. The cookie proves that it receives what is sent to its address;
+//! acceptance from where the kernel knows no process that we talk to. The cookie proves that it receives what is sent to its address;
 //! the first segment that it is the one whose ephemeral key was in its opening. The Noise message fits
 //! its cookie alone: a recorded opening is worth no more than one place among the half-open, as long as
 //! its cookie is good, and only until another caller needs it.
 //!
-//! Without a cluster's key the handshake is the same, under a key that everybody knows. It says nothing
-//! about who the other side is; that the kernel does, at the moment of opening. What it gives is
-//! that from then on only the process that was asked about has the connection's keys, whoever may come
+//! Without a cluster's key the handshake is the same, under a key that is public. It says nothing
+//! about which process the other side is; that the kernel does, at the moment of opening. What it gives is
+//! that from then on only the process that was asked about has the connection's keys, whichever others may come
 //! to hold its port after it.
 
 use std::time::Duration;
@@ -212,7 +212,7 @@ impl Core {
             let answered = opening
                 .noise
                 .iter_mut()
-                .position(|begun| noise::is_answered(begun, &greeting.noise));
+                .position(|begun| noise::accepts_reply(begun, &greeting.noise));
             // A forged acceptance is not ours to end the connection for.
             let Some(begun) = answered.and_then(|at| opening.noise.remove(at)) else {
                 return;
@@ -355,7 +355,7 @@ impl Core {
             };
             let mut random = [0; EPHEMERAL_BYTES];
             environment.random(&mut random);
-            match noise::answer(&secret, call, random, &theirs.noise) {
+            match noise::reply(&secret, call, random, &theirs.noise) {
                 Ok((sealed, message)) => {
                     seal = Some(sealed);
                     answer.noise = message;
@@ -404,7 +404,7 @@ impl Core {
             return;
         };
         if let Phase::Accepting(answer) = link.phase {
-            // Without a key the answer is for nobody but whom the kernel names, also the second time.
+            // Without a key the answer is only for the process that the kernel names, also the second time.
             let holder = Holder::default();
             if self.config.key.is_none() && environment.verify(from, holder, false).is_err() {
                 return;

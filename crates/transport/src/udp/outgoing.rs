@@ -32,7 +32,7 @@ struct Flight {
     bytes: usize,
     sent_at: Time,
     /// Neither acknowledged nor lost.
-    flying: bool,
+    in_flight: bool,
 }
 
 /// See the module's page.
@@ -47,7 +47,7 @@ pub(super) struct Outgoing {
     limit: u64,
     /// In the order of their numbers.
     flights: VecDeque<Flight>,
-    flying_bytes: usize,
+    bytes_in_flight: usize,
     /// Lost spans by offset.
     again: BTreeMap<u64, usize>,
     next_number: u64,
@@ -71,7 +71,7 @@ impl Outgoing {
             next: 0,
             limit: FIRST_LIMIT,
             flights: VecDeque::new(),
-            flying_bytes: 0,
+            bytes_in_flight: 0,
             again: BTreeMap::new(),
             next_number: 0,
             largest_acknowledged: 0,
@@ -124,7 +124,7 @@ impl Outgoing {
     /// Whether there is a span to be sent now.
     pub(super) fn has_span(&mut self, window: &Window) -> bool {
         let waits = !self.again.is_empty() || self.next < self.end().min(self.limit);
-        if waits && self.probes == 0 && self.flying_bytes >= window.bytes() {
+        if waits && self.probes == 0 && self.bytes_in_flight >= window.bytes() {
             self.limited = true;
             return false;
         }
@@ -187,9 +187,9 @@ impl Outgoing {
             len,
             bytes,
             sent_at: now,
-            flying: true,
+            in_flight: true,
         });
-        self.flying_bytes += bytes;
+        self.bytes_in_flight += bytes;
         self.last_sent = now;
         self.probes = self.probes.saturating_sub(1);
     }
@@ -215,10 +215,10 @@ impl Outgoing {
             if flight.number > ack.largest {
                 break;
             }
-            if !flight.flying || !covers(ack, flight.number) {
+            if !flight.in_flight || !covers(ack, flight.number) {
                 continue;
             }
-            flight.flying = false;
+            flight.in_flight = false;
             arrived_bytes += flight.bytes;
             if flight.number == ack.largest {
                 let delay = Time::from_micros(ack.delay_us.into());
@@ -226,7 +226,7 @@ impl Outgoing {
             }
         }
         arrived_bytes += self.release(ack.received, ack.largest);
-        self.flying_bytes -= arrived_bytes;
+        self.bytes_in_flight -= arrived_bytes;
         if arrived_bytes > 0 {
             self.timeouts = 0;
             self.probes = 0;
@@ -261,8 +261,8 @@ impl Outgoing {
             if flight.number > largest {
                 break;
             }
-            if flight.flying && flight.len > 0 && flight.offset + flight.len as u64 <= received {
-                flight.flying = false;
+            if flight.in_flight && flight.len > 0 && flight.offset + flight.len as u64 <= received {
+                flight.in_flight = false;
                 bytes += flight.bytes;
             }
         }
@@ -279,12 +279,12 @@ impl Outgoing {
             if flight.number >= largest {
                 break;
             }
-            if !flight.flying {
+            if !flight.in_flight {
                 continue;
             }
             let late_at = flight.sent_at + patience;
             if largest - flight.number >= OVERTAKEN_BY || now >= late_at {
-                flight.flying = false;
+                flight.in_flight = false;
                 lost.push(*flight);
             } else if self.overtaken_at.is_none() {
                 self.overtaken_at = Some(late_at);
@@ -292,10 +292,10 @@ impl Outgoing {
         }
         for flight in lost {
             window.lost(flight.number, self.next_number);
-            self.flying_bytes -= flight.bytes;
+            self.bytes_in_flight -= flight.bytes;
             self.send_again(flight.offset, flight.len);
         }
-        while self.flights.front().is_some_and(|flight| !flight.flying) {
+        while self.flights.front().is_some_and(|flight| !flight.in_flight) {
             self.flights.pop_front();
         }
         if self.flights.is_empty() && self.flights.capacity() > 64 {
@@ -316,7 +316,8 @@ impl Outgoing {
 
     /// When to look whether something is lost.
     pub(super) fn deadline(&self, rtt: &Rtt) -> Option<Time> {
-        let timeout = (self.flying_bytes > 0).then(|| self.last_sent + rtt.timeout(self.timeouts));
+        let timeout =
+            (self.bytes_in_flight > 0).then(|| self.last_sent + rtt.timeout(self.timeouts));
         [timeout, self.overtaken_at].into_iter().flatten().min()
     }
 
@@ -325,7 +326,7 @@ impl Outgoing {
         if self.overtaken_at.is_some_and(|at| at <= now) {
             self.find_lost(now, rtt, window);
         }
-        if self.flying_bytes == 0 || self.last_sent + rtt.timeout(self.timeouts) > now {
+        if self.bytes_in_flight == 0 || self.last_sent + rtt.timeout(self.timeouts) > now {
             return;
         }
         self.timeouts = self.timeouts.saturating_add(1);
@@ -333,16 +334,16 @@ impl Outgoing {
         if self.timeouts == TIMEOUTS_TO_COLLAPSE {
             window.collapse();
         }
-        // The oldest spans go again; that they are lost is not certain, so the rest still flies.
+        // The oldest spans go again; that they are lost is not certain, so the rest stays in flight.
         let mut found = 0;
         let mut spans = [(0, 0); PROBES_PER_TIMEOUT];
-        for flight in self.flights.iter_mut().filter(|flight| flight.flying) {
+        for flight in self.flights.iter_mut().filter(|flight| flight.in_flight) {
             let Some(slot) = spans.get_mut(found) else {
                 break;
             };
             *slot = (flight.offset, flight.len);
-            flight.flying = false;
-            self.flying_bytes -= flight.bytes;
+            flight.in_flight = false;
+            self.bytes_in_flight -= flight.bytes;
             found += 1;
         }
         for (offset, len) in spans.into_iter().take(found) {

@@ -134,7 +134,7 @@ impl Sockets {
 }
 
 impl Environment for Sockets {
-    /// Root is let in, and may reach out to anybody; but nobody else gets in with root.
+    /// Root is let in, and may reach out to every user; but no other user gets in with root.
     ///
     /// The kernel tells whose a socket is at this moment, and the handshake that is under way gives
     /// keys to the process that receives at the port and sends from it now. Should another user get hold of
@@ -324,7 +324,7 @@ impl DatagramIo for Sockets {
             arrivals.room.extend_from_slice(&front);
             let range = start..arrivals.room.len();
             match mishap {
-                Mishap::PortUnreachable => arrivals.list.push(Arrival::NobodyThere(to, range)),
+                Mishap::PortUnreachable => arrivals.list.push(Arrival::Unreachable(to, range)),
                 Mishap::TooLarge => arrivals.list.push(Arrival::TooLarge(to, range)),
                 Mishap::Other => {}
             }

@@ -210,7 +210,7 @@ impl Stranger {
             panic!("no greeting");
         };
         assert_eq!((prefix.kind, prefix.to), (Kind::Accept, number));
-        assert!(noise::is_answered(&mut begun, &greeting.noise));
+        assert!(noise::accepts_reply(&mut begun, &greeting.noise));
         (prefix.from, noise::finish(begun).unwrap())
     }
 }

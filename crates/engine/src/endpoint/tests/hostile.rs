@@ -4,6 +4,7 @@ use causeway_transport::{
     Address, Method, Packet, Peer as Handle, Sink, Token, TransferError as Failed,
 };
 use causeway_wire::bmi::{self as wire, Announcement, Clearance, Header, Kind, Refusal};
+use causeway_wire::random::SplitMix64;
 
 use super::*;
 
@@ -219,13 +220,7 @@ fn the_error_names_the_peer_and_what_it_did() {
 fn random_and_flipped_packets_never_panic() {
     let name = "random";
     let mut node = node(name);
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut random = SplitMix64::new(7);
     // A peer that behaves, beside them.
     let mut good = super::node("random-good");
     let to = good.bmi.lookup("mem://random").unwrap();
@@ -235,16 +230,17 @@ fn random_and_flipped_packets_never_panic() {
         raw.greet();
         node.step();
         for _ in 0..50 {
-            let mut packet = header(Kind::Eager, next() % 4);
-            packet[0] = (next() % 19) as u8;
+            let mut packet = header(Kind::Eager, random.below(4));
+            packet[0] = random.below(19) as u8;
             // Credit is most often sane.
-            packet[4..8].copy_from_slice(&((next() % 300) as u32).to_le_bytes());
-            packet.extend((0..next() % 80).map(|_| next() as u8));
-            if next() % 3 == 0 {
-                let at = next() as usize % packet.len();
-                packet[at] ^= 1 << (next() % 8);
+            packet[4..8].copy_from_slice(&(random.below(300) as u32).to_le_bytes());
+            let more = random.below(80) as usize;
+            packet.extend(random.bytes(more));
+            if random.below(3) == 0 {
+                let at = random.below(packet.len() as u64) as usize;
+                packet[at] ^= 1 << random.below(8);
             }
-            packet.truncate(packet.len() - (next() % 3) as usize);
+            packet.truncate(packet.len() - random.below(3) as usize);
             raw.send(&packet);
             node.step();
         }

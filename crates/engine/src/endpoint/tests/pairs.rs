@@ -538,7 +538,7 @@ fn a_peer_of_format_1_is_understood() {
 }
 
 fn speaks(node: &mut Node, lowest: u8, highest: u8) {
-    node.bmi.conversations.speak(Formats { lowest, highest });
+    node.bmi.conversations.shared.own.formats = Formats { lowest, highest };
 }
 
 #[test]

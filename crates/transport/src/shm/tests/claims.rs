@@ -3,9 +3,9 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use causeway_wire::random::SplitMix64;
 use causeway_wire::shm::split_copy::{Claims, FAILED};
 
-use super::hostile::noise;
 use crate::shm::claim::{From, Helped, LEAST_STEAL, Nonsense, Share, portion};
 
 /// The words of one block.
@@ -34,15 +34,15 @@ fn any_from(random: u64) -> From {
 
 #[test]
 fn a_portion_is_never_more_than_there_is_and_never_nothing_while_there_is_something() {
-    let mut random = noise(11);
+    let mut random = SplitMix64::new(11);
     for _ in 0..100_000 {
-        let left = random() as u32 % 5000;
+        let left = random.number() as u32 % 5000;
         let own = if left == 0 {
             0
         } else {
-            random() as u32 % (left + 1)
+            random.number() as u32 % (left + 1)
         };
-        let most = random() as u32 % 300;
+        let most = random.number() as u32 % 300;
         let taken = portion(own, left, most, From::Anywhere);
         assert!(taken <= left && taken <= most);
         assert_eq!(taken == 0, left == 0 || most == 0);
@@ -58,17 +58,17 @@ fn a_portion_is_never_more_than_there_is_and_never_nothing_while_there_is_someth
 /// exactly when the last part is finished.
 #[test]
 fn two_sides_take_every_unit_once_in_any_order() {
-    let mut random = noise(12);
+    let mut random = SplitMix64::new(12);
     for _ in 0..2000 {
         let block = Block::default();
-        let units = 1 + random() as u32 % 200;
+        let units = 1 + random.number() as u32 % 200;
         let mut initiated = block.share().open(units);
         let mut taken = vec![0; units as usize];
         let mut unfinished = Vec::new();
         let mut helped = 0;
         while !initiated.is_all_claimed() || !unfinished.is_empty() {
-            let (most, from) = (1 + random() as u32 % 40, any_from(random()));
-            match random() % 3 {
+            let (most, from) = (1 + random.number() as u32 % 40, any_from(random.number()));
+            match random.number() % 3 {
                 0 => {
                     let part = block
                         .share()
@@ -78,7 +78,7 @@ fn two_sides_take_every_unit_once_in_any_order() {
                 }
                 1 => {
                     // What the helper believes of the length may be out of date.
-                    let believed = units + random() as u32 % 3;
+                    let believed = units + random.number() as u32 % 3;
                     if let Some(part) = block.share().claim_back(believed, most, from) {
                         part.clone().for_each(|unit| taken[unit as usize] += 1);
                         helped += part.len();

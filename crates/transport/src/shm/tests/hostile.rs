@@ -8,6 +8,7 @@ use causeway_sys::mapping::Mapping;
 use causeway_sys::memfd;
 use causeway_sys::socket::{Received, RecordSocket};
 use causeway_wire::codec::Wire;
+use causeway_wire::random::SplitMix64;
 use causeway_wire::shm::{
     CopyRequest, FORMATS, Hello, Internal, MAX_RECORD_BYTES, PairLayout, Process, Record,
     SLOT_BYTES, SLOT_WORD_BYTES, SlotKind, SlotWord, doorbell,
@@ -132,12 +133,6 @@ fn refusal(host: &mut Host, address: &Address, record: &[u8], files: &[BorrowedF
     }
 }
 
-/// Numbers that look random and are the same every time.
-pub(super) fn noise(seed: u64) -> impl FnMut() -> u64 {
-    let mut keys = crate::shm::KeyMaker::new(seed);
-    move || keys.next()
-}
-
 #[test]
 fn bad_greetings_are_refused_with_the_reason() {
     let (_folder, address) = place();
@@ -157,10 +152,10 @@ fn bad_greetings_are_refused_with_the_reason() {
     assert!(refusal(&mut host, &address, &odd, &files).contains("ring bytes"));
     let huge = [1; MAX_RECORD_BYTES + 1];
     assert!(greet(&mut host, &address, &huge, &files).is_none());
-    let mut random = noise(7);
+    let mut random = SplitMix64::new(7);
     for _ in 0..200 {
-        let len = 1 + random() as usize % MAX_RECORD_BYTES;
-        let bytes: Vec<u8> = (0..len).map(|_| random() as u8).collect();
+        let len = 1 + random.number() as usize % MAX_RECORD_BYTES;
+        let bytes: Vec<u8> = (0..len).map(|_| random.number() as u8).collect();
         let _ = greet(&mut host, &address, &bytes, &[]);
     }
     // The host is as good as before.
@@ -236,8 +231,8 @@ fn stray_words_in_a_ring_end_that_connection_only() {
         }
         .pack(),
     ];
-    let mut random = noise(3);
-    words.extend((0..50).map(|_| random() | 1));
+    let mut random = SplitMix64::new(3);
+    words.extend((0..50).map(|_| random.number() | 1));
     for word in words {
         let (raw, peer) = Raw::meet(&mut host, &address);
         // A pad is right in the first place, but not behind itself.
@@ -356,8 +351,8 @@ fn records_out_of_place_and_random_ones_end_the_connection() {
         Record::Bulk.to_bytes(),
         vec![0; MAX_RECORD_BYTES + 10],
     ];
-    let mut random = noise(5);
-    records.extend((0..50).map(|_| (0..20).map(|_| random() as u8 | 16).collect()));
+    let mut random = SplitMix64::new(5);
+    records.extend((0..50).map(|_| (0..20).map(|_| random.number() as u8 | 16).collect()));
     for record in records {
         let (raw, peer) = Raw::meet(&mut host, &address);
         raw.socket.send(&record, &[]).unwrap();
@@ -401,16 +396,16 @@ fn an_object_that_could_shrink_or_is_too_short_is_refused() {
 #[test]
 fn a_scribbled_doorbell_costs_only_looks() {
     let mut met = meet(ShmConfig::default());
-    let mut random = noise(11);
+    let mut random = SplitMix64::new(11);
     for _ in 0..1000 {
         for _ in 0..5 {
-            let at = random() as usize % (doorbell::BYTES / 8) * 8;
+            let at = random.number() as usize % (doorbell::BYTES / 8) * 8;
             met.server
                 .shm
                 .bell
                 .words()
                 .word(at)
-                .store(random(), Ordering::Release);
+                .store(random.number(), Ordering::Release);
         }
         met.server.poll();
     }

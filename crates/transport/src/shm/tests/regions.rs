@@ -5,7 +5,7 @@ use causeway_sys::memory::{Memory, with_foreign_read_only};
 use causeway_wire::region::RegionDescriptor;
 
 use super::*;
-use crate::method::{Access, Direction, Registration, Transfer, part_of};
+use crate::method::{Access, Direction, Registration, Transfer};
 use crate::shm::AttachPolicy;
 
 fn engines() -> [ShmConfig; 2] {
@@ -104,7 +104,7 @@ fn lists_of_thousands_of_fragments_have_one_completion() {
         // Every other 24 bytes, from the back, then regions each with a key of its own.
         let mut remote: Vec<RegionDescriptor> = (0..FRAGMENTS)
             .rev()
-            .map(|n| part_of(&region, n as u64 * 48, 24))
+            .map(|n| region.part(n as u64 * 48, 24))
             .collect();
         for memory in &separate {
             remote.push(met.export(memory, Access::Read));
@@ -181,7 +181,7 @@ fn what_is_not_exported_is_refused_and_harms_nothing_else() {
         ] {
             assert_eq!(attempt(&mut met, Direction::Get, wrong), protection);
         }
-        let shorter = part_of(&region, 0, 100);
+        let shorter = region.part(0, 100);
         assert_eq!(
             attempt(&mut met, Direction::Get, shorter),
             Err(TransferError::Length {
@@ -325,7 +325,7 @@ fn allocated_memory_is_mapped_and_shares_its_bytes() {
     assert_eq!(mapped.slice(10..24).to_vec(), b"from the owner");
     mapped.write_at(54_999, b"!");
     assert_eq!(part.slice(54_999..55_000).to_vec(), b"!");
-    let inner = part_of(&region, 10, 14);
+    let inner = region.part(10, 14);
     let inner = met.client.shm.map(met.to_server, &inner).unwrap();
     assert_eq!(inner.to_vec(), b"from the owner");
     let read = met.export(&part, Access::Read);

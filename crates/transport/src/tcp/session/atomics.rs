@@ -1,6 +1,6 @@
-//! Remote atomics: a request and an answer, each one short frame.
+//! Remote atomics: a request and a reply, each one short frame.
 //!
-//! The requester keeps at most [`ATOMIC_WINDOW`] of them unanswered; the owner does each as it comes and keeps nothing but
+//! The requester keeps at most [`ATOMIC_WINDOW`] of them outstanding; the owner does each as it comes and keeps nothing but
 //! the replies that wait to be sent.
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use crate::method::{Atomic, Direction, Operation, Outcome, Peer, Sink, Token, pe
 pub(super) struct Atomics {
     /// Not sent yet.
     waiting: VecDeque<Atomic>,
-    /// Sent and not answered.
+    /// Sent, without a reply yet.
     sent: Vec<(u64, Token)>,
     /// Ended without the peer's part.
     done: VecDeque<(Token, TransferError)>,
@@ -128,8 +128,8 @@ impl Session {
             None => Outcome::Protection,
         };
         let payload = outcome.to_bytes();
-        let answer = Header::new(Kind::AtomicDone, payload.len()).with_id(header.id);
-        self.main.outbox.push_reply(&answer, &payload);
+        let reply = Header::new(Kind::AtomicDone, payload.len()).with_id(header.id);
+        self.main.outbox.push_reply(&reply, &payload);
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Gets: data from the peer's memory into ours, and from what we export to the peer.
 //!
 //! The requester cuts a transfer into *requests* of bounded length and keeps at most [`GET_WINDOW`]
-//! of them unanswered; the server answers each in order, request by request in turn, and keeps no
+//! of them outstanding; the server replies to each in order, request by request in turn, and keeps no
 //! more than their lists.
 
 use std::collections::{HashMap, VecDeque};
@@ -15,15 +15,15 @@ use causeway_wire::tcp::{
 use smallvec::SmallVec;
 
 use super::coverage::{Coverage, Rejected};
-use super::cursor::Cursor;
 use super::inbox::Stream;
 use super::{Bulk, MAIN, Quantum, Session, violation};
 use crate::error::{PeerError, TransferError};
+use crate::fragments::Cursor;
 use crate::method::{Direction, NotifyPacket, Peer, Sink, Token, Transfer};
 use crate::tcp::outbox::SpanOwner;
 
 /// Pieces of one request that may have come apart from each other, over subflows: there are no more of them.
-const MAX_APART: usize = (MAX_GET_BYTES as usize).div_ceil(MAX_PIECE);
+const MAX_RANGES: usize = (MAX_GET_BYTES as usize).div_ceil(MAX_PIECE);
 
 /// A get of ours.
 #[derive(Debug)]
@@ -31,10 +31,9 @@ struct Get {
     transfer: Transfer,
     /// Up to where data was asked for.
     local: Cursor,
-    remote_index: usize,
-    remote_offset: u64,
-    /// Requests without an answer.
-    unanswered: usize,
+    remote: Cursor,
+    /// Requests without a reply.
+    outstanding: usize,
     refused: bool,
 }
 
@@ -44,24 +43,17 @@ impl Get {
         let mut list = SmallVec::new();
         let mut bytes = 0;
         while list.len() < MAX_GET_FRAGMENTS * FRAGMENT_BYTES && bytes < MAX_GET_BYTES {
-            let Some(region) = self.transfer.remote.get(self.remote_index) else {
+            let most = MAX_GET_BYTES - bytes;
+            let Some((region, range)) = self.remote.next(&self.transfer.remote, most) else {
                 break;
             };
-            let rest = region.len - self.remote_offset;
-            if rest == 0 {
-                self.remote_index += 1;
-                self.remote_offset = 0;
-                continue;
-            }
-            let len = rest.min(MAX_GET_BYTES - bytes);
             let fragment = Fragment {
                 key: region.key,
-                base: region.base.wrapping_add(self.remote_offset),
-                len,
+                base: region.base.wrapping_add(range.start),
+                len: range.end - range.start,
             };
             list.extend_from_slice(&fragment.encode());
-            self.remote_offset += len;
-            bytes += len;
+            bytes += fragment.len;
         }
         (list, bytes)
     }
@@ -74,10 +66,10 @@ struct Request {
     /// The number of the get.
     get: u64,
     into: Cursor,
-    /// The bytes whose frames have begun. No byte comes twice, so what has landed is all there when it is as much
+    /// The bytes whose frames have begun. No byte comes twice, so what has come is all there when it is as much
     /// as was asked for: what lay in the memory before never counts as data.
     began: Coverage,
-    landed: u64,
+    received: u64,
     len: u64,
     /// The end, if it has overtaken data on other connections.
     end: Option<End>,
@@ -95,7 +87,7 @@ pub(super) struct Gets {
     /// Gets with data that was not asked for yet.
     asking: VecDeque<u64>,
     requests: Vec<Request>,
-    /// Requests of the peer's that are not answered to the end.
+    /// Requests of the peer's whose reply is not complete.
     serving: usize,
 }
 
@@ -105,29 +97,11 @@ impl Gets {
         all.into_values().map(|get| get.transfer.token).collect()
     }
 
-    fn local(&self, id: u64) -> &[Memory] {
+    /// The local list of the get that a request belongs to.
+    pub(super) fn local(&self, id: u64) -> &[Memory] {
         let request = self.requests.iter().find(|request| request.id == id);
         let get = request.and_then(|request| self.all.get(&request.get));
         get.map_or(&[], |get| &get.transfer.local)
-    }
-
-    pub(super) fn write(&self, id: u64, at: &mut Cursor, bytes: &[u8]) {
-        at.write(self.local(id), bytes);
-    }
-
-    pub(super) fn skip(&self, id: u64, at: &mut Cursor, count: usize) {
-        at.skip(self.local(id), count);
-    }
-
-    pub(super) fn spans(
-        &self,
-        id: u64,
-        at: Cursor,
-        missing: usize,
-        most: usize,
-        spans: &mut Vec<Memory>,
-    ) {
-        at.spans(self.local(id), missing, most, spans);
     }
 }
 
@@ -144,9 +118,8 @@ impl Session {
         let get = Get {
             transfer,
             local: Cursor::default(),
-            remote_index: 0,
-            remote_offset: 0,
-            unanswered: 0,
+            remote: Cursor::default(),
+            outstanding: 0,
             refused: false,
         };
         self.gets.all.insert(number, get);
@@ -181,15 +154,14 @@ impl Session {
                 continue;
             }
             let into = get.local;
-            // Beyond the reach of `usize` there is no local memory either.
-            get.local.skip(&get.transfer.local, bytes as usize);
-            get.unanswered += 1;
+            get.local.skip(&get.transfer.local, bytes);
+            get.outstanding += 1;
             self.gets.requests.push(Request {
                 id,
                 get: number,
                 into,
                 began: Coverage::default(),
-                landed: 0,
+                received: 0,
                 len: bytes,
                 end: None,
             });
@@ -214,7 +186,7 @@ impl Session {
         let range = header.base..header.base + len;
         request
             .began
-            .add(range, MAX_APART)
+            .add(range, MAX_RANGES)
             .map_err(|rejected| match rejected {
                 Rejected::Overlap => violation("it sends the same data of a get twice"),
                 Rejected::Scattered => violation("it sends data of a get in too small pieces"),
@@ -222,13 +194,13 @@ impl Session {
         let mut at = request.into;
         let number = request.get;
         if let Some(get) = gets.all.get(&number) {
-            at.skip(&get.transfer.local, header.base as usize);
+            at.skip(&get.transfer.local, header.base);
         }
         Ok(Stream::Get { id: header.id, at })
     }
 
-    /// `count` bytes of a get have landed.
-    pub(super) fn get_landed(
+    /// `count` bytes of a get have come.
+    pub(super) fn get_received(
         &mut self,
         id: u64,
         count: u64,
@@ -242,13 +214,13 @@ impl Session {
         let Some(request) = requests.get_mut(at) else {
             return Ok(());
         };
-        request.landed += count;
+        request.received += count;
         match request.end {
-            Some(end) if request.landed == end.bytes => {
+            Some(end) if request.received == end.bytes => {
                 self.end_request(at, end.refused, peer, sink);
                 Ok(())
             }
-            Some(end) if request.landed > end.bytes => {
+            Some(end) if request.received > end.bytes => {
                 Err(violation("it sends more data than its end of a get says"))
             }
             _ => Ok(()),
@@ -270,15 +242,15 @@ impl Session {
         let at = requests.iter().position(|request| {
             request.id == header.id
                 && request.end.is_none()
-                && (request.landed == end.bytes
-                    || (may_be_on_its_way && request.landed < end.bytes))
+                && (request.received == end.bytes
+                    || (may_be_on_its_way && request.received < end.bytes))
                 && (end.refused || request.len == end.bytes)
                 && end.bytes <= request.len
         });
         let Some(at) = at else {
             return Err(violation("it ends a get that has not come to its end"));
         };
-        match requests.get_mut(at).filter(|r| r.landed < end.bytes) {
+        match requests.get_mut(at).filter(|r| r.received < end.bytes) {
             Some(request) => request.end = Some(end),
             None => self.end_request(at, end.refused, peer, sink),
         }
@@ -290,22 +262,13 @@ impl Session {
         let Some(get) = self.gets.all.get_mut(&number) else {
             return;
         };
-        get.unanswered -= 1;
+        get.outstanding -= 1;
         get.refused |= refused;
         if get.refused {
             self.gets.asking.retain(|&asking| asking != number);
         }
-        let asked_for_all = get.refused
-            || get
-                .transfer
-                .remote
-                .get(get.remote_index..)
-                .unwrap_or_default()
-                .iter()
-                .map(|region| region.len)
-                .fold(0, u64::saturating_add)
-                == get.remote_offset;
-        if get.unanswered > 0 || !asked_for_all {
+        let asked_for_all = get.refused || get.remote.is_at_end(&get.transfer.remote);
+        if get.outstanding > 0 || !asked_for_all {
             return;
         }
         self.gets.asking.retain(|&asking| asking != number);

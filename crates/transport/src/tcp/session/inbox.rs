@@ -7,9 +7,9 @@ use std::ops::Range;
 use causeway_sys::memory::Memory;
 use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 
-use super::cursor::Cursor;
 use super::{MAIN, Session, violation};
 use crate::error::PeerError;
+use crate::fragments::Cursor;
 use crate::method::{PLACEMENT_HEAD_BYTES, Peer, Sink, Spans};
 
 /// Below this many expected bytes of data a read straight into memory does not pay.
@@ -50,14 +50,8 @@ impl Placement {
         let mut frame = Vec::with_capacity(HEADER_BYTES + payload);
         frame.extend_from_slice(&Header::new(Kind::Packet, payload).encode());
         frame.extend_from_slice(&self.head);
-        let mut came = Vec::new();
-        Cursor::default().spans(
-            &self.into,
-            len.saturating_sub(missing),
-            usize::MAX,
-            &mut came,
-        );
-        for memory in came {
+        let came = len.saturating_sub(missing) as u64;
+        for memory in Cursor::default().spans(&self.into, came) {
             frame.extend_from_slice(&memory.to_vec());
         }
         frame
@@ -100,7 +94,7 @@ impl Session {
         while !bytes.is_empty() {
             if at == MAIN && !self.pausing.is_idle() {
                 let Inbox { partial, stream } = &self.main.inbox;
-                if stream.is_none() && self.pausing.keeps(partial, bytes) {
+                if stream.is_none() && self.pausing.hold_back(partial, bytes) {
                     return Ok(());
                 }
             }
@@ -275,7 +269,7 @@ impl Session {
                 *into = into.slice(now.len()..into.len());
             }
             Stream::Discard { .. } => {}
-            Stream::Get { id, at } => self.gets.write(*id, at, now),
+            Stream::Get { id, at } => at.write(self.gets.local(*id), now),
             Stream::Packet(Placement { into, at, .. }) => at.write(into, now),
         }
         self.data_came(at, stream, missing, now.len(), peer, sink)?;
@@ -303,11 +297,11 @@ impl Session {
         {
             self.note_written(*key, frame);
         }
-        // What has landed is let go before its transfer, or its packet, may end.
+        // What has come is let go before its transfer, or its packet, may end.
         self.connection(at).inbox.stream = (missing > 0).then_some((stream, missing));
         match received {
-            Received::Put(id) => self.put_landed(id, count as u64, peer, sink),
-            Received::Get(id) => self.get_landed(id, count as u64, peer, sink),
+            Received::Put(id) => self.put_received(id, count as u64, peer, sink),
+            Received::Get(id) => self.get_received(id, count as u64, peer, sink),
             Received::Packet(head) => {
                 if missing == 0 {
                     sink.placement_done(peer, &head);
@@ -325,9 +319,12 @@ impl Session {
             Some((stream, missing)) if *missing >= DIRECT_FROM_BYTES => match stream {
                 Stream::Put { into, .. } => spans.push(into.clone()),
                 Stream::Discard { .. } => {}
-                Stream::Get { id, at } => self.gets.spans(*id, *at, *missing, most, spans),
-                Stream::Packet(placement) => {
-                    placement.at.spans(&placement.into, *missing, most, spans)
+                Stream::Get { id, at } => {
+                    let into = self.gets.local(*id);
+                    spans.extend({ *at }.spans(into, *missing as u64).take(most));
+                }
+                Stream::Packet(Placement { into, at, .. }) => {
+                    spans.extend({ *at }.spans(into, *missing as u64).take(most));
                 }
             },
             _ => {}
@@ -349,8 +346,8 @@ impl Session {
         match &mut stream {
             Stream::Put { into, .. } => *into = into.slice(count..into.len()),
             Stream::Discard { .. } => {}
-            Stream::Get { id, at } => self.gets.skip(*id, at, count),
-            Stream::Packet(Placement { into, at, .. }) => at.skip(into, count),
+            Stream::Get { id, at } => at.skip(self.gets.local(*id), count as u64),
+            Stream::Packet(Placement { into, at, .. }) => at.skip(into, count as u64),
         }
         self.data_came(at, stream, missing, count, peer, sink)
     }

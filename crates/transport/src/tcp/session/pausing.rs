@@ -41,12 +41,12 @@ impl Pausing {
 
     /// Keeps input between two frames, or behind `begun` of one, if it stands behind a packet that is not to be delivered now,
     /// or brings one. Returns whether it does.
-    pub(super) fn keeps(&mut self, begun: &[u8], bytes: &[u8]) -> bool {
-        let keeps = !self.held.is_empty() || brings_packet(begun, bytes);
-        if keeps {
+    pub(super) fn hold_back(&mut self, begun: &[u8], bytes: &[u8]) -> bool {
+        let is_held = !self.held.is_empty() || brings_packet(begun, bytes);
+        if is_held {
             self.held.extend_from_slice(bytes);
         }
-        keeps
+        is_held
     }
 }
 

@@ -1,27 +1,26 @@
 //! Puts: data from our memory into the peer's, and from the peer into what we export.
 //!
 //! The sender cuts each remote fragment into frames and ends with one [`Kind::PutEnd`]; the receiver
-//! answers once. The receiver keeps two words for each put that has begun, and there are at most
+//! replies once. The receiver keeps two words for each put that has begun, and there are at most
 //! [`PUT_WINDOW`] of them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use causeway_sys::net::Piece;
-use causeway_wire::region::RegionDescriptor;
 use causeway_wire::tcp::{Header, Kind, MAX_PIECE, PUT_WINDOW};
 
-use super::cursor::Cursor;
 use super::inbox::Stream;
 use super::{
-    Bulk, FIRST_BASE, MAIN, MAX_WRITTEN_APART, Quantum, SPREAD_FROM_BYTES, Session, violation,
+    Bulk, FIRST_BASE, MAIN, MAX_WRITTEN_RANGES, Quantum, SPREAD_FROM_BYTES, Session, violation,
 };
 use crate::error::{PeerError, TransferError};
+use crate::fragments::Cursor;
 use crate::method::{Direction, Packet, Peer, Sink, Token, Transfer};
 use crate::tcp::outbox::SpanOwner;
 
 /// The most frames that one quantum lines up: a quantum of many small ones shall end as well.
-const MAX_FRAMES_PER_TURN: usize = 1024;
+const MAX_FRAMES_PER_QUANTUM: usize = 1024;
 
 /// A put of ours that is not sent to its end.
 #[derive(Debug)]
@@ -29,8 +28,7 @@ pub(super) struct Put {
     id: u64,
     transfer: Transfer,
     local: Cursor,
-    remote_index: usize,
-    remote_offset: u64,
+    remote: Cursor,
     bytes: u64,
 }
 
@@ -38,42 +36,19 @@ impl Put {
     pub(super) fn new(id: u64, transfer: Transfer) -> Self {
         Self {
             id,
-            bytes: transfer.local.iter().map(|span| span.len() as u64).sum(),
+            bytes: transfer.local_bytes(),
             transfer,
             local: Cursor::default(),
-            remote_index: 0,
-            remote_offset: 0,
+            remote: Cursor::default(),
         }
     }
 
     pub(super) fn token(&self) -> Token {
         self.transfer.token
     }
-
-    /// The remote fragment that comes next, and how much of it is left; `None` at the end.
-    fn rest(&mut self) -> Option<(RegionDescriptor, u64)> {
-        loop {
-            let region = *self.transfer.remote.get(self.remote_index)?;
-            let rest = region.len - self.remote_offset;
-            if rest > 0 {
-                return Some((region, rest));
-            }
-            self.remote_index += 1;
-            self.remote_offset = 0;
-        }
-    }
-
-    /// The next frame's place and length; `None` at the end.
-    fn next(&mut self) -> Option<(RegionDescriptor, u64, usize)> {
-        let (region, rest) = self.rest()?;
-        let len = rest.min(MAX_PIECE as u64);
-        let base = region.base.wrapping_add(self.remote_offset);
-        self.remote_offset += len;
-        Some((region, base, len as usize))
-    }
 }
 
-/// A put of ours that waits for its answer.
+/// A put of ours that waits for its reply.
 #[derive(Debug)]
 struct Sent {
     id: u64,
@@ -86,7 +61,7 @@ struct Sent {
 struct Open {
     id: u64,
     refused: bool,
-    landed: u64,
+    received: u64,
     /// The end, if it has overtaken data on other connections.
     end: Option<End>,
 }
@@ -101,7 +76,7 @@ struct End {
 pub(super) struct Puts {
     /// Ours, not begun.
     pub(super) waiting: VecDeque<Put>,
-    /// Ours, begun and not answered.
+    /// Ours, begun, without a reply yet.
     begun: usize,
     /// Ours, sent to their end.
     sent: Vec<Sent>,
@@ -137,7 +112,7 @@ impl Puts {
                 self.open.push(Open {
                     id,
                     refused: false,
-                    landed: 0,
+                    received: 0,
                     end: None,
                 });
                 self.open.len() - 1
@@ -168,22 +143,19 @@ impl Session {
 
     pub(super) fn put_quantum(&mut self, mut put: Put, at: usize) -> Quantum<Bulk> {
         let mut lined_up = 0;
-        for _ in 0..MAX_FRAMES_PER_TURN {
-            let Some((region, base, len)) = put.next() else {
+        for _ in 0..MAX_FRAMES_PER_QUANTUM {
+            let Transfer { local, remote, .. } = &put.transfer;
+            let Some((region, range)) = put.remote.next(remote, MAX_PIECE as u64) else {
                 break;
             };
+            let bytes = range.end - range.start;
+            let len = bytes as usize;
             let mut header = Header::new(Kind::Put, len).with_id(put.id);
             header.key = region.key;
-            header.base = base;
+            header.base = region.base.wrapping_add(range.start);
             let outbox = &mut self.connection(at).outbox;
             outbox.line_up_bytes(&header.encode());
-            let mut missing = len;
-            while missing > 0 {
-                let Some(span) = put.local.peek(&put.transfer.local, missing) else {
-                    break;
-                };
-                put.local.skip(&put.transfer.local, span.len());
-                missing -= span.len();
+            for span in put.local.spans(local, bytes) {
                 outbox.line_up_memory(span, SpanOwner::Put(put.id));
             }
             lined_up += len;
@@ -191,7 +163,7 @@ impl Session {
                 break;
             }
         }
-        if put.rest().is_some() {
+        if !put.remote.is_at_end(&put.transfer.remote) {
             return Quantum::Again(Bulk::Put(put));
         }
         self.line_up_put_end(put, at);
@@ -228,19 +200,19 @@ impl Session {
     pub(super) fn put_done(
         &mut self,
         id: u64,
-        landed: bool,
+        received: bool,
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
         let at = self.puts.sent.iter().position(|sent| sent.id == id);
-        // An answer to what is not sent yet would end the transfer while its memory is in use.
+        // A reply to what is not sent yet would end the transfer while its memory is in use.
         let Some(at) = at.filter(|_| !self.is_sending(id)) else {
             return Err(violation("it answers a put that was not sent to its end"));
         };
         let sent = self.puts.sent.swap_remove(at);
         self.puts.begun -= 1;
         self.notify_bytes -= sent.notify_bytes;
-        let result = if landed {
+        let result = if received {
             Ok(())
         } else {
             Err(TransferError::Protection)
@@ -270,7 +242,7 @@ impl Session {
         }
     }
 
-    /// A frame of a put has landed: notes which part of the export that is.
+    /// A frame of a put has come: notes which part of the export that is.
     pub(super) fn note_written(&mut self, key: u64, frame: &Range<u64>) {
         let Some(export) = self.exports.get_mut(&key) else {
             return;
@@ -279,7 +251,7 @@ impl Session {
             return;
         };
         let part = frame.start.saturating_sub(FIRST_BASE)..frame.end.saturating_sub(FIRST_BASE);
-        if written.add_again(part, MAX_WRITTEN_APART).is_err() {
+        if written.add_again(part, MAX_WRITTEN_RANGES).is_err() {
             export.written = None;
         }
     }
@@ -301,8 +273,8 @@ impl Session {
         }
     }
 
-    /// `count` bytes of a put have landed, or were discarded.
-    pub(super) fn put_landed(
+    /// `count` bytes of a put have come, or were discarded.
+    pub(super) fn put_received(
         &mut self,
         id: u64,
         count: u64,
@@ -316,15 +288,15 @@ impl Session {
         let Some(entry) = open.get_mut(at) else {
             return Ok(());
         };
-        entry.landed += count;
+        entry.received += count;
         match &entry.end {
-            Some(end) if entry.landed > end.bytes => {
+            Some(end) if entry.received > end.bytes => {
                 Err(violation("it sends more data than its end of a put says"))
             }
-            Some(end) if entry.landed == end.bytes => {
+            Some(end) if entry.received == end.bytes => {
                 let entry = open.swap_remove(at);
                 let notify = entry.end.and_then(|end| end.notify);
-                self.answer_put(id, entry.refused, notify.as_deref(), peer, sink);
+                self.reply_to_put(id, entry.refused, notify.as_deref(), peer, sink);
                 Ok(())
             }
             _ => Ok(()),
@@ -341,16 +313,16 @@ impl Session {
     ) -> Result<(), PeerError> {
         let may_be_on_its_way = self.may_overtake;
         let at = self.puts.open.iter().position(|open| open.id == id);
-        let landed = at.and_then(|at| self.puts.open.get(at));
-        let landed = landed.map_or(0, |open| open.landed);
-        if landed == bytes {
+        let received = at.and_then(|at| self.puts.open.get(at));
+        let received = received.map_or(0, |open| open.received);
+        if received == bytes {
             let open = at.map(|at| self.puts.open.swap_remove(at));
             let refused = open.is_some_and(|open| open.refused);
-            self.answer_put(id, refused, notify, peer, sink);
+            self.reply_to_put(id, refused, notify, peer, sink);
             return Ok(());
         }
         let open = self.puts.open(id)?;
-        if !may_be_on_its_way || landed > bytes || open.end.is_some() {
+        if !may_be_on_its_way || received > bytes || open.end.is_some() {
             return Err(violation("it ends a put that has not come to its end"));
         }
         open.end = Some(End {
@@ -360,7 +332,7 @@ impl Session {
         Ok(())
     }
 
-    fn answer_put(
+    fn reply_to_put(
         &mut self,
         id: u64,
         refused: bool,
@@ -371,7 +343,7 @@ impl Session {
         if let Some(notify) = notify.filter(|_| !refused) {
             sink.handle(peer, Packet::private(notify), self);
         }
-        let answer = Header::new(Kind::PutDone, 0).with_id(id).with_flag(refused);
-        self.main.outbox.push_reply(&answer, &[]);
+        let reply = Header::new(Kind::PutDone, 0).with_id(id).with_flag(refused);
+        self.main.outbox.push_reply(&reply, &[]);
     }
 }

@@ -9,7 +9,7 @@ use causeway_wire::random::SplitMix64;
 use causeway_wire::region::RegionDescriptor;
 
 use super::*;
-use crate::method::{PLACEMENT_HEAD_BYTES, Spans, part_of};
+use crate::method::{PLACEMENT_HEAD_BYTES, Spans};
 
 /// The same seed gives the same run.
 struct Random(SplitMix64);
@@ -197,7 +197,7 @@ fn split_region(
     let mut at = 0;
     while at < len {
         let now = random.length(len).min(len - at);
-        list.push(part_of(region, at as u64, now as u64));
+        list.push(region.part(at as u64, now as u64));
         at += now;
     }
     list

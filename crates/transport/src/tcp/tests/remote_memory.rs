@@ -2,7 +2,7 @@
 
 use super::support::*;
 use crate::error::{PeerError, TransferError};
-use crate::method::{Access, Direction, Method, Registration, part_of};
+use crate::method::{Access, Direction, Method, Registration};
 use causeway_sys::memory::{Memory, with_foreign_read_only};
 use std::time::{Duration, Instant};
 
@@ -28,10 +28,10 @@ fn lists_of_unequal_fragments_move_both_ways_with_one_completion() {
         ];
         let split = 2 * MIB as u64 + 13;
         let remote = [
-            part_of(&region, 100, 50),
-            part_of(&region, 1000, 0),
-            part_of(&region, 2 * MIB as u64, data.len() as u64 - 50 - 7),
-            part_of(&region, 0, 7),
+            region.part(100, 50),
+            region.part(1000, 0),
+            region.part(2 * MIB as u64, data.len() as u64 - 50 - 7),
+            region.part(0, 7),
         ];
         let put = transfer(Direction::Put, &local, &remote, Some(b"put"), 1);
         client.tcp.transfer(peer, put).unwrap();
@@ -120,7 +120,7 @@ fn many_small_fragments_are_one_transfer() {
     let data = pattern(3, count * 32);
     let ours = Memory::from_vec(data.clone());
     let remote: Vec<_> = (0..count as u64)
-        .map(|at| part_of(&region, at * 64, 32))
+        .map(|at| region.part(at * 64, 32))
         .collect();
     let put = transfer(Direction::Put, &[ours], &remote, None, 1);
     client.tcp.transfer(peer, put).unwrap();

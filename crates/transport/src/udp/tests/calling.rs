@@ -103,7 +103,7 @@ fn acceptance(caller: u64, opening: &Greeting) -> (noise::Seal, Greeting) {
         cookie: &opening.cookie,
         formats: [opening.formats, FORMATS],
     };
-    let (seal, noise) = noise::answer(&PUBLIC_KEY, call, [3; 32], &opening.noise).unwrap();
+    let (seal, noise) = noise::reply(&PUBLIC_KEY, call, [3; 32], &opening.noise).unwrap();
     let accept = Greeting {
         noise,
         ..Greeting::default()

@@ -1,4 +1,4 @@
-//! Who calls whom: what an instance says of itself, and where the greeting of a connection stands.
+//! The state of a connection's greeting, and what an instance says of itself in it.
 
 use causeway_wire::bmi::{Header, InstanceId, Introduction};
 use causeway_wire::formats::Formats;
@@ -16,7 +16,7 @@ pub(crate) struct Greeting {
     pub(crate) agreed_to_leave: bool,
     /// The peer does not need the connection, and has no reply yet.
     pub(crate) asked_to_leave: bool,
-    /// What the peer says of itself. Where it can be reached is forgotten once somebody has looked into that.
+    /// What the peer says of itself. Where it can be reached is forgotten once the driver has compared it.
     pub(crate) theirs: Option<Box<Introduction>>,
     /// A connection that the peer has made meanwhile, and that waits for what becomes of ours.
     pub(crate) rival: Option<Box<Rival>>,
@@ -27,7 +27,7 @@ pub(crate) struct Greeting {
 pub(crate) struct Rival(pub(crate) u64);
 
 impl Greeting {
-    /// Who the peer says it is.
+    /// Which instance the peer says it is.
     pub(crate) fn id(&self) -> Option<InstanceId> {
         self.theirs.as_ref().map(|theirs| theirs.id)
     }
@@ -44,7 +44,7 @@ pub(crate) enum Awaited {
     Ready,
 }
 
-/// Who an instance is, and what it speaks.
+/// Which instance this is, and what it speaks.
 #[derive(Debug)]
 pub(crate) struct Own {
     pub(crate) introduction: Introduction,
@@ -76,7 +76,7 @@ impl Default for Own {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meeting {
     /// It is a peer of its own.
-    Apart,
+    Distinct,
     /// It is the peer that is known: its connection is to be that peer's.
     Same,
     /// It waits until the connection that we are making to the known peer has come up or failed.

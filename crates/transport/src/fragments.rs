@@ -1,0 +1,204 @@
+//! Lists of fragments: positions in them, whether two make a transfer, and the memory that a fragment of an export names.
+
+use std::ops::Range;
+
+use causeway_sys::memory::Memory;
+use causeway_wire::region::RegionDescriptor;
+
+use crate::error::TransferError;
+use crate::method::{Direction, Transfer};
+
+/// A fragment of a list: memory of ours, or a region of a peer's.
+pub(crate) trait Fragment {
+    /// Length in bytes.
+    fn bytes(&self) -> u64;
+}
+
+impl Fragment for Memory {
+    #[inline]
+    fn bytes(&self) -> u64 {
+        self.len() as u64
+    }
+}
+
+impl Fragment for RegionDescriptor {
+    #[inline]
+    fn bytes(&self) -> u64 {
+        self.len
+    }
+}
+
+/// A position in a list that is kept elsewhere. Empty fragments are stepped over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cursor {
+    fragment: usize,
+    offset: u64,
+}
+
+impl Cursor {
+    /// Steps over the next bytes of one fragment, at most `most`, and returns where they lie; `None` if there are none.
+    #[inline]
+    pub(crate) fn next<'a, F: Fragment>(
+        &mut self,
+        list: &'a [F],
+        most: u64,
+    ) -> Option<(&'a F, Range<u64>)> {
+        if most == 0 {
+            return None;
+        }
+        loop {
+            let fragment = list.get(self.fragment)?;
+            let rest = fragment.bytes() - self.offset;
+            if rest > 0 {
+                let start = self.offset;
+                self.offset += rest.min(most);
+                return Some((fragment, start..self.offset));
+            }
+            self.fragment += 1;
+            self.offset = 0;
+        }
+    }
+
+    /// Steps over the next `bytes`, or as many as there are, fragment by fragment as the result is iterated.
+    #[inline]
+    pub(crate) fn parts<'a, F: Fragment>(
+        &mut self,
+        list: &'a [F],
+        mut bytes: u64,
+    ) -> impl Iterator<Item = (&'a F, Range<u64>)> {
+        std::iter::from_fn(move || {
+            let (fragment, range) = self.next(list, bytes)?;
+            bytes -= range.end - range.start;
+            Some((fragment, range))
+        })
+    }
+
+    /// The memory of the next `bytes`, or of as many as there are, which are stepped over as the result is iterated.
+    #[inline]
+    pub fn spans(&mut self, list: &[Memory], bytes: u64) -> impl Iterator<Item = Memory> {
+        self.parts(list, bytes)
+            .map(|(memory, range)| memory.slice(range.start as usize..range.end as usize))
+    }
+
+    /// Steps over `bytes`, or as many as there are.
+    #[inline]
+    pub(crate) fn skip<F: Fragment>(&mut self, list: &[F], bytes: u64) {
+        self.parts(list, bytes).for_each(drop);
+    }
+
+    /// Copies `bytes` to the position and steps over them.
+    pub(crate) fn write(&mut self, list: &[Memory], mut bytes: &[u8]) {
+        while let Some((memory, range)) = self.next(list, bytes.len() as u64) {
+            let (now, rest) = bytes.split_at((range.end - range.start) as usize);
+            memory.write_at(range.start as usize, now);
+            bytes = rest;
+        }
+    }
+
+    /// Whether no bytes follow.
+    pub(crate) fn is_at_end<F: Fragment>(mut self, list: &[F]) -> bool {
+        self.next(list, 1).is_none()
+    }
+}
+
+/// The memory of `base..base + len` in an export whose first byte has the address `origin`; `None` if it is not inside.
+#[inline]
+pub fn exported_part(memory: &Memory, origin: u64, base: u64, len: u64) -> Option<Memory> {
+    let start = base.checked_sub(origin)?;
+    let end = start.checked_add(len)?;
+    (end <= memory.len() as u64).then(|| memory.slice(start as usize..end as usize))
+}
+
+impl Transfer {
+    /// Bytes of the local list.
+    pub(crate) fn local_bytes(&self) -> u64 {
+        self.local.iter().map(|span| span.len() as u64).sum()
+    }
+
+    /// The error to complete with, if no method could do this.
+    pub(crate) fn mistake(&self) -> Option<TransferError> {
+        let local = self.local_bytes();
+        let remote = self
+            .remote
+            .iter()
+            .fold(0_u64, |sum, region| sum.saturating_add(region.len));
+        if local != remote {
+            return Some(TransferError::Length { local, remote });
+        }
+        let writes = self.direction == Direction::Get;
+        (writes && !self.local.iter().all(Memory::is_writable))
+            .then(|| TransferError::Copy("the local memory is for reading only".to_owned()))
+    }
+}
+
+/// A transfer, and how far it is.
+#[derive(Debug)]
+pub struct Progress {
+    /// The transfer.
+    pub transfer: Transfer,
+    local: Cursor,
+    remote: Cursor,
+}
+
+impl Progress {
+    /// At its beginning.
+    pub fn new(transfer: Transfer) -> Self {
+        Self {
+            transfer,
+            local: Cursor::default(),
+            remote: Cursor::default(),
+        }
+    }
+
+    /// Steps over the next bytes, at most `most`, that lie in one fragment of either list; `None` at the end of one.
+    pub fn next_piece(&mut self, most: u64) -> Option<(Memory, RegionDescriptor)> {
+        let Transfer { local, remote, .. } = &self.transfer;
+        let (_, there) = { self.remote }.next(remote, most)?;
+        let ours = self.local.spans(local, there.end - there.start).next()?;
+        let (region, there) = self.remote.next(remote, ours.len() as u64)?;
+        Some((ours, region.part(there.start, there.end - there.start)))
+    }
+
+    /// Whether all local bytes were stepped over.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.local.is_at_end(&self.transfer.local)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn zeroed(lens: &[usize]) -> Vec<Memory> {
+        lens.iter().map(|len| Memory::zeroed(*len)).collect()
+    }
+
+    #[test]
+    fn empty_fragments_are_stepped_over_and_the_end_is_the_end() {
+        let list = zeroed(&[0, 3, 0, 4, 0]);
+        let mut cursor = Cursor::default();
+        assert!(cursor.next(&list, 0).is_none());
+        assert_eq!({ cursor }.next(&list, 9).unwrap().1, 0..3);
+        cursor.write(&list, b"abcd");
+        assert_eq!({ cursor }.next(&list, 2).unwrap().1, 1..3);
+        cursor.skip(&list, 1);
+        assert!(!cursor.is_at_end(&list));
+        cursor.write(&list, b"fg too much");
+        assert!(cursor.is_at_end(&list));
+        assert_eq!(list[1].to_vec(), b"abc");
+        assert_eq!(list[3].to_vec(), b"d\0fg");
+    }
+
+    #[test]
+    fn every_byte_comes_once() {
+        let list = zeroed(&[10, 0, 20, 30, 0]);
+        let mut cursor = Cursor::default();
+        let mut lens = Vec::new();
+        for (bytes, most) in [(9, 9), (3, 9), (40, 1), (40, 1), (0, 3), (100, 3)] {
+            let parts = cursor.spans(&list, bytes).take(most);
+            lens.push(parts.map(|part| part.len()).collect::<Vec<_>>());
+        }
+        assert_eq!(lens, [&[9][..], &[1, 2], &[18], &[30], &[], &[]]);
+        assert_eq!(Cursor::default().spans(&list, u64::MAX).count(), 3);
+    }
+}
