@@ -71,6 +71,8 @@ pub struct LinkLimits {
     pub max_packet: usize,
     /// Up to how many bytes the method would rather send a message whole.
     pub eager_bytes: usize,
+    /// The most fragments of a list; longer transfers are started part by part.
+    pub max_list: usize,
     /// Whether both processes copy parts of most transfers.
     pub shares_copies: bool,
 }

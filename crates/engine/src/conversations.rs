@@ -7,8 +7,7 @@
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{
-    Access, Cursor, Direction, Error as TransportError, Packet, PeerError, Spans, Transfer,
-    TransferError,
+    Access, Direction, Error as TransportError, Packet, PeerError, Spans, Transfer, TransferError,
 };
 use causeway_wire::bmi::{Header, Introduction};
 use causeway_wire::region::Regions;
@@ -22,7 +21,7 @@ use crate::matcher::Matcher;
 use crate::operation::{Remote, State, What};
 use crate::shared::{NO_QUEUE, Shared, Tuning, Work};
 use crate::slab::{NONE, Slab};
-use crate::transfers::MAX_TRIES;
+use crate::transfers::{Behind, MAX_TRIES};
 use crate::types::{Completion, OpError, OpId, Tag, Unexpected};
 
 /// What a driver is to do. Peers and operations are numbers that are valid until the next call.
@@ -539,7 +538,9 @@ impl<M: Matcher> Conversations<M> {
                 continue;
             };
             let entry = &shared.ops[op];
-            if !moving::is_to_move(entry) {
+            let goes_on = moving::is_moving(entry) && shared.transfers.is_cut(key);
+            if !goes_on && !moving::is_to_move(entry) {
+                shared.transfers.forget_parts(key);
                 continue;
             }
             let peer = entry.peer;
@@ -563,7 +564,7 @@ impl<M: Matcher> Conversations<M> {
     }
 
     /// The method has accepted a transfer: that of `to_start`, from which the transfer may have been taken.
-    pub fn transfer_started(&mut self, peer: u32, op: u32, behind: Cursor) {
+    pub fn transfer_started(&mut self, peer: u32, op: u32, behind: Behind) {
         let Self { peers, shared } = self;
         peers[peer].transfer_started(shared, op, behind);
     }
@@ -585,11 +586,12 @@ impl<M: Matcher> Conversations<M> {
         let Self { peers, shared } = self;
         shared.transfers.active = shared.transfers.active.saturating_sub(1);
         shared.retry_transfers();
-        if let Some(op) = shared.ops.find(token)
-            && let peer = shared.ops[op].peer
-            && peer != NONE
-        {
-            peers[peer].handle_transfer_done(shared, op, result);
+        match shared.ops.find(token) {
+            Some(op) if shared.ops[op].peer != NONE => {
+                let peer = shared.ops[op].peer;
+                peers[peer].handle_transfer_done(shared, op, result);
+            }
+            _ => shared.transfers.forget_parts(token),
         }
     }
 
@@ -765,6 +767,6 @@ pub struct ToStart {
     pub op: u32,
     /// What the method is to do.
     pub transfer: Transfer,
-    /// Where the operation's memory goes on behind it.
-    pub behind: Cursor,
+    /// What is left behind it.
+    pub behind: Behind,
 }

@@ -1,6 +1,8 @@
 //! Which remote-memory transfers may be in progress: too many at once are slower than few (Yu et al. §5.1).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+
+use causeway_transport::{Cursor, PartEnd, Progress, Transfer};
 
 /// Transfers that an instance has in progress; the others wait. A peer without any may always start
 /// one, so that peers which hang do not stop the rest.
@@ -22,6 +24,28 @@ pub(crate) struct Transfers {
     recent: VecDeque<u64>,
     /// The driver has been told that there is something to try.
     told: bool,
+    /// Those with longer lists than their method takes, by operation: a part is in progress, or the next one waits.
+    in_parts: HashMap<u64, Progress>,
+}
+
+/// What is left when a transfer has been started; see [`Conversations::transfer_started`](crate::Conversations::transfer_started).
+#[derive(Debug)]
+pub struct Behind {
+    /// Where the operation's memory goes on.
+    pub(crate) cursor: Cursor,
+    /// What is left of the transfer itself.
+    pub(crate) rest: Rest,
+}
+
+/// What is left of a transfer when a part of it has been started.
+#[derive(Debug)]
+pub(crate) enum Rest {
+    /// Nothing; it was started whole, or this is the last part.
+    Nothing,
+    /// This is the first part.
+    OfFirst(Box<Progress>, PartEnd),
+    /// A later part ends here.
+    Behind(PartEnd),
 }
 
 impl Transfers {
@@ -65,6 +89,55 @@ impl Transfers {
             }
         }
         self.recent.pop_front()
+    }
+
+    /// Cuts a transfer whose lists are too long: returns the first part.
+    pub(crate) fn first_part(transfer: Transfer, max_list: usize) -> (Transfer, Rest) {
+        if transfer.longest_list() <= max_list {
+            return (transfer, Rest::Nothing);
+        }
+        let whole = Progress::new(transfer);
+        let (part, end) = whole.part(max_list);
+        (part, Rest::OfFirst(Box::new(whole), end))
+    }
+
+    /// The next part of one that was cut, if the operation has one that is to be started.
+    pub(crate) fn next_part(&self, op: u64, max_list: usize) -> Option<(Transfer, Rest)> {
+        let (part, end) = self.in_parts.get(&op)?.part(max_list);
+        Some((part, Rest::Behind(end)))
+    }
+
+    /// A part was started.
+    pub(crate) fn part_started(&mut self, op: u64, rest: Rest) {
+        let (mut whole, end) = match rest {
+            Rest::Nothing => return,
+            Rest::OfFirst(whole, end) => (*whole, end),
+            Rest::Behind(end) => match self.in_parts.remove(&op) {
+                Some(whole) => (whole, end),
+                None => return,
+            },
+        };
+        if !end.is_last {
+            whole.step_behind(end);
+            self.in_parts.insert(op, whole);
+        }
+    }
+
+    /// Whether a part of the operation's transfer is left to be started.
+    pub(crate) fn is_cut(&self, op: u64) -> bool {
+        !self.in_parts.is_empty() && self.in_parts.contains_key(&op)
+    }
+
+    /// Nothing more of the operation's transfer is to be started.
+    pub(crate) fn forget_parts(&mut self, op: u64) {
+        if !self.in_parts.is_empty() {
+            self.in_parts.remove(&op);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.in_parts.is_empty()
     }
 
     /// It could not be started. After all have been tried they stand in their order again.

@@ -95,6 +95,12 @@ impl Cursor {
         }
     }
 
+    /// Bytes of the next fragments, of at most so many.
+    fn bytes_of<F: Fragment>(mut self, list: &[F], fragments: usize) -> u64 {
+        let next = self.parts(list, u64::MAX).take(fragments);
+        next.map(|(_, range)| range.end - range.start).sum()
+    }
+
     /// Whether no bytes follow.
     pub(crate) fn is_at_end<F: Fragment>(mut self, list: &[F]) -> bool {
         self.next(list, 1).is_none()
@@ -131,6 +137,15 @@ impl Transfer {
     }
 }
 
+/// Where a part of a transfer ends; see [`Progress::part`].
+#[derive(Debug, Clone, Copy)]
+pub struct PartEnd {
+    local: Cursor,
+    remote: Cursor,
+    /// No part follows.
+    pub is_last: bool,
+}
+
 /// A transfer, and how far it is.
 #[derive(Debug)]
 pub struct Progress {
@@ -159,6 +174,43 @@ impl Progress {
         Some((ours, region.part(there.start, there.end - there.start)))
     }
 
+    /// The next part of it, with lists of at most `max_list` fragments, and where it ends. The last part has the notify packet.
+    pub fn part(&self, max_list: usize) -> (Transfer, PartEnd) {
+        let whole = &self.transfer;
+        let count = max_list.max(1);
+        let len = self
+            .local
+            .bytes_of(&whole.local, count)
+            .min(self.remote.bytes_of(&whole.remote, count));
+        let (mut local, mut remote) = (self.local, self.remote);
+        let mut part = Transfer {
+            direction: whole.direction,
+            local: local.spans(&whole.local, len).collect(),
+            remote: remote
+                .parts(&whole.remote, len)
+                .map(|(region, range)| region.part(range.start, range.end - range.start))
+                .collect(),
+            registrations: Vec::new(),
+            notify: None,
+            token: whole.token,
+        };
+        let is_last = local.is_at_end(&whole.local);
+        if is_last {
+            part.notify = whole.notify.clone();
+        }
+        let end = PartEnd {
+            local,
+            remote,
+            is_last,
+        };
+        (part, end)
+    }
+
+    /// Goes on behind a part.
+    pub fn step_behind(&mut self, part: PartEnd) {
+        (self.local, self.remote) = (part.local, part.remote);
+    }
+
     /// Whether all local bytes were stepped over.
     pub(crate) fn is_at_end(&self) -> bool {
         self.local.is_at_end(&self.transfer.local)
@@ -167,7 +219,10 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
+    use causeway_wire::random::SplitMix64;
+
     use super::*;
+    use crate::method::NotifyPacket;
 
     fn zeroed(lens: &[usize]) -> Vec<Memory> {
         lens.iter().map(|len| Memory::zeroed(*len)).collect()
@@ -187,6 +242,66 @@ mod tests {
         assert!(cursor.is_at_end(&list));
         assert_eq!(list[1].to_vec(), b"abc");
         assert_eq!(list[3].to_vec(), b"d\0fg");
+    }
+
+    #[test]
+    fn parts_have_short_lists_and_make_the_whole() {
+        let mut random = SplitMix64::new(3);
+        for _ in 0..200 {
+            let cut = |random: &mut SplitMix64| -> Vec<usize> {
+                let mut lens = vec![0];
+                while lens.iter().sum::<usize>() < 100 {
+                    let left = 100 - lens.iter().sum::<usize>();
+                    lens.push((random.below(30) as usize).min(left));
+                }
+                lens
+            };
+            let region = |(at, len): (usize, &usize)| RegionDescriptor {
+                key: at as u64,
+                base: 1000 * at as u64,
+                len: *len as u64,
+                object: None,
+            };
+            let mut progress = Progress::new(Transfer {
+                direction: Direction::Put,
+                local: zeroed(&cut(&mut random)).into_iter().collect(),
+                remote: cut(&mut random).iter().enumerate().map(region).collect(),
+                registrations: Vec::new(),
+                notify: Some(NotifyPacket::from_slice(b"end")),
+                token: 7,
+            });
+            let max_list = 1 + random.below(6) as usize;
+            let (mut here, mut there) = (Vec::new(), Vec::new());
+            loop {
+                let (part, end) = progress.part(max_list);
+                assert!(part.longest_list() <= max_list && part.local_bytes() > 0);
+                assert_eq!((part.mistake(), part.token), (None, 7));
+                assert_eq!(part.notify.is_some(), end.is_last);
+                for span in &part.local {
+                    here.extend((0..span.len()).map(|at| span.slice(at..at + 1)));
+                }
+                for region in &part.remote {
+                    there.extend((0..region.len).map(|at| (region.key, region.base + at)));
+                }
+                progress.step_behind(end);
+                if end.is_last {
+                    break;
+                }
+            }
+            let whole = &progress.transfer;
+            let expected: Vec<_> = whole
+                .remote
+                .iter()
+                .flat_map(|region| (0..region.len).map(|at| (region.key, region.base + at)))
+                .collect();
+            assert_eq!(there, expected);
+            assert_eq!(here.len(), 100);
+            for (at, span) in here.iter().enumerate() {
+                span.write_at(0, &[at as u8]);
+            }
+            let bytes: Vec<u8> = whole.local.iter().flat_map(Memory::to_vec).collect();
+            assert_eq!(bytes, (0..100).collect::<Vec<u8>>(), "in order");
+        }
     }
 
     #[test]

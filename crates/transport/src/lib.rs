@@ -34,7 +34,7 @@ pub mod wake;
 
 pub use address::Address;
 pub use error::{Error, PeerError, SendError, TransferError};
-pub use fragments::{Cursor, Progress, exported_part};
+pub use fragments::{Cursor, PartEnd, Progress, exported_part};
 pub use method::{
     Access, Atomic, Capabilities, Direction, Identity, Limits, Method, NotifyPacket, Operation,
     Outlet, PLACEMENT_HEAD_BYTES, Packet, Peer, PeerReport, Readiness, Registration, Sharing, Sink,

@@ -9,7 +9,7 @@ use super::rendezvous::refusal;
 use crate::matcher::Matcher;
 use crate::operation::{Op, State};
 use crate::shared::{Shared, Work};
-use crate::transfers::MAX_ACTIVE;
+use crate::transfers::{Behind, MAX_ACTIVE, Transfers};
 use crate::types::OpError;
 
 /// Whether an operation's transfer is still to be started.
@@ -20,6 +20,14 @@ pub(crate) fn is_to_move(op: &Op) -> bool {
     )
 }
 
+/// Whether an operation's transfer, or a part of it, was started.
+pub(crate) fn is_moving(op: &Op) -> bool {
+    matches!(
+        op.state,
+        State::Pulling(_) | State::Pushing { .. } | State::Moving
+    )
+}
+
 impl Conversation {
     /// Whether one more transfer may be in progress.
     pub(crate) fn may_transfer<M>(&self, shared: &Shared<M>) -> bool {
@@ -27,9 +35,15 @@ impl Conversation {
         self.is_up() && !throttled
     }
 
-    /// What the method is to do for an operation whose turn it is, and the cursor behind it.
-    pub(crate) fn transfer_of<M>(&self, shared: &Shared<M>, op: u32) -> Option<(Transfer, Cursor)> {
+    /// What the method is to do next for an operation, and what is left behind that.
+    pub(crate) fn transfer_of<M>(&self, shared: &Shared<M>, op: u32) -> Option<(Transfer, Behind)> {
         let entry = &shared.ops[op];
+        let max_list = self.limits.max_list;
+        if is_moving(entry) {
+            let (part, rest) = shared.transfers.next_part(shared.ops.key(op), max_list)?;
+            let cursor = entry.cursor;
+            return Some((part, Behind { cursor, rest }));
+        }
         let list = entry.fragments.as_slice();
         let mut cursor = entry.cursor;
         let mut transfer = Transfer {
@@ -60,15 +74,21 @@ impl Conversation {
             }
             _ => return None,
         }
-        Some((transfer, cursor))
+        let (transfer, rest) = Transfers::first_part(transfer, max_list);
+        Some((transfer, Behind { cursor, rest }))
     }
 
     /// The method has accepted the transfer of an operation.
-    pub(crate) fn transfer_started<M>(&mut self, shared: &mut Shared<M>, op: u32, behind: Cursor) {
+    pub(crate) fn transfer_started<M>(&mut self, shared: &mut Shared<M>, op: u32, behind: Behind) {
         self.transfers += 1;
         shared.transfers.active += 1;
+        let key = shared.ops.key(op);
+        shared.transfers.part_started(key, behind.rest);
         let entry = &mut shared.ops[op];
-        entry.cursor = behind;
+        if is_moving(entry) {
+            return;
+        }
+        entry.cursor = behind.cursor;
         let state = std::mem::replace(&mut entry.state, State::Finishing);
         entry.state = match state {
             State::Matched(incoming) => State::Pulling(incoming),
@@ -87,15 +107,18 @@ impl Conversation {
         op: u32,
         result: Result<(), TransferError>,
     ) {
-        if !matches!(
-            shared.ops[op].state,
-            State::Pulling(_) | State::Pushing { .. } | State::Moving
-        ) {
+        let key = shared.ops.key(op);
+        if !is_moving(&shared.ops[op]) {
             // It has failed already, with its peer.
-            return;
+            return shared.transfers.forget_parts(key);
         }
         self.transfers = self.transfers.saturating_sub(1);
+        let is_cut = shared.transfers.is_cut(key);
+        if is_cut && result.is_err() {
+            shared.transfers.forget_parts(key);
+        }
         match result {
+            Ok(()) if is_cut => shared.start_transfer(op),
             Ok(()) => self.transfer_succeeded(shared, op),
             Err(error) => self.transfer_failed(shared, op, error),
         }

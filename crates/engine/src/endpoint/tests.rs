@@ -6,6 +6,7 @@ mod deaths;
 mod floods;
 mod hostile;
 mod lies;
+mod lists;
 mod model;
 mod pairs;
 mod parked;

@@ -23,6 +23,7 @@ const CHANNEL: usize = 4;
 const LIMITS: LinkLimits = LinkLimits {
     max_packet: 4 << 10,
     eager_bytes: 1 << 10,
+    max_list: 3,
     shares_copies: false,
 };
 /// Bytes at the front of a message: the number of the sending node, and the number of the message there.
@@ -558,6 +559,7 @@ impl<M: Patterns> World<M> {
                 transfer,
                 behind,
             } = to_start;
+            assert!(transfer.longest_list() <= LIMITS.max_list);
             let (to, connection) = (entry.nodes[&peer], entry.links[&peer].0);
             entry.all.transfer_started(peer, op, behind);
             self.moving.push(Moving {
