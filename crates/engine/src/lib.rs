@@ -4,12 +4,17 @@
 //! and MPI are two. Below the face, an [`Endpoint`] is the same for all: it posts, tests, waits, connects, and holds
 //! the memory of messages that came before their receives within bounds.
 //!
-//! Read [`types`] first, then [`Endpoint`]. Inside, [`conversation`](self) is what is said with one peer, without I/O
-//! and without a clock: greeting, credits (`credit`), eager messages, rendezvous, transfers (`transfers`), cancelling.
-//! `handshake` is how far a connection's greeting is, and what an instance says of itself; `conversations` is the table of all conversations with what they share (`shared`:
-//! operations, matcher, early messages), and `endpoint` drives it with methods. `waiting` decides how to wait; `slab` is
-//! the table of operations and of peers, `fragments` the memory of an operation; `traffic` counts; `registrations` are
-//! cached for methods that need them. The packets are defined in `causeway_wire::bmi`.
+//! Read [`types`] first, then [`Endpoint`]. Inside:
+//!
+//! - `conversation` is the protocol with one peer, without I/O and without a clock: greeting, credits (`credit`), eager messages,
+//!   rendezvous, transfers of remote memory (`transfers`), cancelling. `handshake` is what an instance says of itself, and how
+//!   far a connection's greeting is.
+//! - [`conversations`] is the table of all of them, with what they share (`shared`: operations, matcher, early messages).
+//! - `endpoint` drives that table with methods, and `waiting` decides how to wait for them.
+//! - `operation` is one send, receive or transfer and its states; `fragments` is its memory; `slab` is the table that operations
+//!   and peers stand in. `registrations` are cached for methods that need them, and `traffic` counts.
+//!
+//! The packets are defined in `causeway_wire::bmi`.
 //!
 //! What this room does not do: order messages of different tags, understand what they contain, or
 //! retry what failed.

@@ -14,7 +14,7 @@
 //! `causeway-testkit` is the contract's other half and runs against each of them.
 //!
 //! What this room does not do: match messages to receives, split large messages, or queue for a
-//! caller that was told [`SendError::WouldBlock`]. That is the message layer's work (`bmi`).
+//! caller that was told [`SendError::WouldBlock`]. That is the work of the engine above.
 
 pub mod address;
 mod blocking;
