@@ -22,6 +22,8 @@ CRASHES ?= 2000
 # Seeds of `make simulate`, or one of them.
 SEEDS ?= 100000
 SEED ?=
+# Tests that run at a time. Most of them wait for other processes, so that more of them than processors pay.
+TEST_THREADS ?= $(shell n=$$(nproc); echo $$((n < 4 ? 4 : n)))
 # Further arguments, such as `make demo ARGS="--tree /usr/share/doc"`.
 ARGS ?=
 
@@ -48,20 +50,21 @@ check: ## Formatting, clippy and documentation, warnings denied
 
 unit: ## Tests of every room, conformance of every method, real processes killed
 	@mkdir -p $(TARGET)
-	$(CARGO) test --workspace --locked 2>&1 | tee $(TARGET)/test.log
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --locked 2>&1 | tee $(TARGET)/test.log
 
-# `unit` has built what this runs. See crates/sys/src/waits.rs.
+# `unit` has built what this runs: of the whole workspace, as with one package named its dependencies would have other
+# features and be built again. See crates/sys/src/waits.rs.
 waits-smoke: ## A part of `make waits`, some seconds long
-	CAUSEWAY_WAITS=events $(CARGO) test --locked --quiet -p causeway-testkit --test messages -- \
+	CAUSEWAY_WAITS=events $(CARGO) test --workspace --locked --quiet --test messages -- \
 		shm_with_attach tcp_without_key mem
-	CAUSEWAY_WAITS=events $(CARGO) test --locked --quiet -p causeway-fs --test whole -- integrity
+	CAUSEWAY_WAITS=events $(CARGO) test --workspace --locked --quiet --test whole -- integrity
 
 # All figures and tables in their short form, and the examples with their timelines. `unit` has built the debug
 # program; the release build takes half a minute of one processor, both runs 15 seconds. The debug program checks
 # overflows and assertions, and its simulator is hardly optimized and not linked as a whole.
 same: ## The simulator's outputs from a debug and a release build: the same bytes
 	@mkdir -p $(TARGET)
-	$(CARGO) build --locked --quiet -p causeway-sim --example outputs
+	$(CARGO) build --workspace --locked --quiet --example outputs
 	$(CARGO) build --locked --quiet -p causeway-sim --example outputs --release
 	@for build in debug release; do \
 		$(TARGET)/$$build/examples/outputs examples/*.toml >$(TARGET)/outputs-$$build.txt; done
@@ -86,7 +89,8 @@ waits: ## The suites of methods, messages and file system where only events end 
 fuzz: ## Fuzz every decoder, FUZZ_SECONDS each (default 60), as many at a time as there are processors
 	@command -v c++ >/dev/null || \
 		{ echo "make fuzz needs a C++ compiler for libFuzzer (apt-get install g++)"; exit 1; }
-	$(CARGO) run --quiet --locked -p causeway-testkit --example corpus fuzz/corpus
+	$(CARGO) build --workspace --quiet --locked --example corpus
+	$(TARGET)/debug/examples/corpus fuzz/corpus
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_TARGET_DIR=$(TARGET)/fuzz \
 		$(CARGO) build --release --locked --bins --manifest-path fuzz/Cargo.toml --target $(HOST)
 	@ls fuzz/fuzz_targets | sed 's/[.]rs$$//' | xargs -P "$$(nproc)" -I {} \
