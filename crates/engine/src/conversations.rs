@@ -297,7 +297,7 @@ impl<M: Matcher> Conversations<M> {
                 return None;
             }
             Work::Fetch => {
-                self.fetch_in_turn();
+                self.fetch_waiting();
                 return None;
             }
         })
@@ -744,12 +744,12 @@ impl<M: Matcher> Conversations<M> {
         }
     }
 
-    /// Starts to fetch large unexpected messages, from each peer in turn, as far as there is memory.
-    fn fetch_in_turn(&mut self) {
+    /// Starts to fetch large unexpected messages, round robin over the peers, as far as there is memory.
+    fn fetch_waiting(&mut self) {
         let Self { peers, shared } = self;
         while let Some(&key) = shared.fetch_ring.front() {
             if let Some(peer) = peers.find(key)
-                && !peers[peer].fetch_in_turn(shared)
+                && !peers[peer].fetch_waiting(shared)
             {
                 return;
             }

@@ -22,11 +22,11 @@ mod clock;
 
 pub mod error;
 mod fragments;
+mod half_open;
 pub mod mem;
 pub mod method;
 pub mod registry;
 pub mod shm;
-mod strangers;
 mod table;
 pub mod tcp;
 pub mod udp;

@@ -3,7 +3,7 @@
 //! Reading order: [`config`] (the settings); `causeway_wire::tcp` (the bytes); [`handshake`] (how two
 //! sides come to trust each other) and [`session`] (packets and transfers), two pure state machines
 //! that know no socket; `outbox` (what waits to be sent); `link` (one socket); `slots` (the table of
-//! peers); `crate::strangers` (connections that are not trusted yet); `beginning`, `progress` and `ending` (what becomes of a connection, in this order); `subflows`
+//! peers); `crate::half_open` (limits on connections that are not trusted yet); `beginning`, `progress` and `ending` (what becomes of a connection, in this order); `subflows`
 //! (further connections with one peer); and in this file the method itself.
 //!
 //! # How it waits
@@ -57,11 +57,11 @@ pub use config::TcpConfig;
 use crate::address::Address;
 use crate::clock::Clock;
 use crate::error::{Error, PeerError, SendError};
+use crate::half_open::{HalfOpen, LogLimit};
 use crate::method::{
     Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Readiness,
     Registration, Sink, Transfer, gather,
 };
-use crate::strangers::{Strangers, Told};
 use crate::table::RESERVED_GENERATION;
 use link::Buffers;
 use session::Bounds;
@@ -99,13 +99,13 @@ pub struct Tcp {
     /// What others show to become a subflow of a peer of ours.
     tickets: HashMap<Ticket, Peer>,
     /// Connections that others have made and that are not trusted yet.
-    strangers: Strangers<Instant>,
+    half_open: HalfOpen<Instant>,
     owners: net::Owners,
     /// To turn connections away for which there are no descriptors.
     reserve: Reserve,
-    told_of_shortage: Told<Instant>,
+    shortage_log: LogLimit<Instant>,
     /// The same of peers beyond the limit.
-    told_of_limit: Told<Instant>,
+    limit_log: LogLimit<Instant>,
     buffers: Buffers,
     /// Peers that the next poll looks after without being asked by epoll.
     due: Vec<Peer>,
@@ -133,7 +133,7 @@ impl Tcp {
         // Of what the process may have open, most is for those that are trusted.
         let quarter = limits::open_files().map_or(u64::MAX, |limit| limit / 4);
         let most = config.max_half_open.min(quarter as usize);
-        let strangers = Strangers::new(most, config.connect_timeout);
+        let half_open = HalfOpen::new(most, config.connect_timeout);
         Ok(Self {
             config,
             epoll,
@@ -141,11 +141,11 @@ impl Tcp {
             slots: Slots::default(),
             by_address: HashMap::new(),
             tickets: HashMap::new(),
-            strangers,
+            half_open,
             owners: net::Owners::default(),
             reserve: Reserve::new(),
-            told_of_shortage: Told::default(),
-            told_of_limit: Told::default(),
+            shortage_log: LogLimit::default(),
+            limit_log: LogLimit::default(),
             buffers: Buffers::new(),
             due: Vec::new(),
             timed: Vec::new(),

@@ -120,7 +120,7 @@ impl Conversation {
 
     /// Starts to fetch the next message, if there is memory for it. Returns whether the peer's turn in the ring is
     /// over.
-    pub(crate) fn fetch_in_turn<M: Matcher>(&mut self, shared: &mut Shared<M>) -> bool {
+    pub(crate) fn fetch_waiting<M: Matcher>(&mut self, shared: &mut Shared<M>) -> bool {
         let Some(more) = self.fetch_next(shared) else {
             return false;
         };

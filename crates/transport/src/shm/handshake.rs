@@ -265,7 +265,7 @@ impl Shm {
     }
 
     fn tell_of_shortage(&mut self, error: &std::io::Error) {
-        if self.told_of_shortage.is_news(self.clock.now()) {
+        if self.shortage_log.allows(self.clock.now()) {
             tracing::warn!(%error, "connections over shared memory are turned away");
         }
     }

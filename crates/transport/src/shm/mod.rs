@@ -76,11 +76,11 @@ use causeway_wire::shm::{PairLayout, Record, doorbell as bell_format};
 use crate::address::Address;
 use crate::clock::Clock;
 use crate::error::{Error, PeerError, SendError};
+use crate::half_open::LogLimit;
 use crate::method::{
     Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Readiness,
     Registration, Sharing, Sink, Transfer,
 };
-use crate::strangers::Told;
 use crate::wake::{Park, Parking, WakeFlag};
 use doorbell::SleepOn;
 use handshake::{HalfOpen, LISTENER_KEY};
@@ -152,7 +152,7 @@ pub struct Shm {
     listener: Option<RecordListener>,
     /// See [`handshake::farewell`].
     farewell: Vec<u8>,
-    told_of_shortage: Told<Instant>,
+    shortage_log: LogLimit<Instant>,
     /// Until when the listener rests.
     paused_until: Option<Instant>,
     half_open: Vec<HalfOpen>,
@@ -231,7 +231,7 @@ impl Shm {
             epoll: Epoll::new().map_err(system("creating an epoll set"))?,
             listener: None,
             farewell: handshake::farewell(),
-            told_of_shortage: Told::default(),
+            shortage_log: LogLimit::default(),
             paused_until: None,
             half_open: Vec::new(),
             next_half_open: 0,

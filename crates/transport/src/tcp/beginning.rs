@@ -17,8 +17,8 @@ use super::link::{Link, Phase, broken};
 use super::slots::{Origin, PeerState};
 use super::{Tcp, TcpConfig, resolve};
 use crate::error::PeerError;
+use crate::half_open::Source;
 use crate::method::{Identity, Peer, Silence, Sink};
-use crate::strangers::Source;
 use crate::table::RESERVED_GENERATION;
 
 /// The most connections that one poll accepts per listener.
@@ -179,7 +179,7 @@ impl Tcp {
     /// `None` if the listener is paused instead.
     fn refuse_one(&mut self, index: usize, error: &io::Error) -> Option<bool> {
         let now = self.clock.now();
-        if self.told_of_shortage.is_news(now) {
+        if self.shortage_log.allows(now) {
             tracing::warn!(%error, "TCP connections are turned away");
         }
         let listener = self.listeners.get(index)?;
@@ -238,24 +238,24 @@ impl Tcp {
                 return false;
             }
         };
-        if self.slots.len() - self.strangers.len() >= self.config.max_peers {
-            if self.told_of_limit.is_news(now) {
+        if self.slots.len() - self.half_open.len() >= self.config.max_peers {
+            if self.limit_log.allows(now) {
                 let limit = self.config.max_peers;
                 tracing::warn!(%address, limit, "TCP peers are turned away: there are too many");
             }
             refuse(&self.config, &socket, Refusal::Full);
             return false;
         }
-        let evicted = self.strangers.makes_room(source);
+        let evicted = self.half_open.to_evict(source);
         if let Some((_, peer)) = evicted {
             self.evict(peer);
         }
         let handshake = Self::handshake(&self.config, Role::Responder, &socket, None);
         let deadline = now + self.config.connect_timeout;
         let bounds = self.bounds();
-        let strangers = &mut self.strangers;
+        let half_open = &mut self.half_open;
         let peer = self.slots.insert(|handle| {
-            let origin = Origin::Stranger(strangers.add(source, handle, now));
+            let origin = Origin::HalfOpen(half_open.add(source, handle, now));
             PeerState::new(handle, origin, address, bounds)
         });
         let data = epoll::EventData::new_u64(peer.0);
@@ -270,7 +270,7 @@ impl Tcp {
         evicted.is_none()
     }
 
-    /// Ends a stranger's connection for another one, and says so.
+    /// Ends a half-open connection to make room for another one, and logs it.
     fn evict(&mut self, peer: Peer) {
         let state = self.slots.get_mut(peer);
         if let Some(link) = state.and_then(|state| state.link.as_mut())
@@ -305,13 +305,13 @@ impl Tcp {
         Ok(Source::User(owner.uid))
     }
 
-    /// A connection of a stranger's is trusted, and what it turns out to be.
+    /// A half-open connection has become trusted: a peer's, or a subflow.
     pub(super) fn trust(&mut self, peer: Peer, origin: Origin) {
         let Some(state) = self.slots.get_mut(peer) else {
             return;
         };
-        if let Origin::Stranger(stranger) = std::mem::replace(&mut state.origin, origin) {
-            self.strangers.remove(stranger, peer);
+        if let Origin::HalfOpen(entry) = std::mem::replace(&mut state.origin, origin) {
+            self.half_open.remove(entry, peer);
         }
     }
 

@@ -48,9 +48,9 @@ impl Tcp {
                 state.gone = Some(cause.clone());
                 sink.peer_down(peer, cause);
             }
-            Origin::Stranger(stranger) => {
+            Origin::HalfOpen(entry) => {
                 tracing::debug!(address = %state.address, %cause, "a TCP connection came to nothing");
-                self.strangers.remove(stranger, peer);
+                self.half_open.remove(entry, peer);
                 self.slots.remove(peer);
             }
             Origin::Subflow { of, .. } => {
@@ -201,7 +201,7 @@ impl Tcp {
             }
         }
         let patience_ms = self.config.connect_timeout.as_millis() as u64;
-        while let Some(peer) = self.strangers.overdue(now) {
+        while let Some(peer) = self.half_open.overdue(now) {
             self.end(peer, PeerError::TimedOut(patience_ms), &mut Silence);
         }
         let mut at = 0;
@@ -305,7 +305,7 @@ impl Tcp {
             .filter_map(|listener| listener.paused_until);
         peers
             .chain(listeners)
-            .chain(self.strangers.deadline())
+            .chain(self.half_open.deadline())
             .min()
     }
 }

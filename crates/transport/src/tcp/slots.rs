@@ -9,8 +9,8 @@ use super::link::Link;
 use super::session::{Bounds, Session};
 use crate::address::Address;
 use crate::error::PeerError;
+use crate::half_open::Entry;
 use crate::method::{Identity, Peer};
-use crate::strangers::Stranger;
 use crate::table::Table;
 
 /// How a peer came to be.
@@ -25,7 +25,7 @@ pub(super) enum Origin {
     /// It connected to us and is trusted.
     Accepted,
     /// It connected to us and is not trusted yet. The sink is not told of it.
-    Stranger(Stranger<Instant>),
+    HalfOpen(Entry<Instant>),
     /// Not a peer, but a subflow of one: an extra connection.
     Subflow {
         of: Peer,
@@ -90,7 +90,7 @@ impl PeerState {
 
     /// Whether it takes one of the places for connections that are not trusted yet.
     pub(super) fn is_half_open(&self) -> bool {
-        matches!(self.origin, Origin::Stranger(_))
+        matches!(self.origin, Origin::HalfOpen(_))
     }
 
     pub(super) fn is_lingering(&self) -> bool {

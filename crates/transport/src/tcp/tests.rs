@@ -1,9 +1,9 @@
 //! The method over real sockets. What holds for every method is in `causeway-testkit`'s conformance
 //! suite; here is what is particular to TCP.
 
+mod half_open;
 mod hostile;
 mod remote_memory;
-mod strangers;
 mod subflows;
 mod support;
 mod trust;

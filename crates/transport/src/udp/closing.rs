@@ -33,9 +33,9 @@ impl Core {
                 state.gone = Some(cause.clone());
                 sink.peer_down(peer, cause);
             }
-            &mut Origin::Stranger(stranger) => {
+            &mut Origin::HalfOpen(entry) => {
                 tracing::debug!(address = %state.address, %cause, "a UDP connection came to nothing");
-                self.strangers.remove(stranger, peer);
+                self.half_open.remove(entry, peer);
                 self.forget(peer);
             }
             Origin::Lingering { .. } => {

@@ -25,15 +25,15 @@ use super::table::{Origin, PeerState};
 use super::{Remote, Time, UdpConfig};
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError};
+use crate::half_open::{HalfOpen, LogLimit, Source};
 use crate::method::{Access, Atomic, Identity, Peer, Readiness, Sink, Transfer};
-use crate::strangers::{Source, Strangers, Told};
 use crate::table::Table;
 use crate::tcp::session::{Bounds, Session};
 
 /// Datagrams that one peer may send before it is the next one's turn.
 const DATAGRAMS_PER_BURST: u32 = 8;
 
-/// Replies to strangers that may wait; more are left out, as if the network had lost them.
+/// Replies to addresses without a connection that may wait; more are left out, as if the network had lost them.
 pub(super) const MAX_REPLIES: usize = 256;
 
 /// As many of them may be for one host, so that it leaves the others some.
@@ -75,9 +75,9 @@ pub struct Core {
     pub(super) listening: BTreeSet<u32>,
     pub(super) jar: Jar,
     /// Callers that have not come up.
-    pub(super) strangers: Strangers<Time>,
-    pub(super) told_of_limit: Told<Time>,
-    pub(super) told_of_refusal: Told<Time>,
+    pub(super) half_open: HalfOpen<Time>,
+    pub(super) limit_log: LogLimit<Time>,
+    pub(super) refusal_log: LogLimit<Time>,
     ready: VecDeque<Peer>,
     due: VecDeque<Peer>,
     timers: BTreeSet<(Time, Peer)>,
@@ -92,7 +92,7 @@ impl Core {
     /// A core with these settings; `secret` is random.
     pub fn new(config: UdpConfig, secret: [u8; 32]) -> Self {
         Self {
-            strangers: Strangers::new(config.max_half_open, config.connect_timeout),
+            half_open: HalfOpen::new(config.max_half_open, config.connect_timeout),
             config,
             peers: Table::default(),
             by_address: HashMap::new(),
@@ -100,8 +100,8 @@ impl Core {
             by_caller: HashMap::new(),
             listening: BTreeSet::new(),
             jar: Jar::new(secret),
-            told_of_limit: Told::default(),
-            told_of_refusal: Told::default(),
+            limit_log: LogLimit::default(),
+            refusal_log: LogLimit::default(),
             ready: VecDeque::new(),
             due: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -130,7 +130,7 @@ impl Core {
 
     /// A handle for the process at `address`, which is reached at one of `targets`.
     pub fn connect(&mut self, address: &Address, targets: Vec<Remote>) -> Result<Peer, Error> {
-        if self.peers.len() - self.strangers.len() >= self.config.max_peers {
+        if self.peers.len() - self.half_open.len() >= self.config.max_peers {
             return Err(Error::Limit {
                 what: "UDP peers",
                 limit: self.config.max_peers,
@@ -409,7 +409,7 @@ impl Core {
 
     /// Appends the next datagram to `out` and says where it goes; `None` if there is none now.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Remote> {
-        // Replies and peers take turns: strangers in any number leave peers half of what is sent.
+        // Replies and peers alternate: however many addresses without a connection want replies, peers get half of what is sent.
         let reply_first = !self.replied;
         self.replied = false;
         if reply_first && let Some(to) = self.transmit_reply(out) {
@@ -525,14 +525,14 @@ impl Core {
         }
     }
 
-    /// Tells a stranger that there is no connection of these numbers here.
+    /// Tells a sender that there is no connection of these numbers here.
     pub(super) fn disown(&mut self, to: Remote, theirs: u64, ours: u64) {
         let mut reset = Vec::new();
         datagram::encode_reset(theirs, ours, &mut reset);
         self.reply(to, reset);
     }
 
-    /// Whose connection a datagram belongs to. A stranger that wants an answer is told that it has none.
+    /// The connection that a datagram belongs to. A sender without one gets a reset if it wants a reply.
     fn addressee(
         &mut self,
         from: Remote,
@@ -599,9 +599,9 @@ impl Core {
         if let Phase::Accepting(_) = link.phase {
             let (theirs, seal) = (link.theirs, link.seal.take());
             link.come_up(theirs, seal, now);
-            if let Origin::Stranger(stranger) = state.origin {
+            if let Origin::HalfOpen(entry) = state.origin {
                 state.origin = Origin::Accepted;
-                self.strangers.remove(stranger, peer);
+                self.half_open.remove(entry, peer);
                 sink.peer_up(peer);
             }
         }

@@ -33,8 +33,8 @@ use super::noise::{self, Call, EPHEMERAL_BYTES};
 use super::table::{Origin, PeerState, describe};
 use super::{Remote, Time};
 use crate::error::PeerError;
+use crate::half_open::{Entry, Source};
 use crate::method::{Identity, Peer, Silence, Sink};
-use crate::strangers::{Source, Stranger};
 use crate::tcp::config::KEY_BYTES;
 use crate::tcp::handshake::refused;
 
@@ -44,7 +44,7 @@ const PROTOCOL: &str = "the UDP method";
 const MAX_BEGUN: usize = 8;
 
 /// A half-open connection keeps its place for so long even if its own source needs it for another one. Sources that
-/// have fewer of them need not wait: see [`crate::strangers`].
+/// have fewer of them need not wait: see [`crate::half_open`].
 const HALF_OPEN_GRACE: Duration = Duration::from_secs(1);
 
 /// Our side.
@@ -103,7 +103,7 @@ impl Core {
         }
     }
 
-    /// A greeting from a peer or a stranger.
+    /// A greeting, from a peer or from an address that has no connection.
     pub(super) fn greeting(
         &mut self,
         now: Time,
@@ -304,10 +304,10 @@ impl Core {
                 cookie: self.jar.bake(from.address, caller, now),
                 ..Greeting::default()
             };
-            return self.greet_stranger(Kind::Cookie, from, caller, 0, &greeting);
+            return self.greet_address(Kind::Cookie, from, caller, 0, &greeting);
         }
-        if self.peers.len() - self.strangers.len() >= self.config.max_peers {
-            if self.told_of_limit.is_news(now) {
+        if self.peers.len() - self.half_open.len() >= self.config.max_peers {
+            if self.limit_log.allows(now) {
                 let limit = self.config.max_peers;
                 tracing::warn!(address = %from.address, limit, "UDP peers are turned away: there are too many");
             }
@@ -331,15 +331,15 @@ impl Core {
                 Ok(identity @ Identity::Local { uid, .. }) => (identity, Source::User(uid)),
                 Ok(identity) => (identity, Source::host(from.address.ip())),
                 Err(reason) => {
-                    if self.told_of_refusal.is_news(now) {
+                    if self.refusal_log.allows(now) {
                         tracing::warn!(%reason, "UDP peers are turned away");
                     }
                     return self.refuse(from, caller, Refusal::OtherUser);
                 }
             },
         };
-        let in_its_way = self.strangers.makes_room(source);
-        let has_to_wait = |&(oldest, _): &(Stranger<Time>, Peer)| {
+        let in_its_way = self.half_open.to_evict(source);
+        let has_to_wait = |&(oldest, _): &(Entry<Time>, Peer)| {
             oldest.source == source && now < oldest.since + HALF_OPEN_GRACE
         };
         if in_its_way.as_ref().is_some_and(has_to_wait) {
@@ -384,9 +384,9 @@ impl Core {
         link.theirs = caller;
         link.seal = seal;
         let session = self.session();
-        let strangers = &mut self.strangers;
+        let half_open = &mut self.half_open;
         let peer = self.peers.insert(|handle| {
-            let origin = Origin::Stranger(strangers.add(source, handle, now));
+            let origin = Origin::HalfOpen(half_open.add(source, handle, now));
             let mut state = PeerState::new(handle, origin, address, session);
             state.identity = Some(identity);
             state.link = Some(link);
@@ -394,7 +394,7 @@ impl Core {
         });
         self.by_number.insert(number, peer);
         self.by_caller.insert((from, caller), peer);
-        self.greet_stranger(Kind::Accept, from, caller, number, &answer);
+        self.greet_address(Kind::Accept, from, caller, number, &answer);
         self.touch(now, peer);
     }
 
@@ -410,7 +410,7 @@ impl Core {
                 return;
             }
             let (caller, number) = (link.theirs, link.ours);
-            self.greet_stranger(Kind::Accept, from, caller, number, &answer);
+            self.greet_address(Kind::Accept, from, caller, number, &answer);
         }
     }
 
@@ -419,10 +419,10 @@ impl Core {
             refusal,
             ..Greeting::default()
         };
-        self.greet_stranger(Kind::Refuse, to, caller, 0, &greeting);
+        self.greet_address(Kind::Refuse, to, caller, 0, &greeting);
     }
 
-    fn greet_stranger(
+    fn greet_address(
         &mut self,
         kind: Kind,
         to: Remote,

@@ -6,8 +6,8 @@ use super::link::Link;
 use super::{Remote, Time};
 use crate::address::Address;
 use crate::error::PeerError;
+use crate::half_open::Entry;
 use crate::method::{Identity, Peer};
-use crate::strangers::Stranger;
 use crate::table::Table;
 use crate::tcp::session::Session;
 
@@ -22,7 +22,7 @@ pub(super) enum Origin {
     /// It connected to us, is up, and was reported.
     Accepted,
     /// It connected to us and is not up yet. Nothing was reported of it.
-    Stranger(Stranger<Time>),
+    HalfOpen(Entry<Time>),
     /// We dropped it and wait for the last packets to arrive.
     Lingering {
         until: Time,
@@ -76,7 +76,7 @@ impl PeerState {
 
     /// Whether it takes one of the places for connections that are not trusted yet.
     pub(super) fn is_half_open(&self) -> bool {
-        matches!(self.origin, Origin::Stranger(_))
+        matches!(self.origin, Origin::HalfOpen(_))
     }
 
     pub(super) fn is_lingering(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Trust, and strangers who send what they like.
+//! Trust, and senders without a connection, whose datagrams may hold anything.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -15,8 +15,8 @@ mod flood;
 
 use super::*;
 use crate::error::{PeerError, TransferError};
+use crate::half_open::Source;
 use crate::method::{Packet, Token};
-use crate::strangers::Source;
 
 #[derive(Default)]
 struct Seen {
@@ -109,12 +109,12 @@ fn without_a_key_only_this_host_is_talked_to() {
     assert!(keyed.is_ok());
 }
 
-/// A stranger with a socket of its own.
-struct Stranger {
+/// A caller that writes its datagrams by hand, from a socket of its own.
+struct RawCaller {
     socket: UdpSocket,
 }
 
-impl Stranger {
+impl RawCaller {
     fn calling(address: &Address) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(address.rest()).unwrap();
@@ -188,7 +188,7 @@ impl Stranger {
         udp: &mut Udp,
         seen: &mut Seen,
     ) -> (u64, noise::Seal) {
-        let before = udp.core.strangers.len();
+        let before = udp.core.half_open.len();
         self.open(
             number,
             Greeting {
@@ -202,7 +202,7 @@ impl Stranger {
             panic!("no greeting");
         };
         assert_eq!((prefix.kind, prefix.to), (Kind::Cookie, number));
-        assert_eq!(udp.core.strangers.len(), before, "nothing is kept");
+        assert_eq!(udp.core.half_open.len(), before, "nothing is kept");
         let (mut begun, opening) = opening(formats, number, greeting.cookie);
         self.open(number, opening);
         let bytes = self.answer(udp, seen).expect("an acceptance");
@@ -243,9 +243,9 @@ const DATA: Segment<'static> = Segment {
 fn a_connection_that_means_nothing_is_disowned_and_calls_to_callers_are_not_taken() {
     let (mut udp, address) = listening(None);
     let mut seen = Seen::default();
-    let stranger = Stranger::calling(&address);
-    stranger.segment((77, 88), 0, &DATA, None);
-    let reset = stranger.answer(&mut udp, &mut seen).expect("a reset");
+    let raw = RawCaller::calling(&address);
+    raw.segment((77, 88), 0, &DATA, None);
+    let reset = raw.answer(&mut udp, &mut seen).expect("a reset");
     let expected = Prefix {
         kind: Kind::Reset,
         to: 88,
@@ -261,10 +261,10 @@ fn a_connection_that_means_nothing_is_disowned_and_calls_to_callers_are_not_take
     let peer = caller.connect(Instant::now(), &target).unwrap();
     caller.send(peer, &[b"hello"]).unwrap();
     let (_, outlet) = nobody.recv_from(&mut [0; 200]).unwrap();
-    let stranger = Stranger::calling(&format!("udp://{outlet}").parse().unwrap());
-    stranger.open(99, Greeting::default());
+    let raw = RawCaller::calling(&format!("udp://{outlet}").parse().unwrap());
+    raw.open(99, Greeting::default());
     let reset = loop {
-        let bytes = stranger.answer(&mut caller, &mut seen).expect("a reset");
+        let bytes = raw.answer(&mut caller, &mut seen).expect("a reset");
         if let Ok(Datagram::Reset(prefix)) = Datagram::decode(&bytes) {
             break prefix;
         }
@@ -276,11 +276,11 @@ fn a_connection_that_means_nothing_is_disowned_and_calls_to_callers_are_not_take
 fn half_open_connections_are_few_and_end() {
     let (mut udp, address) = listening(None);
     let mut seen = Seen::default();
-    let strangers: Vec<_> = (0..8).map(|_| Stranger::calling(&address)).collect();
-    for (number, stranger) in strangers.iter().enumerate() {
-        stranger.let_in(number as u64 + 1, &mut udp, &mut seen);
+    let callers: Vec<_> = (0..8).map(|_| RawCaller::calling(&address)).collect();
+    for (number, raw) in callers.iter().enumerate() {
+        raw.let_in(number as u64 + 1, &mut udp, &mut seen);
     }
-    let late = Stranger::calling(&address);
+    let late = RawCaller::calling(&address);
     // Whether there is a place is a question of the time: the core is told one.
     let from = Remote {
         socket: 0,
@@ -292,7 +292,7 @@ fn half_open_connections_are_few_and_end() {
         from: 9,
     };
     let source = Source::User(rustix::process::geteuid().as_raw());
-    let first = |core: &core::Core| core.strangers.makes_room(source).unwrap().0.since;
+    let first = |core: &core::Core| core.half_open.to_evict(source).unwrap().0.since;
     let oldest = first(&udp.core);
     let cookie = udp.core.jar.bake(from.address, 9, oldest);
     let (_, greeting) = opening(FORMATS, 9, cookie);
@@ -301,12 +301,12 @@ fn half_open_connections_are_few_and_end() {
         let Udp { core, io, .. } = &mut udp;
         core.greeting(now, from, prefix, greeting, io, &mut seen);
         assert_eq!(core.by_caller.contains_key(&(from, 9)), is_let_in);
-        assert_eq!((core.strangers.len(), core.peers.len()), (8, 8));
+        assert_eq!((core.half_open.len(), core.peers.len()), (8, 8));
         assert_ne!(first(core) == oldest, is_let_in, "the oldest goes");
     }
     let later = udp.now() + 2 * udp.core.config.connect_timeout;
     udp.core.handle_timer(later, &mut seen);
-    assert_eq!((udp.core.strangers.len(), udp.core.peers.len()), (0, 0));
+    assert_eq!((udp.core.half_open.len(), udp.core.peers.len()), (0, 0));
     assert!(
         seen.up.is_empty() && seen.down.is_empty(),
         "nobody was told"
@@ -342,14 +342,14 @@ fn whoever_breaks_the_protocol_is_dropped() {
     for (round, wrong) in wrongs.iter().enumerate() {
         let (mut udp, address) = listening(None);
         let mut seen = Seen::default();
-        let stranger = Stranger::calling(&address);
+        let raw = RawCaller::calling(&address);
         let number = 5 + round as u64;
-        let (theirs, seal) = stranger.let_in(number, &mut udp, &mut seen);
-        stranger.segment((theirs, number), 0, &DATA, Some(&seal));
+        let (theirs, seal) = raw.let_in(number, &mut udp, &mut seen);
+        raw.segment((theirs, number), 0, &DATA, Some(&seal));
         // Whatever answers that comes first.
-        stranger.answer(&mut udp, &mut seen);
+        raw.answer(&mut udp, &mut seen);
         assert_eq!(seen.up.len(), 1);
-        stranger.segment((theirs, number), 1, wrong, Some(&seal));
+        raw.segment((theirs, number), 1, wrong, Some(&seal));
         until(&mut [(&mut udp, &mut seen)], |seen| {
             !seen[0].down.is_empty()
         });
@@ -363,10 +363,10 @@ fn whoever_breaks_the_protocol_is_dropped() {
 fn without_a_key_the_numbers_of_a_connection_are_not_enough_to_take_it_over() {
     let (mut udp, address) = listening(None);
     let mut seen = Seen::default();
-    let stranger = Stranger::calling(&address);
-    let (theirs, seal) = stranger.let_in(5, &mut udp, &mut seen);
-    stranger.segment((theirs, 5), 0, &DATA, Some(&seal));
-    let bytes = stranger.answer(&mut udp, &mut seen).expect("a segment");
+    let raw = RawCaller::calling(&address);
+    let (theirs, seal) = raw.let_in(5, &mut udp, &mut seen);
+    raw.segment((theirs, 5), 0, &DATA, Some(&seal));
+    let bytes = raw.answer(&mut udp, &mut seen).expect("a segment");
     let read = Datagram::decode(&bytes);
     assert!(matches!(read, Ok(Datagram::Sealed(..))), "{read:?}");
     // What would end the connection, if it were taken for the peer's.
@@ -374,16 +374,16 @@ fn without_a_key_the_numbers_of_a_connection_are_not_enough_to_take_it_over() {
         data: &[0xff; 64],
         ..DATA
     };
-    let other = Stranger::calling(&address);
+    let other = RawCaller::calling(&address);
     let (_, other_seal) = other.let_in(6, &mut udp, &mut seen);
-    stranger.segment((theirs, 5), 1, &nonsense, None);
-    stranger.segment((theirs, 5), 1, &nonsense, Some(&other_seal));
+    raw.segment((theirs, 5), 1, &nonsense, None);
+    raw.segment((theirs, 5), 1, &nonsense, Some(&other_seal));
     for _ in 0..10 {
         udp.tick(Instant::now(), &mut seen);
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(seen.down.is_empty(), "{:?}", seen.down);
-    stranger.segment((theirs, 5), 1, &nonsense, Some(&seal));
+    raw.segment((theirs, 5), 1, &nonsense, Some(&seal));
     until(&mut [(&mut udp, &mut seen)], |seen| {
         !seen[0].down.is_empty()
     });
@@ -393,16 +393,16 @@ fn without_a_key_the_numbers_of_a_connection_are_not_enough_to_take_it_over() {
 fn openings_of_another_kind_are_refused_with_the_reason() {
     let (mut udp, address) = listening(None);
     let mut seen = Seen::default();
-    let stranger = Stranger::calling(&address);
+    let raw = RawCaller::calling(&address);
     let auth = Auth::ClusterKey;
-    stranger.open(
+    raw.open(
         1,
         Greeting {
             auth,
             ..Greeting::default()
         },
     );
-    let bytes = stranger.answer(&mut udp, &mut seen).expect("a refusal");
+    let bytes = raw.answer(&mut udp, &mut seen).expect("a refusal");
     let read = Datagram::decode(&bytes);
     assert!(matches!(read, Ok(Datagram::Greeting(prefix, greeting))
             if prefix.kind == Kind::Refuse && greeting.refusal == Refusal::NoKey));
@@ -417,8 +417,8 @@ fn openings_of_another_kind_are_refused_with_the_reason() {
     foreign[1] = 9;
     foreign.truncate(GREETING_BYTES - datagram::CHECK_BYTES);
     datagram::seal_with_check(0, &mut foreign);
-    stranger.socket.send(&foreign).unwrap();
-    let bytes = stranger.answer(&mut udp, &mut seen).expect("a refusal");
+    raw.socket.send(&foreign).unwrap();
+    let bytes = raw.answer(&mut udp, &mut seen).expect("a refusal");
     let read = Datagram::decode(&bytes);
     assert!(matches!(read, Ok(Datagram::Greeting(prefix, greeting))
             if prefix.to == 2 && greeting.refusal == Refusal::Version));
@@ -429,23 +429,23 @@ fn callers_that_speak_further_formats_are_let_in_and_what_they_state_cannot_be_a
     let (mut udp, address) = listening(None);
     let mut seen = Seen::default();
     for (number, lowest, above) in [(1, 4, 1), (2, 5, 2), (3, 1, 200)] {
-        let stranger = Stranger::calling(&address);
+        let raw = RawCaller::calling(&address);
         let formats = Formats::stated(lowest, above).unwrap();
-        let (theirs, seal) = stranger.let_in_with(formats, number, &mut udp, &mut seen);
-        stranger.segment((theirs, number), 0, &DATA, Some(&seal));
+        let (theirs, seal) = raw.let_in_with(formats, number, &mut udp, &mut seen);
+        raw.segment((theirs, number), 0, &DATA, Some(&seal));
         until(&mut [(&mut udp, &mut seen)], |seen| {
             seen[0].up.len() == number as usize
         });
     }
-    let stranger = Stranger::calling(&address);
-    stranger.open(9, Greeting::default());
-    let bytes = stranger.answer(&mut udp, &mut seen).expect("a cookie");
+    let raw = RawCaller::calling(&address);
+    raw.open(9, Greeting::default());
+    let bytes = raw.answer(&mut udp, &mut seen).expect("a cookie");
     let Ok(Datagram::Greeting(_, greeting)) = Datagram::decode(&bytes) else {
         panic!("no greeting");
     };
     let further = Formats::stated(5, 1).unwrap();
     let (_, mut altered) = opening(further, 9, greeting.cookie);
     altered.formats = FORMATS;
-    stranger.open(9, altered);
-    assert_eq!(stranger.answer(&mut udp, &mut seen), None);
+    raw.open(9, altered);
+    assert_eq!(raw.answer(&mut udp, &mut seen), None);
 }

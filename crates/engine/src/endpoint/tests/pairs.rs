@@ -12,7 +12,7 @@ use super::*;
 const TAG: Tag = 5;
 
 /// Two that know each other's address and have not called.
-fn strangers(medium: Medium, name: &str) -> (Node, Node, Addr, Addr) {
+fn unconnected(medium: Medium, name: &str) -> (Node, Node, Addr, Addr) {
     let mut a = node_over(medium, &format!("{name}-a"), Config::default());
     let mut b = node_over(medium, &format!("{name}-b"), Config::default());
     let to_b = a.bmi.lookup(&b.bmi.listening()[0]).unwrap();
@@ -81,7 +81,7 @@ fn crossing_calls_become_one() {
     for medium in MEDIA {
         for round in 0..50 {
             let name = format!("pairs-cross-{round}");
-            let (mut a, mut b, to_b, to_a) = strangers(medium, &name);
+            let (mut a, mut b, to_b, to_a) = unconnected(medium, &name);
             // Messages of all sizes wait for the connection, in one order.
             for n in 0..6 {
                 let data = [memory(n, [10, 3000, 200_000][n % 3])];
@@ -119,7 +119,7 @@ fn crossing_calls_become_one() {
 #[test]
 fn exports_before_the_call_is_answered_stay() {
     for round in 0..8 {
-        let (mut a, mut b, to_b, to_a) = strangers(Medium::Mem, &format!("pairs-pinned-{round}"));
+        let (mut a, mut b, to_b, to_a) = unconnected(Medium::Mem, &format!("pairs-pinned-{round}"));
         let memories = [memory(1, 5000), memory(2, 5000)];
         let mut regions = Vec::new();
         let ends = [(&mut a, to_b), (&mut b, to_a)];
@@ -160,7 +160,7 @@ fn exports_before_the_call_is_answered_stay() {
 fn a_peer_that_dies_and_returns_keeps_its_name() {
     for medium in [Medium::Mem, Medium::Tcp, Medium::Shm] {
         for round in 0..10 {
-            let (mut a, mut b, to_b, to_a) = strangers(medium, &format!("pairs-death-{round}"));
+            let (mut a, mut b, to_b, to_a) = unconnected(medium, &format!("pairs-death-{round}"));
             exchange(&mut a, &mut b, to_b, to_a, 10);
             let address = b.bmi.listening()[0].clone();
             a.recv(to_b, &[Memory::zeroed(1)], 77, 1);
@@ -207,7 +207,7 @@ fn a_peer_that_dies_and_returns_keeps_its_name() {
 #[test]
 fn a_connection_is_closed_when_neither_needs_it() {
     for medium in MEDIA {
-        let (mut a, mut b, to_b, to_a) = strangers(medium, "pairs-release");
+        let (mut a, mut b, to_b, to_a) = unconnected(medium, "pairs-release");
         exchange(&mut a, &mut b, to_b, to_a, 10);
         until_links(&mut a, &mut b, 1);
         for first in [true, false] {
@@ -273,7 +273,7 @@ fn a_connection_is_closed_when_neither_needs_it() {
 #[test]
 fn letting_go_and_coming_back_loses_nothing() {
     for medium in MEDIA {
-        let (mut a, mut b, to_b, to_a) = strangers(medium, "pairs-back");
+        let (mut a, mut b, to_b, to_a) = unconnected(medium, "pairs-back");
         exchange(&mut a, &mut b, to_b, to_a, 10);
         a.bmi.release(to_b);
         b.bmi.release(to_a);
@@ -394,11 +394,11 @@ fn unexpected(tag: Tag, bytes: &[u8]) -> Vec<u8> {
     [&Header::new(Kind::Unexpected, tag).encode(), bytes].concat()
 }
 
-/// A stranger that says it is a peer which others look up: it gets a name of its own, and the peer keeps its own.
+/// A caller that says it is a peer which others look up: it gets a name of its own, and the peer keeps its own.
 #[test]
 fn a_liar_takes_nobodys_name() {
     for (round, when) in ["before", "while", "after"].into_iter().enumerate() {
-        let (mut a, mut b, ..) = strangers(Medium::Mem, &format!("pairs-liar-{round}"));
+        let (mut a, mut b, ..) = unconnected(Medium::Mem, &format!("pairs-liar-{round}"));
         let (of_a, of_b) = (a.bmi.listening()[0].clone(), b.bmi.listening()[0].clone());
         let id = b.bmi.conversations.shared.own.introduction.id;
         let name = of_a.strip_prefix("mem://").unwrap().to_owned();
@@ -544,7 +544,7 @@ fn speaks(node: &mut Node, lowest: u8, highest: u8) {
 #[test]
 fn with_format_1_each_has_a_connection_of_its_own() {
     for medium in MEDIA {
-        let (mut a, mut b, to_b, to_a) = strangers(medium, "pairs-format-1");
+        let (mut a, mut b, to_b, to_a) = unconnected(medium, "pairs-format-1");
         speaks(&mut b, 1, 1);
         for (node, to) in [(&mut a, to_b), (&mut b, to_a)] {
             node.send_unexpected(to, &memory(1, 30), TAG, 1);
@@ -565,7 +565,7 @@ fn with_format_1_each_has_a_connection_of_its_own() {
 fn without_a_common_format_both_sides_name_both_ranges() {
     for medium in MEDIA {
         for (theirs, text) in [((3, 9), "formats 3 to 9"), ((3, 3), "format 3")] {
-            let (mut a, mut b, to_b, to_a) = strangers(medium, "pairs-formats");
+            let (mut a, mut b, to_b, to_a) = unconnected(medium, "pairs-formats");
             speaks(&mut b, theirs.0, theirs.1);
             for first in [true, false] {
                 let (caller, called, to) = match first {

@@ -80,7 +80,7 @@ fn garbage_instead_of_a_handshake_is_dropped() {
             })
             .collect();
         until(&mut [&mut server], |nodes| {
-            nodes[0].tcp.strangers.len() == 0
+            nodes[0].tcp.half_open.len() == 0
         });
         for stream in &mut streams {
             let limit = std::time::Instant::now() + PATIENCE;
@@ -111,7 +111,7 @@ fn a_client_that_says_too_little_too_slowly_is_dropped() {
         for_a_while(&mut [&mut server], 60);
     }
     until(&mut [&mut server], |nodes| {
-        nodes[0].tcp.strangers.len() == 0
+        nodes[0].tcp.half_open.len() == 0
     });
     until(&mut [&mut server], |_| {
         is_closed(&mut silent) && is_closed(&mut slow)
@@ -130,12 +130,12 @@ fn half_open_connections_do_not_lock_others_out() {
         .collect();
     for_a_while(&mut [&mut server], 50);
     assert_eq!(
-        server.tcp.strangers.len(),
+        server.tcp.half_open.len(),
         4,
         "one source has half of the places"
     );
     still_works(&mut server, &address);
-    assert!(server.tcp.strangers.len() <= 4);
+    assert!(server.tcp.half_open.len() <= 4);
     drop(idle);
 }
 
@@ -293,7 +293,7 @@ fn a_thousand_clients_come_and_vanish() {
     }
     until(&mut [&mut server], |nodes| {
         let node = &nodes[0];
-        node.tcp.strangers.len() == 0 && node.seen.downs.len() == node.seen.ups.len()
+        node.tcp.half_open.len() == 0 && node.seen.downs.len() == node.seen.ups.len()
     });
     assert!(server.seen.ups.len() > 300);
     for peer in std::mem::take(&mut server.seen.ups) {

@@ -259,6 +259,6 @@ fn a_ticket_that_nobody_gave_out_opens_nothing() {
         Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
     });
     assert_eq!(server.tcp.slots.len(), places);
-    assert_eq!(server.tcp.strangers.len(), 0);
+    assert_eq!(server.tcp.half_open.len(), 0);
     assert!(server.seen.downs.is_empty(), "its peers are not concerned");
 }

@@ -23,7 +23,7 @@ fn refused(client: TcpConfig, server: TcpConfig) -> PeerError {
     });
     for_a_while(&mut [&mut client, &mut server], 20);
     assert!(server.seen.ups.is_empty() && server.seen.packets.is_empty());
-    assert_eq!(server.tcp.strangers.len(), 0);
+    assert_eq!(server.tcp.half_open.len(), 0);
     client.seen.downs.remove(0).1
 }
 
@@ -159,7 +159,7 @@ fn a_recorded_handshake_proves_nothing() {
         let _ = thief.write_all(&packet_frame(b"forged"));
         for_a_while(&mut [&mut server], 50);
         assert!(server.seen.ups.is_empty() && server.seen.packets.is_empty());
-        assert_eq!(server.tcp.strangers.len(), 0);
+        assert_eq!(server.tcp.half_open.len(), 0);
     }
 }
 

@@ -140,7 +140,7 @@ fn openings_from_made_up_sources_are_not_kept() {
         server.open(address(7, n), 1 + u64::from(n), false);
     }
     assert_eq!(
-        (server.core.peers.len(), server.core.strangers.len()),
+        (server.core.peers.len(), server.core.half_open.len()),
         (0, 0)
     );
     assert_eq!(server.core.replies.len(), MAX_REPLIES);
@@ -173,7 +173,7 @@ fn without_rights_there_is_no_handshake() {
     assert_eq!(server.core.peers.len(), 0);
     server.open(address(1, 0), 5, true);
     assert_eq!(
-        server.core.strangers.len(),
+        server.core.half_open.len(),
         1,
         "the handshake is the real one"
     );
@@ -191,10 +191,10 @@ fn a_source_of_half_open_connections_takes_no_place_of_others() {
     for user in [7, 8] {
         for n in 0..1000 {
             server.open(address(user, n), 1 + u64::from(n), true);
-            assert!(server.core.strangers.len() <= 32);
+            assert!(server.core.half_open.len() <= 32);
         }
     }
-    assert_eq!(server.core.strangers.len(), 32, "half each");
+    assert_eq!(server.core.half_open.len(), 32, "half each");
     // At once, at the same instant; and their own source still waits for its turn.
     for n in 0..4 {
         server.let_in(address(1, n), 1 + u64::from(n));
@@ -237,6 +237,6 @@ fn replies_to_strangers_leave_peers_half_of_what_is_sent() {
     assert!(to_peer >= 8, "{to_peer} of {}", sent.len());
     assert!(
         to_peer <= 16 && sent.len() == 32,
-        "strangers are not left out"
+        "callers without a connection get replies, too"
     );
 }

@@ -17,13 +17,13 @@ use crate::tcp::beginning::{is_let_in, same_user};
 use crate::tcp::handshake::{Handshake, Role};
 
 /// A user without rights here.
-const STRANGER: u32 = 65_534;
+const OTHER_USER: u32 = 65_534;
 
 /// The users as whom connections can be made: our own and, if we may, another one.
 fn users() -> Vec<u32> {
     let me = geteuid().as_raw();
     match me {
-        0 => vec![me, STRANGER],
+        0 => vec![me, OTHER_USER],
         _ => vec![me],
     }
 }
@@ -121,10 +121,10 @@ fn without_a_key_other_users_are_refused_before_they_say_anything() {
         });
         for_a_while(&mut [&mut server], 50);
         if uid == geteuid().as_raw() {
-            assert_eq!(server.tcp.strangers.len(), streams.len());
+            assert_eq!(server.tcp.half_open.len(), streams.len());
             drop(streams);
             until(&mut [&mut server], |nodes| {
-                nodes[0].tcp.strangers.len() == 0
+                nodes[0].tcp.half_open.len() == 0
             });
             continue;
         }
@@ -141,7 +141,7 @@ fn without_a_key_other_users_are_refused_before_they_say_anything() {
 }
 
 /// While every user who can floods the server, a peer is answered after a bounded number of polls, new peers
-/// come up, and the strangers stay within their places.
+/// come up, and half-open connections stay within their limit.
 #[test]
 fn connections_that_prove_nothing_in_any_number_leave_peers_alone() {
     for config in [plain(), keyed(true)] {
@@ -159,7 +159,7 @@ fn connections_that_prove_nothing_in_any_number_leave_peers_alone() {
                 scope.spawn(move || as_user(uid, || flood(at, 300, over, made)));
             }
             until(&mut [&mut server], |nodes| {
-                nodes[0].tcp.strangers.len() > 8 && made.load(Ordering::Relaxed) > 300
+                nodes[0].tcp.half_open.len() > 8 && made.load(Ordering::Relaxed) > 300
             });
             for round in 0..200_u32 {
                 client.tcp.send(to, &[&round.to_le_bytes()]).unwrap();
@@ -171,7 +171,7 @@ fn connections_that_prove_nothing_in_any_number_leave_peers_alone() {
                 while server.seen.packets.is_empty() {
                     server.poll();
                     polls += 1;
-                    assert!(polls < 40, "the peer waits for strangers");
+                    assert!(polls < 40, "the peer waits for half-open connections");
                 }
                 server.seen.packets.clear();
                 server.tcp.send(back, &[b"answer"]).unwrap();
@@ -179,7 +179,7 @@ fn connections_that_prove_nothing_in_any_number_leave_peers_alone() {
                     !nodes[0].seen.packets.is_empty()
                 });
                 client.seen.packets.clear();
-                assert!(server.tcp.strangers.len() <= 64);
+                assert!(server.tcp.half_open.len() <= 64);
             }
             for _ in 0..5 {
                 let mut other = Node::new(config.clone());
@@ -197,7 +197,7 @@ fn connections_that_prove_nothing_in_any_number_leave_peers_alone() {
             over.store(true, Ordering::Relaxed);
         });
         until(&mut [&mut server], |nodes| {
-            nodes[0].tcp.strangers.len() == 0
+            nodes[0].tcp.half_open.len() == 0
         });
         assert!(client.seen.downs.is_empty(), "{:?}", client.seen.downs);
     }

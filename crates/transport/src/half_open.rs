@@ -1,4 +1,4 @@
-//! Connections that are not trusted yet: how many there may be, from where, and for how long.
+//! Half-open connections, which are not trusted yet: how many there may be, from where, and for how long.
 //!
 //! They have places of their own, so that they never take one from a peer. Each *source* (a user of this host, or
 //! another host) has at most half of them; when all are taken, the source that has the most of them makes room.
@@ -33,60 +33,60 @@ impl Source {
     }
 }
 
-/// A source that has more than so many gives each of them [`SHORT_PATIENCE`] only.
+/// Where a source has more than so many, each of them has [`SHORT_TIMEOUT`] only.
 const FEW: usize = 16;
 
 /// Enough for a handshake over any network, and for a process that has to wait for its processor.
-const SHORT_PATIENCE: Duration = Duration::from_secs(1);
+const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// An untrusted connection's entry, to take it out by.
+/// A half-open connection's entry, by which it is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stranger<T> {
+pub(crate) struct Entry<T> {
     pub(crate) source: Source,
     pub(crate) since: T,
 }
 
-/// That others are turned away is logged so often at most: they do not fill logs either.
-const TELL_INTERVAL: Duration = Duration::from_secs(10);
+/// Refusals are logged so often at most, so that their causes cannot fill the log.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// When something that others can bring about was logged last.
+/// When something that peers can bring about was logged last.
 #[derive(Debug)]
-pub(crate) struct Told<T>(Option<T>);
+pub(crate) struct LogLimit<T>(Option<T>);
 
-impl<T> Default for Told<T> {
+impl<T> Default for LogLimit<T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<T: Copy + Ord + Add<Duration, Output = T>> Told<T> {
-    /// Whether it is to be logged again now, which is noted.
-    pub(crate) fn is_news(&mut self, now: T) -> bool {
-        let is_news = self.0.is_none_or(|told| told + TELL_INTERVAL <= now);
-        if is_news {
+impl<T: Copy + Ord + Add<Duration, Output = T>> LogLimit<T> {
+    /// Whether it is to be logged again now; if so, the next time counts from here.
+    pub(crate) fn allows(&mut self, now: T) -> bool {
+        let allows = self.0.is_none_or(|logged| logged + LOG_INTERVAL <= now);
+        if allows {
             self.0 = Some(now);
         }
-        is_news
+        allows
     }
 }
 
 /// See the module's page. `T` is the time, however the method knows it.
 #[derive(Debug)]
-pub(crate) struct Strangers<T> {
+pub(crate) struct HalfOpen<T> {
     by_source: HashMap<Source, BTreeSet<(T, Peer)>>,
     count: usize,
     most: usize,
-    patience: Duration,
+    timeout: Duration,
 }
 
-impl<T: Copy + Ord + Add<Duration, Output = T>> Strangers<T> {
-    /// At most `most` at a time, each for at most `patience`.
-    pub(crate) fn new(most: usize, patience: Duration) -> Self {
+impl<T: Copy + Ord + Add<Duration, Output = T>> HalfOpen<T> {
+    /// At most `most` at a time, each for at most `timeout`.
+    pub(crate) fn new(most: usize, timeout: Duration) -> Self {
         Self {
             by_source: HashMap::new(),
             count: 0,
             most: most.max(2),
-            patience,
+            timeout,
         }
     }
 
@@ -94,8 +94,8 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> Strangers<T> {
         self.count
     }
 
-    /// Which connection has to end before one of this source is added, if one has to.
-    pub(crate) fn makes_room(&self, source: Source) -> Option<(Stranger<T>, Peer)> {
+    /// The connection that has to end before one of this source is added, if one has to.
+    pub(crate) fn to_evict(&self, source: Source) -> Option<(Entry<T>, Peer)> {
         let own = self.by_source.get_key_value(&source);
         let (&source, waiting) = match own.filter(|(_, own)| own.len() >= self.most / 2) {
             Some(own) => own,
@@ -106,10 +106,10 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> Strangers<T> {
                 .max_by_key(|(_, waiting)| waiting.len())?,
         };
         let &(since, peer) = waiting.first()?;
-        Some((Stranger { source, since }, peer))
+        Some((Entry { source, since }, peer))
     }
 
-    pub(crate) fn add(&mut self, source: Source, peer: Peer, since: T) -> Stranger<T> {
+    pub(crate) fn add(&mut self, source: Source, peer: Peer, since: T) -> Entry<T> {
         if self
             .by_source
             .entry(source)
@@ -118,38 +118,38 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> Strangers<T> {
         {
             self.count += 1;
         }
-        Stranger { source, since }
+        Entry { source, since }
     }
 
-    pub(crate) fn remove(&mut self, stranger: Stranger<T>, peer: Peer) {
-        let Some(waiting) = self.by_source.get_mut(&stranger.source) else {
+    pub(crate) fn remove(&mut self, entry: Entry<T>, peer: Peer) {
+        let Some(waiting) = self.by_source.get_mut(&entry.source) else {
             return;
         };
-        if waiting.remove(&(stranger.since, peer)) {
+        if waiting.remove(&(entry.since, peer)) {
             self.count -= 1;
         }
         if waiting.is_empty() {
-            self.by_source.remove(&stranger.source);
+            self.by_source.remove(&entry.source);
         }
     }
 
     fn deadlines(&self) -> impl Iterator<Item = (T, Peer)> {
         self.by_source.values().filter_map(|waiting| {
-            let patience = match waiting.len() {
-                0..=FEW => self.patience,
-                _ => self.patience.min(SHORT_PATIENCE),
+            let timeout = match waiting.len() {
+                0..=FEW => self.timeout,
+                _ => self.timeout.min(SHORT_TIMEOUT),
             };
             let &(since, peer) = waiting.first()?;
-            Some((since + patience, peer))
+            Some((since + timeout, peer))
         })
     }
 
-    /// When the first of them has had its time.
+    /// When the first of them times out.
     pub(crate) fn deadline(&self) -> Option<T> {
         self.deadlines().map(|(at, _)| at).min()
     }
 
-    /// One that has had its time.
+    /// One that has timed out.
     pub(crate) fn overdue(&self, now: T) -> Option<Peer> {
         let mut overdue = self.deadlines().filter(|(at, _)| *at <= now);
         overdue.next().map(|(_, peer)| peer)
@@ -162,15 +162,15 @@ mod tests {
 
     use super::*;
 
-    type Strangers = super::Strangers<Instant>;
-    type Stranger = super::Stranger<Instant>;
+    type HalfOpen = super::HalfOpen<Instant>;
+    type Entry = super::Entry<Instant>;
 
-    fn fill(source: Source, count: u32, strangers: &mut Strangers, now: Instant) -> Vec<Stranger> {
-        let base = strangers.count as u32;
+    fn fill(source: Source, count: u32, half_open: &mut HalfOpen, now: Instant) -> Vec<Entry> {
+        let base = half_open.count as u32;
         (0..count)
             .map(|n| {
                 let since = now + Duration::from_micros(n.into());
-                strangers.add(source, Peer::new(base + n, 0), since)
+                half_open.add(source, Peer::new(base + n, 0), since)
             })
             .collect()
     }
@@ -178,53 +178,53 @@ mod tests {
     #[test]
     fn a_source_makes_room_for_itself_and_for_those_that_have_less() {
         let now = Instant::now();
-        let strangers = &mut Strangers::new(8, Duration::from_secs(5));
+        let half_open = &mut HalfOpen::new(8, Duration::from_secs(5));
         let (loud, calm) = (Source::User(1), Source::User(2));
         let other = Source::host("192.0.2.1".parse().unwrap());
-        let entries = fill(loud, 4, strangers, now);
+        let entries = fill(loud, 4, half_open, now);
         assert_eq!(
-            strangers.makes_room(loud),
+            half_open.to_evict(loud),
             Some((entries[0], Peer::new(0, 0))),
             "half of all"
         );
-        assert_eq!(strangers.makes_room(calm), None, "there is room");
-        fill(calm, 3, strangers, now);
-        fill(other, 1, strangers, now);
-        assert_eq!(strangers.len(), 8);
+        assert_eq!(half_open.to_evict(calm), None, "there is room");
+        fill(calm, 3, half_open, now);
+        fill(other, 1, half_open, now);
+        assert_eq!(half_open.len(), 8);
         for source in [calm, other] {
             let oldest = (entries[0], Peer::new(0, 0));
-            assert_eq!(strangers.makes_room(source), Some(oldest));
+            assert_eq!(half_open.to_evict(source), Some(oldest));
         }
-        strangers.remove(entries[0], Peer::new(0, 0));
-        strangers.remove(entries[0], Peer::new(0, 0));
-        assert_eq!(strangers.len(), 7, "once only");
-        assert_eq!(strangers.makes_room(calm), None);
+        half_open.remove(entries[0], Peer::new(0, 0));
+        half_open.remove(entries[0], Peer::new(0, 0));
+        assert_eq!(half_open.len(), 7, "once only");
+        assert_eq!(half_open.to_evict(calm), None);
     }
 
     #[test]
     fn what_others_bring_about_is_logged_seldom() {
-        let mut told = Told::default();
-        let logged = (0..100).filter(|&at| told.is_news(Duration::from_secs(at)));
+        let mut limit = LogLimit::default();
+        let logged = (0..100).filter(|&at| limit.allows(Duration::from_secs(at)));
         assert_eq!(logged.count(), 10);
     }
 
     #[test]
     fn many_of_one_source_have_less_time() {
         let now = Instant::now();
-        let patience = Duration::from_secs(5);
-        let strangers = &mut Strangers::new(1000, patience);
-        assert_eq!(strangers.deadline(), None);
+        let timeout = Duration::from_secs(5);
+        let half_open = &mut HalfOpen::new(1000, timeout);
+        assert_eq!(half_open.deadline(), None);
         let (loud, calm) = (Source::User(1), Source::User(2));
-        fill(calm, 1, strangers, now);
-        assert_eq!(strangers.deadline(), Some(now + patience));
-        let entries = fill(loud, FEW as u32 + 1, strangers, now);
-        assert_eq!(strangers.deadline(), Some(now + SHORT_PATIENCE));
-        assert_eq!(strangers.overdue(now), None);
-        let overdue = strangers.overdue(now + SHORT_PATIENCE).unwrap();
+        fill(calm, 1, half_open, now);
+        assert_eq!(half_open.deadline(), Some(now + timeout));
+        let entries = fill(loud, FEW as u32 + 1, half_open, now);
+        assert_eq!(half_open.deadline(), Some(now + SHORT_TIMEOUT));
+        assert_eq!(half_open.overdue(now), None);
+        let overdue = half_open.overdue(now + SHORT_TIMEOUT).unwrap();
         assert_eq!(overdue, Peer::new(1, 0), "the oldest of the loud one");
-        strangers.remove(entries[0], overdue);
-        assert_eq!(strangers.overdue(now + SHORT_PATIENCE), None);
-        assert!(strangers.overdue(now + patience).is_some());
+        half_open.remove(entries[0], overdue);
+        assert_eq!(half_open.overdue(now + SHORT_TIMEOUT), None);
+        assert!(half_open.overdue(now + timeout).is_some());
     }
 
     #[test]
