@@ -6,7 +6,7 @@
 //! [`decoders`] (bodies that feed hostile bytes to every decoder, shared by `fuzz/` and by an
 //! ordinary test), [`adapter`] (a method that moves registered memory only), [`process`] (tests that run a part of themselves in another process, to be
 //! killed for real), [`random`] (seeded, so that a failure can be run again), [`patience`]
-//! (bounded waiting), [`linear`] (is a recorded history one of a sequential object?), [`matching`] (matchers and their reference), [`pair`] (two instances that have met), [`placement`]
+//! (bounded waiting), [`linear`] (is a recorded history one of a sequential object?), [`loopback`] (ports that one test has for itself), [`matching`] (matchers and their reference), [`pair`] (two instances that have met), [`placement`]
 //! (sinks that give receive buffers to packets), [`scripted`] (a file server with replies that a test chooses), [`power`] (what loss of power leaves of files) and [`directory`]
 //! (temporary directories with short names).
 //!
@@ -18,6 +18,7 @@ pub mod conformance;
 pub mod decoders;
 pub mod directory;
 pub mod linear;
+pub mod loopback;
 pub mod matching;
 pub mod messages;
 pub mod pair;

@@ -1,7 +1,6 @@
 //! The conformance suite, for every method and every way of configuring it that changes how it
 //! works inside.
 
-use std::net::{TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use causeway_testkit::adapter::Adapter;
 use causeway_testkit::conformance::Factory;
 use causeway_testkit::directory::ShmAddresses;
 use causeway_testkit::simulator::lossy::LossyDatagramIo;
-use causeway_testkit::{conformance, conformance_between_processes, conformance_tests};
+use causeway_testkit::{conformance, conformance_between_processes, conformance_tests, loopback};
 use causeway_transport::Address;
 use causeway_transport::mem::{self, Mem};
 use causeway_transport::shm::{AttachPolicy, Shm, ShmConfig};
@@ -89,6 +88,12 @@ impl Factory for SharedMemory {
     }
 }
 
+fn loopback(scheme: &str) -> Address {
+    format!("{scheme}://{}", loopback::fresh())
+        .parse()
+        .expect("well-formed")
+}
+
 /// `tcp` over loopback.
 struct Loopback {
     key: Option<[u8; 32]>,
@@ -111,16 +116,11 @@ impl Factory for Loopback {
     }
 
     fn address(&self) -> Address {
-        "tcp://127.0.0.1:0".parse().expect("well-formed")
+        loopback("tcp")
     }
 
     fn vacant(&self) -> Address {
-        // The kernel does not give a port that was just freed to the next socket.
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("it is bound").port();
-        format!("tcp://127.0.0.1:{port}")
-            .parse()
-            .expect("well-formed")
+        loopback("tcp")
     }
 }
 
@@ -143,16 +143,11 @@ impl Factory for Datagrams {
     }
 
     fn address(&self) -> Address {
-        "udp://127.0.0.1:0".parse().expect("well-formed")
+        loopback("udp")
     }
 
     fn vacant(&self) -> Address {
-        // The kernel does not give a port that was just freed to the next socket.
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        let port = socket.local_addr().expect("it is bound").port();
-        format!("udp://127.0.0.1:{port}")
-            .parse()
-            .expect("well-formed")
+        loopback("udp")
     }
 }
 

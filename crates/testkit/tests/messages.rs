@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use causeway_testkit::directory::ShmAddresses;
-use causeway_testkit::messages;
 use causeway_testkit::messages::Medium;
+use causeway_testkit::{loopback, messages};
 use causeway_transport::mem::{Mem, Options};
 use causeway_transport::registry::Registry;
 use causeway_transport::shm::{AttachPolicy, Shm, ShmConfig};
@@ -65,7 +65,7 @@ impl Medium for Loopback {
     }
 
     fn address(&self) -> String {
-        "tcp://127.0.0.1:0".to_owned()
+        format!("tcp://{}", loopback::fresh())
     }
 }
 
@@ -89,7 +89,7 @@ impl Medium for Datagrams {
     }
 
     fn address(&self) -> String {
-        "udp://127.0.0.1:0".to_owned()
+        format!("udp://{}", loopback::fresh())
     }
 
     fn tells_of_deaths(&self) -> bool {
