@@ -110,10 +110,11 @@ pub use switch::{fail_next_syncs, freeze, pretend_boot, turn_on};
 mod switch {
     use std::path::PathBuf;
     use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-    use std::sync::{LazyLock, Mutex, PoisonError};
+    use std::sync::{LazyLock, Mutex};
     use std::time::Duration;
 
     use super::{Sabotage, VARIABLE};
+    use crate::locks::lock;
 
     /// Number of the switch that is on; 0 for none.
     static ON: LazyLock<AtomicU8> = LazyLock::new(|| {
@@ -128,7 +129,7 @@ mod switch {
 
     /// Makes the host count as booted anew if `boot` is another number: for simulated loss of power.
     pub fn pretend_boot(boot: Option<u128>) {
-        *BOOT.lock().unwrap_or_else(PoisonError::into_inner) = boot;
+        *lock(&BOOT) = boot;
     }
 
     static FROZEN: AtomicBool = AtomicBool::new(false);
@@ -183,7 +184,7 @@ mod switch {
 
     /// The boot of the host that tests pretend.
     pub(crate) fn pretended_boot() -> Option<u128> {
-        *BOOT.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&BOOT)
     }
 
     /// Whether this process leaves `what` out.

@@ -7,7 +7,7 @@ use super::rpc::{Call, CallError, object_name, unfit};
 use super::transfer::Way;
 use super::{Client, File};
 use crate::Error;
-use crate::distribution::Layout;
+use crate::distribution::Striping;
 
 impl Client {
     /// The first bytes of a file from `offset` on that may be anything else than zeros, in front of the file's end as
@@ -57,7 +57,7 @@ impl Client {
         distribution: &Distribution,
         (offset, size): (u64, u64),
     ) -> Result<Option<Vec<(u64, u64)>>, CallError> {
-        let layout = Layout::new(distribution)
+        let striping = Striping::new(distribution)
             .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))?;
         let lengths = match &file.node.body {
             Body::Striped { lengths, .. } => lengths.clone(),
@@ -65,9 +65,9 @@ impl Client {
         };
         let object = file.node.object;
         let (mut asked, mut calls) = (Vec::new(), Vec::new());
-        for position in 0..layout.servers() {
-            let offset = layout.datafile_size(position, offset);
-            if offset >= layout.datafile_size(position, size) {
+        for position in 0..striping.servers() {
+            let offset = striping.datafile_size(position, offset);
+            if offset >= striping.datafile_size(position, size) {
                 continue;
             }
             asked.push((position, offset));
@@ -97,8 +97,11 @@ impl Client {
                 other => return Err(unfit(other)),
             };
             let last = first.offset.saturating_add(first.len - 1);
-            let start = layout.file_offset(position, first.offset).max(offset);
-            found.push((start, layout.file_offset(position, last).saturating_add(1)));
+            let start = striping.file_offset(position, first.offset).max(offset);
+            found.push((
+                start,
+                striping.file_offset(position, last).saturating_add(1),
+            ));
         }
         Ok(Some(found))
     }

@@ -19,7 +19,7 @@ use super::stages::StageClock;
 use super::transfer::{Planned, Way, plan};
 use super::{Client, File};
 use crate::Error;
-use crate::distribution::{Layout, MAX_FILE_BYTES};
+use crate::distribution::{MAX_FILE_BYTES, Striping};
 
 /// Bytes that one round of requests moves at most, over all servers: bounds how long a round takes, and
 /// with it what the time-out means.
@@ -439,11 +439,11 @@ impl Client {
         let (distribution, version, size) = (distribution.clone(), *version, *size);
         let lengths = lengths.clone();
         let object = file.node.object;
-        let layout = Layout::new(&distribution)
+        let striping = Striping::new(&distribution)
             .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))?;
-        let mut calls = Vec::with_capacity(layout.servers());
-        for position in 0..layout.servers() {
-            let size = layout.datafile_size(position, size);
+        let mut calls = Vec::with_capacity(striping.servers());
+        for position in 0..striping.servers() {
+            let size = striping.datafile_size(position, size);
             let operation = Operation::TruncateData {
                 object,
                 size,

@@ -11,7 +11,7 @@ use causeway_wire::fs::{Distribution, Errno, ObjectId, Reach, Region, Regions, W
 
 use super::rpc::{CallError, encode_list};
 use crate::data::sums::{BLOCK, crc, crc_in};
-use crate::distribution::{Layout, Share, compact};
+use crate::distribution::{Share, Striping, compact};
 use crate::sabotage::{self, Sabotage};
 
 /// Bytes up to which data travels inside the request or the reply: a message of this size still goes
@@ -87,7 +87,7 @@ pub(crate) fn plan(
     fragments: &[Memory],
     way: Way,
 ) -> Option<Vec<Planned>> {
-    let shares = Layout::new(distribution)?.split(regions);
+    let shares = Striping::new(distribution)?.split(regions);
     let planned = shares
         .into_iter()
         .enumerate()

@@ -45,7 +45,7 @@ impl Changes {
     }
 
     /// How many changes there were, if none is in progress.
-    pub(super) fn settled(&self) -> Option<u64> {
+    pub(super) fn count_if_idle(&self) -> Option<u64> {
         let ended = self.ended.load(Ordering::Acquire);
         (self.begun.load(Ordering::Acquire) == ended).then_some(ended)
     }

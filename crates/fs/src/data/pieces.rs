@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use causeway_sys::memory::Memory;
 use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES};
-use causeway_wire::fs::{Region, WantedSums};
+use causeway_wire::fs::Region;
 
-use super::block_cache::{BlockCache, Stamp};
+use super::block_cache::BlockCache;
 use super::fault::{Fault, Result};
 use super::history::Origin;
 use crate::sabotage::{self, Sabotage};
@@ -38,7 +38,7 @@ pub struct Piece {
     /// Memory fragments with as many bytes in all.
     pub memory: Vec<Memory>,
     /// Nothing changes the memory before the piece is written, so that what is summed is what is stored.
-    pub settled: bool,
+    pub stable: bool,
     /// Set once the client does not wait for it any more.
     pub abandoned: Abandoned,
     /// The request that it is of.
@@ -49,8 +49,8 @@ impl Piece {
     /// What of it lies in these regions, which are parts of its own in their order.
     pub(super) fn part(&self, regions: Vec<Region>) -> Self {
         let mut memory = Vec::new();
-        // Bytes of memory in front of the piece's region.
-        let mut front = 0;
+        // Bytes of memory before the region's.
+        let mut before = 0;
         let mut parts = regions.iter().peekable();
         for region in &self.regions {
             let end = region.offset.saturating_add(region.len);
@@ -59,12 +59,12 @@ impl Piece {
             }) {
                 slice(
                     &self.memory,
-                    front + (part.offset - region.offset),
+                    before + (part.offset - region.offset),
                     part.len,
                     &mut memory,
                 );
             }
-            front += region.len;
+            before += region.len;
         }
         Self {
             regions,
@@ -108,17 +108,6 @@ impl Abandoned {
     fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
-}
-
-/// What a reader wants besides the bytes, and knows beforehand.
-#[derive(Debug, Default)]
-pub struct Sought {
-    /// The file's stamp when the read began; without it, all bytes are read from the file.
-    pub stamp: Option<Stamp>,
-    /// Sums of whole blocks that the reader wants. With stored ones, the server sends blocks without verifying them.
-    pub which: WantedSums,
-    /// Those that were read, in the order of the blocks; none if the datafile has no checksums.
-    pub sums: Vec<u32>,
 }
 
 /// What a thread keeps for accesses that do not move bytes directly: a buffer, and blocks that it had lately.
@@ -215,55 +204,56 @@ pub(super) fn windows(regions: &[Region]) -> impl Iterator<Item = Window<'_>> {
     })
 }
 
-/// Walks memory fragments from front to back. The caller never takes more than there is.
+/// Walks memory fragments from first to last. The caller never takes more than there is.
 pub(super) struct Cursor<'a> {
     rest: std::slice::Iter<'a, Memory>,
-    front: Option<&'a Memory>,
+    current: Option<&'a Memory>,
+    /// Bytes of the current fragment that were taken.
     used: usize,
 }
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(memory: &'a [Memory]) -> Self {
         let mut rest = memory.iter();
-        let front = rest.next();
+        let current = rest.next();
         let mut cursor = Self {
             rest,
-            front,
+            current,
             used: 0,
         };
-        cursor.settle();
+        cursor.skip_used();
         cursor
     }
 
     /// Moves on to the next fragment that has bytes left.
-    fn settle(&mut self) {
-        while let Some(front) = self.front
-            && self.used == front.len()
+    fn skip_used(&mut self) {
+        while let Some(current) = self.current
+            && self.used == current.len()
         {
-            self.front = self.rest.next();
+            self.current = self.rest.next();
             self.used = 0;
         }
     }
 
-    pub(super) fn front_len(&self) -> usize {
-        self.front.map_or(0, |front| front.len() - self.used)
+    pub(super) fn current_len(&self) -> usize {
+        self.current.map_or(0, |current| current.len() - self.used)
     }
 
-    /// The next `len` bytes, which stay to be taken, if the front fragment has as many.
+    /// The next `len` bytes, which stay to be taken, if the current fragment has as many.
     pub(super) fn peek(&self, len: usize) -> Option<Memory> {
-        let front = self.front.filter(|_| self.front_len() >= len)?;
-        Some(front.slice(self.used..self.used + len))
+        let current = self.current.filter(|_| self.current_len() >= len)?;
+        Some(current.slice(self.used..self.used + len))
     }
 
-    /// At most `most` bytes of the front fragment.
+    /// At most `most` bytes of the current fragment.
     pub(super) fn take(&mut self, most: usize) -> Memory {
-        let Some(front) = self.front else {
+        let Some(current) = self.current else {
             return Memory::from_vec(Vec::new());
         };
-        let len = most.min(front.len() - self.used);
-        let part = front.slice(self.used..self.used + len);
+        let len = most.min(current.len() - self.used);
+        let part = current.slice(self.used..self.used + len);
         self.used += len;
-        self.settle();
+        self.skip_used();
         part
     }
 
@@ -281,28 +271,28 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn copy_out(&mut self, mut into: &mut [u8]) {
-        while let Some(front) = self.front
+        while let Some(current) = self.current
             && !into.is_empty()
         {
-            let len = into.len().min(front.len() - self.used);
+            let len = into.len().min(current.len() - self.used);
             let (head, tail) = into.split_at_mut(len);
-            front.read_uncached_at(self.used, head);
+            current.read_uncached_at(self.used, head);
             into = tail;
             self.used += len;
-            self.settle();
+            self.skip_used();
         }
     }
 
     pub(super) fn copy_in(&mut self, mut from: &[u8]) {
-        while let Some(front) = self.front
+        while let Some(current) = self.current
             && !from.is_empty()
         {
-            let len = from.len().min(front.len() - self.used);
+            let len = from.len().min(current.len() - self.used);
             let (head, tail) = from.split_at(len);
-            front.write_at(self.used, head);
+            current.write_at(self.used, head);
             from = tail;
             self.used += len;
-            self.settle();
+            self.skip_used();
         }
     }
 }

@@ -10,6 +10,7 @@ use super::datafile::{Datafile, Scratch};
 use super::fault::{Fault, Result};
 use super::pieces::PART_BYTES;
 use super::store::Store;
+use crate::files::if_found;
 use crate::sabotage::{self, Sabotage};
 
 /// Damaged spans that one step reports for one datafile; what follows is found by later steps.
@@ -50,7 +51,7 @@ pub struct Step {
 const POSITION: &str = "scrub";
 
 impl Store {
-    /// Where the last scrub stopped; the front if it reached the end.
+    /// Where the last scrub stopped; the start if it reached the end.
     pub fn scrub_position(&self) -> Position {
         let text = std::fs::read_to_string(self.beside(POSITION)).unwrap_or_default();
         let mut numbers = text.split_whitespace().map(str::parse);
@@ -76,10 +77,7 @@ impl Store {
                 std::fs::write(&new, format!("{} {offset}\n", object.0))?;
                 std::fs::rename(new, path)
             }
-            None => match std::fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            },
+            None => if_found(std::fs::remove_file(path)).map(drop),
         }
     }
 
@@ -97,7 +95,7 @@ impl Store {
         loop {
             // The object that was begun comes first, then those behind it.
             let before = ObjectId(from.object.0.saturating_sub(1));
-            let (listed, end) = super::place::list(self.root(), before, 64)?;
+            let (listed, end) = super::paths::list(self.root(), before, 64)?;
             for object in listed {
                 let offset = match object == from.object {
                     true => from.offset,

@@ -11,7 +11,6 @@ use causeway_wire::datafile::{GROUP_BYTES, State, WriteId};
 use causeway_wire::fs::{Generation, Incarnation, Moment, ObjectId, Region};
 use proptest::prelude::*;
 
-use super::datafile::Wait;
 use super::*;
 use causeway_wire::random::SplitMix64;
 
@@ -50,7 +49,7 @@ fn piece(offset: u64, bytes: &[u8]) -> Piece {
             len: bytes.len() as u64,
         }],
         memory: vec![Memory::from_vec(bytes.to_vec())],
-        settled: true,
+        stable: true,
         abandoned: Abandoned::default(),
         origin: Origin::default(),
     }
@@ -64,8 +63,11 @@ fn write(datafile: &Datafile, offset: u64, bytes: &[u8]) -> fault::Result<()> {
 
 fn read(datafile: &Datafile, offset: u64, len: usize, at_least: u64) -> fault::Result<Vec<u8>> {
     let piece = piece(offset, &vec![0xee; len]);
-    let scratch = &mut Scratch::default();
-    let found = datafile.read(&piece, scratch, Wait::Allowed, at_least)?;
+    let options = ReadOptions {
+        at_least,
+        ..ReadOptions::default()
+    };
+    let found = datafile.read(&piece, &mut Scratch::default(), &options, &mut Vec::new())?;
     let mut bytes = piece.memory[0].to_vec();
     assert!(bytes[found as usize..].iter().all(|byte| *byte == 0));
     bytes.truncate(found as usize);
@@ -173,7 +175,7 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
                 let piece = Piece {
                     regions: list(&regions),
                     memory: fragments(bytes.clone(), &cuts),
-                    settled: version.is_multiple_of(2),
+                    stable: version.is_multiple_of(2),
                     abandoned: Abandoned::default(),
                     origin: Origin::default(),
                 };
@@ -187,16 +189,17 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
                 let piece = Piece {
                     regions: list(&regions),
                     memory: memory.clone(),
-                    settled: false,
+                    stable: false,
                     abandoned: Abandoned::default(),
                     origin: Origin::default(),
                 };
-                let mut sought = Sought {
+                let options = ReadOptions {
+                    at_least,
                     stamp: Some(datafile.stamp().unwrap()),
-                    ..Sought::default()
+                    ..ReadOptions::default()
                 };
                 let found = datafile
-                    .read_with_sums(&piece, scratch, Wait::Allowed, at_least, &mut sought)
+                    .read(&piece, scratch, &options, &mut Vec::new())
                     .unwrap();
                 let (mut wanted, mut wanted_found) = (Vec::new(), 0);
                 for (offset, len) in regions {
@@ -393,7 +396,7 @@ fn disjoint_sieved_and_plain_writers_do_not_disturb_each_other() {
                         let piece = Piece {
                             regions: regions.to_vec(),
                             memory: vec![bytes.into()],
-                            settled: writer % 2 == 0,
+                            stable: writer % 2 == 0,
                             abandoned: Abandoned::default(),
                             origin: Origin::default(),
                         };

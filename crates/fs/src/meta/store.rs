@@ -8,8 +8,9 @@
 //! [`fjall`] is the engine in use (`docs/metadata-engine.md` says why); [`memory`] is the reference
 //! that tests compare with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::fmt;
+use std::ops::Bound;
 
 pub mod fjall;
 pub mod memory;
@@ -130,6 +131,15 @@ pub trait View: Send {
 
 /// Changes that happen together: for each key its new value, or `None` to remove it.
 pub type Batch = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// The items of a map with `start <= key < end`.
+pub(super) fn range_of<'a, V>(
+    map: &'a BTreeMap<Vec<u8>, V>,
+    start: &[u8],
+    end: &[u8],
+) -> btree_map::Range<'a, Vec<u8>, V> {
+    map.range::<[u8], _>((Bound::Included(start), Bound::Excluded(end.max(start))))
+}
 
 /// Why a store failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -7,8 +7,7 @@
 
 use std::fs::{File, Permissions};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use causeway_wire::fs::Generation;
@@ -19,7 +18,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
 use crate::config::ServerEntry;
-use crate::durable::{sync_directory, sync_name};
+use crate::files::{
+    DIRECTORY_MODE, create_new, if_found, open_or_create, sync_directory, sync_name,
+};
 use crate::sabotage::{self, Sabotage};
 
 /// Name of the file that a running server holds locked; it contains its process id.
@@ -34,9 +35,6 @@ const OWNER: &str = "owner";
 const ENROLLED: &str = "enrolled";
 /// What may lie in a directory that is formatted: a server's own files, and what a new local file system comes with.
 const HARMLESS: [&str; 4] = [LOCK, DRAFT, ".identity.new.new", "lost+found"];
-/// Permission bits of files and directories.
-const FILE_MODE: u32 = 0o600;
-const DIRECTORY_MODE: u32 = 0o700;
 /// The bit of the signal that ends a process in the sets that the kernel shows.
 const SIGKILL: u64 = 1 << (Signal::KILL.as_raw() - 1);
 /// Permission bits that nothing in here may have.
@@ -408,10 +406,8 @@ fn read_enrolled(path: &Path) -> Result<Option<Enrollment>, String> {
 /// A small file's text; `None` if it does not exist.
 fn read_text(file: &Path) -> Result<Option<String>, String> {
     let failed = |error: io::Error| format!("{} cannot be read: {error}", file.display());
-    let opened = match File::open(file) {
-        Ok(opened) => opened,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
+    let Some(opened) = if_found(File::open(file)).map_err(failed)? else {
+        return Ok(None);
     };
     let mut bytes = Vec::new();
     opened
@@ -424,15 +420,8 @@ fn read_text(file: &Path) -> Result<Option<String>, String> {
 /// Puts a file into its place at once and durably.
 fn write_durably(directory: &Path, name: &str, text: &str) -> io::Result<()> {
     let temporary = directory.join(format!(".{name}.new"));
-    match std::fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = File::options()
-        .write(true)
-        .create_new(true)
-        .mode(FILE_MODE)
-        .open(&temporary)?;
+    if_found(std::fs::remove_file(&temporary))?;
+    let mut file = create_new(&temporary)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(temporary, directory.join(name))?;
@@ -525,14 +514,7 @@ fn restrict_files(path: &Path, changed: Changed) -> Result<(), String> {
 fn lock(path: &Path) -> Result<File, String> {
     let name = path.join(LOCK);
     let refused = |error: io::Error| format!("{} cannot be locked: {error}", name.display());
-    let mut file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(FILE_MODE)
-        .open(&name)
-        .map_err(refused)?;
+    let mut file = open_or_create(&name).map_err(refused)?;
     let try_lock = |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive);
     let mut locked = try_lock(&file);
     let mut holder = String::new();

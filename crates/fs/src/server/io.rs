@@ -19,7 +19,7 @@ use super::piece_io::{PieceResult, read_piece};
 use super::regions::{LocalStream, RegionStream, RemoteStream, remote_bytes};
 use super::staging::BUFFER_BYTES;
 use crate::data::datafile::Wait;
-use crate::data::{Abandoned, Datafile, Fault, Origin, Piece, Stamp};
+use crate::data::{Abandoned, Datafile, Fault, Origin, Piece, ReadOptions, Stamp};
 use crate::sabotage::{self, Sabotage};
 
 /// Pieces of one job in progress at once (R2.4's throttling).
@@ -491,7 +491,7 @@ impl Loop {
             piece: Piece {
                 regions,
                 memory: Vec::new(),
-                settled: buffer.is_some(),
+                stable: buffer.is_some(),
                 abandoned: job.abandoned.clone(),
                 origin: job.origin,
             },
@@ -587,11 +587,19 @@ impl Loop {
         };
         flight.since = Instant::now();
         let len = flight.len;
-        let (at_least, stamp) = (job.at_least, job.stamp);
+        let at_least = job.at_least;
         let effort = len.max(flight.piece.regions.len() as u64 * REGION_EFFORT);
-        let wanted = match flight.summed {
-            Some(_) => job.wanted,
-            None => WantedSums::None,
+        let options = ReadOptions {
+            wait: match in_memory {
+                true => Wait::Allowed,
+                false => Wait::Refused,
+            },
+            at_least,
+            stamp: job.stamp,
+            sums: match flight.summed {
+                Some(_) => job.wanted,
+                None => WantedSums::None,
+            },
         };
         let result = match (job.write, in_memory) {
             (true, true) => job
@@ -599,21 +607,7 @@ impl Loop {
                 .write(&flight.piece, &mut self.scratch, at_least)
                 .map(|size| PieceResult::written(len, size)),
             (true, false) => Err(std::io::Error::from(std::io::ErrorKind::WouldBlock).into()),
-            (false, _) => {
-                let wait = match in_memory {
-                    true => Wait::Allowed,
-                    false => Wait::Refused,
-                };
-                read_piece(
-                    &job.file,
-                    &flight.piece,
-                    &mut self.scratch,
-                    wait,
-                    at_least,
-                    wanted,
-                    stamp,
-                )
-            }
+            (false, _) => read_piece(&job.file, &flight.piece, &mut self.scratch, &options),
         };
         match result {
             Err(fault) if fault.would_block() => {
@@ -630,15 +624,11 @@ impl Loop {
                         });
                 } else {
                     self.pool.run(move |scratch| {
-                        let read = read_piece(
-                            &file,
-                            &piece,
-                            scratch,
-                            Wait::Allowed,
-                            at_least,
-                            wanted,
-                            stamp,
-                        );
+                        let options = ReadOptions {
+                            wait: Wait::Allowed,
+                            ..options
+                        };
+                        let read = read_piece(&file, &piece, scratch, &options);
                         drop((file, piece));
                         put(read);
                     });

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -20,7 +20,7 @@ use crate::clock;
 use crate::config::{Configuration, Durability};
 use crate::failed_syncs::FailureCount;
 use crate::fatal::AbortOnPanic;
-use crate::locks::lock;
+use crate::locks::{lock, wait_timeout_while, wait_while};
 use crate::meta::{Format, Layout, Leases, Reader, Service, Settings};
 
 /// Environment variable that makes every change wait for a sync of its own, to measure what group
@@ -176,7 +176,7 @@ impl Metadata {
     pub(super) fn reply_to(&self, request: &Request) -> Option<Reply> {
         match is_scan(&request.operation) {
             true => None,
-            false => self.reader.answer(request),
+            false => self.reader.execute(request),
         }
     }
 
@@ -351,24 +351,13 @@ impl Queue {
     fn take(&self, most: usize, pace: &Pace) -> Option<Vec<(Ticket, Request)>> {
         let mut state = lock(&self.state);
         state.wanted = 1;
-        while state.requests.is_empty() && !state.stopping {
-            state = self
-                .work
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        state = wait_while(&self.work, state, |state| {
+            state.requests.is_empty() && !state.stopping
+        });
         state.wanted = pace.expected.min(most);
-        let begun = Instant::now();
-        while state.requests.len() < state.wanted && !state.stopping {
-            let left = pace.patience.saturating_sub(begun.elapsed());
-            if left.is_zero() {
-                break;
-            }
-            (state, _) = self
-                .work
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        (state, _) = wait_timeout_while(&self.work, state, Some(pace.patience), |state| {
+            state.requests.len() < state.wanted && !state.stopping
+        });
         let count = state.requests.len().min(most);
         (count > 0).then(|| state.requests.drain(..count).collect())
     }

@@ -4,7 +4,7 @@
 //! forgotten when a server dies: the record goes only when all I/O servers have confirmed, each of which is taken out of it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use causeway_wire::fs::ObjectId;
 use super::metadata::SharedService;
 use crate::client::{Client, ClientOptions, Interrupter, Layout};
 use crate::config::Configuration;
-use crate::locks::lock;
+use crate::locks::{lock, wait_timeout_while};
 use crate::meta::Removal;
 
 /// Removals done at once.
@@ -78,39 +78,25 @@ impl Wakeup {
 
     /// Waits for a notification, but not longer than this.
     pub(super) fn wait(&self, most: Option<Duration>) -> Wake {
-        let mut state = lock(&self.0.0);
-        loop {
-            if state.stopping {
-                return Wake::Stop;
+        let (mut state, is_time_up) =
+            wait_timeout_while(&self.0.1, lock(&self.0.0), most, |state| {
+                !state.notified && !state.stopping
+            });
+        match state.stopping {
+            true => Wake::Stop,
+            false if is_time_up => Wake::TimedOut,
+            false => {
+                state.notified = false;
+                Wake::Notified
             }
-            if std::mem::take(&mut state.notified) {
-                return Wake::Notified;
-            }
-            state = match most {
-                None => self.0.1.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(most) => {
-                    let (state, timeout) = self
-                        .0
-                        .1
-                        .wait_timeout(state, most)
-                        .unwrap_or_else(PoisonError::into_inner);
-                    if timeout.timed_out() && !state.notified && !state.stopping {
-                        return Wake::TimedOut;
-                    }
-                    state
-                }
-            };
         }
     }
 
     /// Pauses; `false` if it is time to stop.
     pub(super) fn pause(&self, pause: Duration) -> bool {
-        let state = lock(&self.0.0);
-        let (state, _) = self
-            .0
-            .1
-            .wait_timeout_while(state, pause, |state| !state.stopping)
-            .unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = wait_timeout_while(&self.0.1, lock(&self.0.0), Some(pause), |state| {
+            !state.stopping
+        });
         !state.stopping
     }
 }

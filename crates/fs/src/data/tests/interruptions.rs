@@ -47,7 +47,7 @@ fn carry_out(store: &Store, last: &Last, version: u64, model: &mut Vec<u8>) -> f
             let piece = Piece {
                 regions: list(&regions),
                 memory: vec![Memory::from_vec(bytes)],
-                settled: version.is_multiple_of(2),
+                stable: version.is_multiple_of(2),
                 abandoned: Abandoned::default(),
                 origin: Origin::default(),
             };
@@ -223,7 +223,7 @@ fn what_was_synced_and_not_overwritten_is_readable_after_a_loss_of_power() {
         }
         let changes = steps::recorded();
         drop(store);
-        let path = place::path(&directory.path().join("objects"), object);
+        let path = paths::path(&directory.path().join("objects"), object);
         let choice = noise(seed + 1000, changes.len());
         lose_power(&path, &changes, |index| choice[index].is_multiple_of(2));
 

@@ -29,7 +29,7 @@ mod verify;
 use self::reclaim::Views;
 use self::space::{Space, Used};
 use self::upkeep::{Progress, Upkeep};
-use crate::durable::sync_directory;
+use crate::files::sync_directory;
 use crate::locks::lock;
 use crate::sabotage::{self, Sabotage};
 
@@ -279,7 +279,7 @@ fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
             directory.display()
         );
         accept(options, &mut lost, message)?;
-        journal::replace(directory).map_err(failed)?;
+        journal::create(directory, 0).map_err(failed)?;
     }
     let journals = mend_journals(directory, options, &mark, &mut lost)?;
     Ok(Found {

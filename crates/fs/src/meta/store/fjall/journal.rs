@@ -12,7 +12,7 @@
 //!   (the mark is brought up to date after a tenth of a second) and is damaged since: that cannot be distinguished from
 //!   a torn one, and is cut off as such.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use causeway_wire::store::{Key, Mark};
 
 use super::batch::{Parsed, ends_like_a_batch, items, next_whole, parse};
-use crate::durable::sync_name;
+use crate::files::{if_found, sync_directory, sync_name};
 
 /// Journals are searched for their end in pieces of this size, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -91,10 +91,8 @@ impl std::fmt::Display for Damage {
 /// Takes the engine's lock for a moment; fails with [`io::ErrorKind::WouldBlock`] if another process has
 /// the store open.
 pub(super) fn check_unlocked(directory: &Path) -> io::Result<()> {
-    let lock = match File::open(directory.join("lock")) {
-        Ok(lock) => lock,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
+    let Some(lock) = if_found(File::open(directory.join("lock")))? else {
+        return Ok(());
     };
     lock.try_lock().map_err(|error| match error {
         TryLockError::Error(error) => error,
@@ -267,10 +265,7 @@ fn last_nonzero(file: &File) -> io::Result<u64> {
 
 /// Cuts a torn end off. Returns where it is kept.
 pub(super) fn trim(torn: &Torn) -> io::Result<PathBuf> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&torn.journal)?;
+    let file = File::options().read(true).write(true).open(&torn.journal)?;
     let kept = keep(&file, &torn.journal, torn.at, torn.bytes, "torn")?;
     file.set_len(torn.at)?;
     file.sync_all()?;
@@ -316,13 +311,11 @@ pub(super) fn clear(directory: &Path, journals: &Journals) -> io::Result<()> {
         return Ok(());
     };
     let number = number(newest).unwrap_or_default().saturating_add(1);
-    let new = directory.join(format!("{number}.jnl"));
-    File::create_new(&new)?.sync_all()?;
-    sync_name(&new)?;
+    create(directory, number)?;
     for journal in &journals.files {
         std::fs::remove_file(journal)?;
     }
-    sync_name(&new)
+    sync_directory(directory)
 }
 
 /// The engine's number of a journal.
@@ -333,9 +326,8 @@ fn number(journal: &Path) -> Option<u64> {
     journal.file_stem()?.to_str()?.parse().ok()
 }
 
-/// Makes an empty journal, in place of all that are lost.
-pub(super) fn replace(directory: &Path) -> io::Result<()> {
-    let journal = directory.join("0.jnl");
-    File::create_new(&journal)?.sync_all()?;
-    sync_name(&journal)
+/// Makes an empty journal with this number, durably.
+pub(super) fn create(directory: &Path, number: u64) -> io::Result<()> {
+    File::create_new(directory.join(format!("{number}.jnl")))?.sync_all()?;
+    sync_directory(directory)
 }

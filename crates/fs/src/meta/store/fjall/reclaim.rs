@@ -2,7 +2,7 @@
 //! forgotten, and files that only earlier versions of the tree name are removed.
 
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use fjall::{AbstractTree, Database, PersistMode, Snapshot};
@@ -10,7 +10,7 @@ use fjall::{AbstractTree, Database, PersistMode, Snapshot};
 use super::super::StoreError;
 use super::space::{self, MAX_MERGE_BYTES};
 use super::{Engine, wrap};
-use crate::locks::lock;
+use crate::locks::{lock, wait_timeout_while};
 
 /// How often the engine, which has no event for it, is asked whether it has written its tables out.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -67,13 +67,10 @@ impl Views {
         let now = database.visible_seqno();
         let mut open = lock(&self.open);
         open.waiting += 1;
-        let (mut open, _) = self
-            .closed
-            .wait_timeout_while(open, LET_GO, |open| {
-                let first = open.views.first_key_value();
-                first.is_some_and(|(before, _)| *before < now)
-            })
-            .unwrap_or_else(PoisonError::into_inner);
+        let (mut open, _) = wait_timeout_while(&self.closed, open, Some(LET_GO), |open| {
+            let first = open.views.first_key_value();
+            first.is_some_and(|(before, _)| *before < now)
+        });
         open.waiting -= 1;
     }
 }

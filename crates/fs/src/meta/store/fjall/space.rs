@@ -18,13 +18,14 @@
 //! Twice the tables are reserved for merges. With once, a disk of 24 MiB was seen to fill up entirely: a merge that
 //! this module had requested waited for one of the engine's own, whose input still stood there beside its output.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FallocateFlags;
 
 use super::super::Room;
+use crate::files::open_or_create;
 
 const MIB: u64 = 1 << 20;
 /// The most that is merged while requests wait, and about the most that the engine merges at once: a level
@@ -187,12 +188,7 @@ impl Space {
 
     /// Makes the ballast this long. That it cannot be is no failure: then there is less of it.
     fn resize(&self, len: u64) {
-        let resized = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.ballast())
-            .and_then(|file| resize(&file, len));
+        let resized = open_or_create(&self.ballast()).and_then(|file| resize(&file, len));
         if let Err(error) = resized {
             tracing::debug!(%error, "the ballast cannot be resized to {len} bytes");
         }

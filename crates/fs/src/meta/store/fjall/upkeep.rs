@@ -2,7 +2,7 @@
 //! have freed.
 
 use std::io;
-use std::sync::{Arc, Condvar, PoisonError};
+use std::sync::{Arc, Condvar};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use fjall::AbstractTree;
 use super::super::{Batch, Persist, Room, StoreError};
 use super::{Engine, mode, wrap};
 use crate::fatal::AbortOnPanic;
-use crate::locks::lock;
+use crate::locks::{lock, wait_timeout_while, wait_while};
 
 /// The store is quiet when nothing was committed for this long. A mark costs two syncs, which no commit shall wait for.
 const QUIET: Duration = Duration::from_millis(100);
@@ -139,13 +139,12 @@ impl Drop for Upkeep {
 fn run(engine: &Engine, wake: &Condvar) {
     let mut progress = lock(&engine.progress);
     loop {
-        progress = wake
-            .wait_while(progress, |progress| !progress.awake && !progress.stopping)
-            .unwrap_or_else(PoisonError::into_inner);
+        progress = wait_while(wake, progress, |progress| {
+            !progress.awake && !progress.stopping
+        });
         let seen = progress.commits;
-        (progress, _) = wake
-            .wait_timeout_while(progress, QUIET, |progress| !progress.stopping)
-            .unwrap_or_else(PoisonError::into_inner);
+        (progress, _) =
+            wait_timeout_while(wake, progress, Some(QUIET), |progress| !progress.stopping);
         if progress.stopping {
             return;
         }

@@ -16,12 +16,12 @@ use super::sums::BLOCK;
 
 /// What the first page holds.
 #[derive(Debug)]
-pub(super) struct Front {
+pub(super) struct HeaderPage {
     pub(super) header: Header,
     written: std::result::Result<WrittenGroups, Malformed>,
 }
 
-impl Front {
+impl HeaderPage {
     /// A file's first page; `None` if nothing was ever written to it.
     pub(super) fn read(file: &File) -> Result<Option<Self>> {
         let mut page = [0; BLOCK];
