@@ -10,6 +10,7 @@ mod boot;
 pub mod client;
 pub mod clock;
 pub mod config;
+mod cutter;
 pub mod data;
 pub mod dev;
 pub mod distribution;

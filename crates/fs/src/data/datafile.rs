@@ -3,6 +3,7 @@
 //! With checksums, a part of an access goes through a buffer of the thread's (`blocks`): it is summed where
 //! no client can change it. Without, bytes move directly between the file and the memory.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -249,20 +250,15 @@ impl Datafile {
     fn write_held(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<u64> {
         let write = piece.origin.write;
         let history = &self.common.history;
-        match piece.origin.repeated {
+        let left = match piece.origin.repeated {
             Some(first) if !sabotage::is_on(Sabotage::RepeatWrites) => {
-                let left = history.remaining(write, first, self.object, &piece.regions)?;
-                history.note(write, self.object, &left)?;
-                match left == piece.regions {
-                    true => self.write_recorded(piece, scratch, at_least),
-                    false => self.write_recorded(&piece.part(left), scratch, at_least),
-                }
+                let overwritten = history.overwritten(write, first, self.object, &piece.regions)?;
+                Cow::Owned(piece.outside(&overwritten))
             }
-            _ => {
-                history.note(write, self.object, &piece.regions)?;
-                self.write_recorded(piece, scratch, at_least)
-            }
-        }
+            _ => Cow::Borrowed(piece),
+        };
+        history.note(write, self.object, &left.regions)?;
+        self.write_recorded(&left, scratch, at_least)
     }
 
     fn write_recorded(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<u64> {

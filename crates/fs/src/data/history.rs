@@ -174,20 +174,16 @@ impl History {
         Ok(())
     }
 
-    /// What is still to be stored of a piece of a write that was sent before, at `first` or later: what other writes
-    /// have not overwritten after it was stored. Its blocks must be held.
-    pub(super) fn remaining(
+    /// Ascending spans of a piece of a write that was sent before, at `first` or later, which other writes have overwritten
+    /// since it was stored there. Its blocks must be held.
+    pub(super) fn overwritten(
         &self,
         write: WriteId,
         first: Moment,
         object: ObjectId,
         regions: &[Region],
-    ) -> Result<Vec<Region>> {
-        let overwritten = lock(&self.state).overwritten(write, first, object, regions)?;
-        Ok(regions
-            .iter()
-            .flat_map(|region| subtract(*region, &overwritten))
-            .collect())
+    ) -> Result<Vec<(u64, u64)>> {
+        lock(&self.state).overwritten(write, first, object, regions)
     }
 }
 
@@ -218,7 +214,6 @@ impl State {
         }
     }
 
-    /// Ascending spans of the regions that the write has stored and others have overwritten since.
     fn overwritten(
         &self,
         write: WriteId,
@@ -371,32 +366,6 @@ fn extend_steps(last: &mut Extent, region: &Region) -> bool {
     }
     *count += 1;
     true
-}
-
-/// What a region has outside ascending spans.
-fn subtract(region: Region, spans: &[(u64, u64)]) -> Vec<Region> {
-    let end = region.offset.saturating_add(region.len);
-    let mut left = Vec::new();
-    let mut at = region.offset;
-    for &(from, to) in spans {
-        if from >= end || to <= at {
-            continue;
-        }
-        if from > at {
-            left.push(Region {
-                offset: at,
-                len: from - at,
-            });
-        }
-        at = to;
-    }
-    if at < end {
-        left.push(Region {
-            offset: at,
-            len: end - at,
-        });
-    }
-    left
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use causeway_wire::fs::Region;
 use super::block_cache::BlockCache;
 use super::fault::{Fault, Result};
 use super::history::Origin;
+use crate::cutter::Cutter;
 use crate::sabotage::{self, Sabotage};
 
 /// Regions at least this long are read and written by a call of their own, in bytes.
@@ -46,31 +47,25 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// What of it lies in these regions, which are parts of its own in their order.
-    pub(super) fn part(&self, regions: Vec<Region>) -> Self {
-        let mut memory = Vec::new();
-        // Bytes of memory before the region's.
-        let mut before = 0;
-        let mut parts = regions.iter().peekable();
-        for region in &self.regions {
-            let end = region.offset.saturating_add(region.len);
-            while let Some(part) = parts.next_if(|part| {
-                part.offset >= region.offset && part.offset.saturating_add(part.len) <= end
-            }) {
-                slice(
-                    &self.memory,
-                    before + (part.offset - region.offset),
-                    part.len,
-                    &mut memory,
-                );
-            }
-            before += region.len;
-        }
-        Self {
-            regions,
-            memory,
+    /// What of it lies outside these ascending spans.
+    pub(super) fn outside(&self, spans: &[(u64, u64)]) -> Self {
+        let mut memory = Cutter::new(self.memory.iter().cloned());
+        let mut left = Self {
+            regions: Vec::new(),
+            memory: Vec::new(),
             ..self.clone()
+        };
+        for region in &self.regions {
+            let (mut at, end) = (region.offset, region.offset.saturating_add(region.len));
+            for part in subtract(*region, spans) {
+                memory.take(part.offset - at);
+                left.memory.extend(memory.take(part.len));
+                at = part.offset + part.len;
+                left.regions.push(part);
+            }
+            memory.take(end - at);
         }
+        left
     }
 
     /// Fails once the client does not wait for the piece any more: its memory may serve another purpose by then.
@@ -82,17 +77,30 @@ impl Piece {
     }
 }
 
-/// Adds `len` bytes from `start` on of fragments behind each other to `into`.
-fn slice(fragments: &[Memory], start: u64, len: u64, into: &mut Vec<Memory>) {
-    let (mut start, mut len) = (start as usize, len as usize);
-    for fragment in fragments {
-        let here = fragment.len().saturating_sub(start).min(len);
-        if here > 0 {
-            into.push(fragment.slice(start..start + here));
+/// What a region has outside ascending spans.
+pub(super) fn subtract(region: Region, spans: &[(u64, u64)]) -> Vec<Region> {
+    let end = region.offset.saturating_add(region.len);
+    let mut left = Vec::new();
+    let mut at = region.offset;
+    for &(from, to) in spans {
+        if from >= end || to <= at {
+            continue;
         }
-        start = start.saturating_sub(fragment.len());
-        len -= here;
+        if from > at {
+            left.push(Region {
+                offset: at,
+                len: from - at,
+            });
+        }
+        at = to;
     }
+    if at < end {
+        left.push(Region {
+            offset: at,
+            len: end - at,
+        });
+    }
+    left
 }
 
 /// Whether the client that a piece belongs to has given up. Clones share the flag.
@@ -205,7 +213,7 @@ pub(super) fn windows(regions: &[Region]) -> impl Iterator<Item = Window<'_>> {
 }
 
 /// Walks memory fragments from first to last. The caller never takes more than there is.
-pub(super) struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     rest: std::slice::Iter<'a, Memory>,
     current: Option<&'a Memory>,
     /// Bytes of the current fragment that were taken.
@@ -213,7 +221,7 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(memory: &'a [Memory]) -> Self {
+    pub(crate) fn new(memory: &'a [Memory]) -> Self {
         let mut rest = memory.iter();
         let current = rest.next();
         let mut cursor = Self {
@@ -235,7 +243,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    pub(super) fn current_len(&self) -> usize {
+    /// Bytes that are left of the current fragment.
+    pub(crate) fn current_len(&self) -> usize {
         self.current.map_or(0, |current| current.len() - self.used)
     }
 
@@ -246,7 +255,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// At most `most` bytes of the current fragment.
-    pub(super) fn take(&mut self, most: usize) -> Memory {
+    pub(crate) fn take(&mut self, most: usize) -> Memory {
         let Some(current) = self.current else {
             return Memory::from_vec(Vec::new());
         };
@@ -257,20 +266,27 @@ impl<'a> Cursor<'a> {
         part
     }
 
+    /// Leaves out the next `len` bytes.
+    pub(crate) fn skip(&mut self, len: u64) {
+        self.take_each(len, drop);
+    }
+
     /// Sets the next `len` bytes to zero.
-    pub(super) fn clear(&mut self, len: u64) {
+    pub(crate) fn clear(&mut self, len: u64) {
+        self.take_each(len, |part| part.clear());
+    }
+
+    fn take_each(&mut self, len: u64, act: impl Fn(Memory)) {
         let mut left = usize::try_from(len).unwrap_or(usize::MAX);
-        while left > 0 {
+        while left > 0 && self.current.is_some() {
             let part = self.take(left);
-            if part.is_empty() {
-                break;
-            }
-            part.clear();
             left -= part.len();
+            act(part);
         }
     }
 
-    pub(super) fn copy_out(&mut self, mut into: &mut [u8]) {
+    /// Fills `into` with the next bytes.
+    pub(crate) fn copy_out(&mut self, mut into: &mut [u8]) {
         while let Some(current) = self.current
             && !into.is_empty()
         {
@@ -283,7 +299,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    pub(super) fn copy_in(&mut self, mut from: &[u8]) {
+    /// Puts `from` into the next bytes.
+    pub(crate) fn copy_in(&mut self, mut from: &[u8]) {
         while let Some(current) = self.current
             && !from.is_empty()
         {

@@ -510,6 +510,30 @@ fn a_repeated_write_does_not_undo_later_ones() {
     assert!(whole(&datafile) == expected[..4096]);
 }
 
+/// Also of a piece whose regions overlap, each byte is stored from the memory of its own region.
+#[test]
+fn a_repeated_piece_with_overlapping_regions_is_stored_as_at_first() {
+    let (_directory, store) = store(SETTINGS);
+    let datafile = make(&store, 3);
+    let first = history::now();
+    let piece = |repeated| Piece {
+        regions: [(0, 10), (5, 3)]
+            .map(|(offset, len)| Region { offset, len })
+            .to_vec(),
+        memory: vec![Memory::from_vec((1..=13).collect())],
+        ..sent(0, &[], 1, repeated)
+    };
+    let scratch = &mut Scratch::default();
+    datafile.write(&piece(None), scratch, 0).unwrap();
+    datafile
+        .write(&sent(2, &[99; 2], 2, None), scratch, 0)
+        .unwrap();
+    let stored = read(&datafile, 0, 10, 0).unwrap();
+    assert_eq!(stored, [1, 2, 99, 99, 5, 11, 12, 13, 9, 10]);
+    datafile.write(&piece(Some(first)), scratch, 0).unwrap();
+    assert_eq!(read(&datafile, 0, 10, 0).unwrap(), stored);
+}
+
 /// A datafile that is being truncated is not short of anything.
 #[test]
 fn checks_beside_truncations_find_nothing() {
