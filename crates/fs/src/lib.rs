@@ -6,6 +6,7 @@
 //! system of server processes on one machine).
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod boot;
 pub mod client;
 pub mod clock;

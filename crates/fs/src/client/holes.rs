@@ -2,9 +2,9 @@
 
 use causeway_wire::fs::{Body, Distribution, Errno, Operation, Region, ReplyBody};
 
-use super::io::{FORM_CHANGES, restless};
-use super::rpc::{Call, CallError, object_name, unfit};
-use super::transfer::Way;
+use super::io::{FORM_CHANGES, keeps_changing};
+use super::rpc::{Call, CallError, object_name, unexpected_reply};
+use super::transfer::IoKind;
 use super::{Client, File};
 use crate::Error;
 use crate::distribution::Striping;
@@ -19,7 +19,7 @@ impl Client {
     }
 
     fn try_next_data(&mut self, file: &mut File, offset: u64) -> Result<Option<Region>, CallError> {
-        self.check_access(file, Way::Read)?;
+        self.check_access(file, IoKind::Read)?;
         for _ in 0..FORM_CHANGES {
             let size = file.node.attributes.size;
             if offset >= size {
@@ -46,7 +46,7 @@ impl Client {
                 Body::Link(_) => return Err(CallError::local(Errno::EINVAL, "a symbolic link")),
             }
         }
-        Err(restless())
+        Err(keeps_changing())
     }
 
     /// For each datafile that has some, from where to where in the file its first data at or behind the offset reach.
@@ -94,7 +94,7 @@ impl Client {
                 {
                     first
                 }
-                other => return Err(unfit(other)),
+                other => return Err(unexpected_reply(other)),
             };
             let last = first.offset.saturating_add(first.len - 1);
             let start = striping.file_offset(position, first.offset).max(offset);

@@ -12,13 +12,13 @@ use causeway_wire::fs::{
     Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Reach, Region, ReplyBody,
 };
 
-use super::cutter::Cutter;
 use super::names::{node, node_of};
-use super::rpc::{Call, CallError, done, object_name, unfit};
+use super::rpc::{Call, CallError, done, object_name, unexpected_reply};
 use super::stages::StageClock;
-use super::transfer::{Planned, Way, plan};
+use super::transfer::{IoKind, Planned, plan};
 use super::{Client, File};
 use crate::Error;
+use crate::cutter::Cutter;
 use crate::distribution::{MAX_FILE_BYTES, Striping};
 
 /// Bytes that one round of requests moves at most, over all servers: bounds how long a round takes, and
@@ -213,7 +213,7 @@ impl Client {
                 return replies.into_iter().try_for_each(done);
             }
         }
-        Err(restless())
+        Err(keeps_changing())
     }
 
     fn write_round(
@@ -222,7 +222,7 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
     ) -> Result<(), CallError> {
-        self.check_access(file, Way::Write)?;
+        self.check_access(file, IoKind::Write)?;
         file.opened_content = None;
         let end = regions
             .iter()
@@ -252,7 +252,7 @@ impl Client {
                 Body::Link(_) => return Err(CallError::local(Errno::EINVAL, "a symbolic link")),
             }
         }
-        Err(restless())
+        Err(keeps_changing())
     }
 
     /// Writes beside the metadata. Returns `false` if the file is not stuffed any more, which `file` then shows.
@@ -264,7 +264,7 @@ impl Client {
     ) -> Result<bool, CallError> {
         let object = file.node.object;
         self.will_change(file, &[self.metadata])?;
-        let mut memory = Cutter::new(memory);
+        let mut memory = Cutter::new(memory.iter().cloned());
         for region in regions {
             let data: Vec<u8> = memory
                 .take(region.len)
@@ -303,7 +303,8 @@ impl Client {
         let clock = StageClock::start(self.record_stages);
         let servers = self.io_servers(distribution)?;
         self.will_change(file, &servers)?;
-        let (planned, calls) = self.data_calls(file, distribution, regions, memory, Way::Write)?;
+        let (planned, calls) =
+            self.data_calls(file, distribution, regions, memory, IoKind::Write)?;
         let clock = clock.next(&mut self.stages, "write: plan");
         let replies = self.rpc.call_all(calls);
         let clock = clock.next_of(&mut self.stages, &WRITING, busiest(&replies));
@@ -313,7 +314,7 @@ impl Client {
         for (planned, reply) in planned.iter().zip(replies) {
             match reply {
                 ReplyBody::Transferred { bytes, .. } => planned.check_written(bytes)?,
-                other => return Err(unfit(&other)),
+                other => return Err(unexpected_reply(&other)),
             }
         }
         let object = file.node.object;
@@ -351,20 +352,20 @@ impl Client {
         distribution: &Distribution,
         regions: &[Region],
         memory: &[Memory],
-        way: Way,
+        kind: IoKind,
     ) -> Result<(Vec<Planned>, Vec<Call>), CallError> {
         let object = file.node.object;
         let lengths = match &file.node.body {
             Body::Striped { lengths, .. } => &lengths[..],
             _ => &[],
         };
-        let mut planned = plan(object, distribution, lengths, regions, memory, way)
+        let mut planned = plan(object, distribution, lengths, regions, memory, kind)
             .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))?;
         let mut calls = Vec::with_capacity(planned.len() + 1);
         for planned in &mut planned {
             let server = self.io_server(distribution, planned.position)?;
             if let Some(piece) = planned.piece.take() {
-                calls.push(Call::data(server, way, piece));
+                calls.push(Call::data(server, kind, piece));
             }
         }
         Ok((planned, calls))
@@ -482,11 +483,11 @@ impl Client {
 
     /// Whether the caller may do this to a file's content. I/O servers know no names and no modes, so
     /// it is decided here, by the node; the owner always may, through a file that is open, as in NFS.
-    pub(super) fn check_access(&self, file: &File, way: Way) -> Result<(), CallError> {
+    pub(super) fn check_access(&self, file: &File, kind: IoKind) -> Result<(), CallError> {
         let (caller, attributes) = (self.rpc.caller(), &file.node.attributes);
-        let wanted = match way {
-            Way::Read => 0o4,
-            Way::Write => 0o2,
+        let wanted = match kind {
+            IoKind::Read => 0o4,
+            IoKind::Write => 0o2,
         };
         let in_group = caller.gid == attributes.gid || caller.groups.contains(&attributes.gid);
         let granted = match in_group {
@@ -626,7 +627,8 @@ pub(super) fn in_rounds(
         1..=ROUND_BYTES => return round(regions, memory),
         _ => {}
     }
-    let (mut regions, mut memory) = (Cutter::new(regions), Cutter::new(memory));
+    let mut regions = Cutter::new(regions.iter().copied());
+    let mut memory = Cutter::new(memory.iter().cloned());
     loop {
         let now = regions.take(ROUND_BYTES);
         if now.is_empty() {
@@ -645,7 +647,7 @@ fn check_end(end: u64) -> Result<(), CallError> {
     Ok(())
 }
 
-pub(super) fn restless() -> CallError {
+pub(super) fn keeps_changing() -> CallError {
     CallError::local(
         Errno::EAGAIN,
         "the file kept being truncated or moved by others; try again",

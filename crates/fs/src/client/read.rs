@@ -3,13 +3,14 @@
 use causeway_bmi::Memory;
 use causeway_wire::fs::{Body, Distribution, Errno, Operation, Region, ReplyBody, WantedSums};
 
-use super::cutter::Cutter;
-use super::io::{FORM_CHANGES, WaitStages, busiest, in_rounds, restless};
+use super::io::{FORM_CHANGES, WaitStages, busiest, in_rounds, keeps_changing};
 use super::names::node;
-use super::rpc::{CallError, unfit};
+use super::rpc::{CallError, unexpected_reply};
 use super::stages::StageClock;
-use super::transfer::Way;
+use super::transfer::IoKind;
 use super::{Client, File};
+use crate::cutter::Cutter;
+use crate::data::pieces::Cursor;
 
 /// The stages of the wait for I/O servers.
 const READING: WaitStages = ["read: messages", "read: copy", "read: storage"];
@@ -31,7 +32,7 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
     ) -> Result<u64, CallError> {
-        self.check_access(file, Way::Read)?;
+        self.check_access(file, IoKind::Read)?;
         let total = regions.iter().map(|region| region.len).sum();
         let mut is_fresh = false;
         for _ in 0..FORM_CHANGES {
@@ -63,7 +64,7 @@ impl Client {
                 Body::Link(_) => return Err(CallError::local(Errno::EINVAL, "a symbolic link")),
             }
         }
-        Err(restless())
+        Err(keeps_changing())
     }
 
     /// The content of a stuffed file: what came with the opening once, then what the server has. `None` if the file
@@ -162,7 +163,7 @@ impl Client {
     ) -> Result<Option<Fetched>, CallError> {
         let clock = StageClock::start(self.record_stages);
         let (planned, mut calls) =
-            self.data_calls(file, distribution, regions, memory, Way::Read)?;
+            self.data_calls(file, distribution, regions, memory, IoKind::Read)?;
         calls.iter_mut().for_each(|call| call.want_sums(sums));
         let clock = clock.next(&mut self.stages, "read: plan");
         let replies = self.rpc.call_all(calls);
@@ -192,7 +193,7 @@ impl Client {
                     }
                     fetched.behind_end |= planned.deliver(memory, &inline, size);
                 }
-                other => return Err(unfit(&other)),
+                other => return Err(unexpected_reply(&other)),
             }
         }
         clock.next(&mut self.stages, "read: deliver");
@@ -202,7 +203,7 @@ impl Client {
 
 /// The part of a list that lies before byte `size`; sets the memory of the rest to zeros.
 fn before_end(regions: &[Region], memory: &[Memory], size: u64) -> (Vec<Region>, Vec<Memory>) {
-    let mut memory = Cutter::new(memory);
+    let mut memory = Cutter::new(memory.iter().cloned());
     let (mut inside, mut into) = (Vec::with_capacity(regions.len()), Vec::new());
     // Memory that was not taken yet: as few slices as possible, however many regions there are.
     let mut pending = 0;
@@ -233,16 +234,13 @@ fn bytes_before(regions: &[Region], size: u64) -> u64 {
 
 /// Brings a small file's content into memory; returns how many bytes lay before its end.
 fn deliver_content(content: &[u8], regions: &[Region], memory: &[Memory]) -> u64 {
-    let mut memory = Cutter::new(memory);
+    let mut memory = Cursor::new(memory);
     for region in regions {
-        let mut at = region.offset;
-        for fragment in memory.take(region.len) {
-            fragment.clear();
-            let start = usize::try_from(at).unwrap_or(usize::MAX).min(content.len());
-            let end = start.saturating_add(fragment.len()).min(content.len());
-            fragment.write_at(0, &content[start..end]);
-            at += fragment.len() as u64;
-        }
+        let start = usize::try_from(region.offset).unwrap_or(usize::MAX);
+        let found = content.get(start..).unwrap_or_default();
+        let len = region.len.min(found.len() as u64);
+        memory.copy_in(&found[..len as usize]);
+        memory.clear(region.len - len);
     }
     bytes_before(regions, content.len() as u64)
 }

@@ -197,7 +197,7 @@ impl Loop {
             Some(total) if inline => {
                 let buffer = Memory::zeroed(total as usize);
                 reply = Some(buffer.clone());
-                MemorySide::Local(LocalStream::new(vec![buffer]))
+                MemorySide::Local(LocalStream::new(vec![buffer].into_iter()))
             }
             None => MemorySide::Awaited,
             Some(_) => self.reach(from, memory, Direction::Put),
@@ -269,7 +269,7 @@ impl Loop {
                 .map_err(|error| storage_failure("writing", object, &error.into()));
         }
         let memory = match memory.is_empty() {
-            true => MemorySide::Local(LocalStream::new(vec![Memory::from_vec(inline)])),
+            true => MemorySide::Local(LocalStream::new(vec![Memory::from_vec(inline)].into_iter())),
             false => self.reach(from, memory, Direction::Get),
         };
         let job = Job {
@@ -316,10 +316,10 @@ impl Loop {
                 {
                     mapped.push(span);
                 }
-                _ => return MemorySide::Remote(RemoteStream::new(memory)),
+                _ => return MemorySide::Remote(RemoteStream::new(memory.into_iter())),
             }
         }
-        MemorySide::Local(LocalStream::new(mapped))
+        MemorySide::Local(LocalStream::new(mapped.into_iter()))
     }
 
     /// Whether bytes on their way to a client leave this host. Within it the server verifies them, in the

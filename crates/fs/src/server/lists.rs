@@ -20,7 +20,7 @@ impl Loop {
             }
             // The request is for no bytes.
             if matches!(job.memory, MemorySide::Awaited) {
-                job.memory = MemorySide::Local(LocalStream::new(Vec::new()));
+                job.memory = MemorySide::Local(LocalStream::new(Vec::new().into_iter()));
             }
             return Step::Wait;
         };
@@ -76,7 +76,7 @@ impl Loop {
                 }
                 let reply = Memory::zeroed(total as usize);
                 job.inline = Some(reply.clone());
-                job.memory = MemorySide::Local(LocalStream::new(vec![reply]));
+                job.memory = MemorySide::Local(LocalStream::new(vec![reply].into_iter()));
                 (job.left, job.total) = (total, total);
             }
             Ok(_) => {}

@@ -12,12 +12,13 @@ use causeway_wire::store::ServerRecord;
 
 use super::metadata::SharedService;
 use super::reclaim::{Background, Wake, Wakeup};
+use crate::backoff::Backoff;
 use crate::client::{Client, ClientOptions};
 use crate::config::Configuration;
 use crate::locks::lock;
 
-/// First pause before servers that cannot be registered are tried again; it doubles up to [`LONGEST_PAUSE`]. They
-/// may be started at any time, without an event here.
+/// Pauses before servers that cannot be registered are tried again. They may be started at any time, without an event
+/// here.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long servers have to reply in one round. One that is down delays the others by as much.
@@ -50,13 +51,12 @@ impl Work {
     fn run(mut self) {
         self.wakeup.notify();
         while self.wakeup.wait(None) == Wake::Notified {
-            let mut pause = FIRST_PAUSE;
+            let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
             let mut client = None;
             while !self.round(&mut client) {
-                if !self.wakeup.pause(pause) {
+                if !self.wakeup.pause(pauses.next()) {
                     return;
                 }
-                pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }
     }
