@@ -17,11 +17,11 @@ pub mod dev;
 pub mod distribution;
 pub mod error;
 mod failed_syncs;
-mod fatal;
 mod files;
 mod locks;
 pub mod meta;
 pub mod sabotage;
 pub mod server;
+mod threads;
 
 pub use error::Error;

@@ -1,13 +1,12 @@
 //! Where the data of files lie between holes, as I/O servers report them.
 
-use causeway_wire::fs::{Body, Distribution, Errno, Operation, Region, ReplyBody};
+use causeway_wire::fs::{Distribution, Operation, Region, ReplyBody};
 
-use super::io::{FORM_CHANGES, keeps_changing};
+use super::io::{FORM_CHANGES, Form, keeps_changing, striping};
 use super::rpc::{Call, CallError, object_name, unexpected_reply};
 use super::transfer::IoKind;
 use super::{Client, File};
 use crate::Error;
-use crate::distribution::Striping;
 
 impl Client {
     /// The first bytes of a file from `offset` on that may be anything else than zeros, in front of the file's end as
@@ -25,25 +24,18 @@ impl Client {
             if offset >= size {
                 return Ok(None);
             }
-            match &file.node.body {
-                Body::Striped {
-                    truncating: Some(_),
-                    ..
-                } => self.finish_truncation(file)?,
-                Body::Striped { distribution, .. } => {
-                    let distribution = distribution.clone();
+            match self.form(file)? {
+                Form::Striped(distribution) => {
                     if let Some(found) = self.find_striped(file, &distribution, (offset, size))? {
                         return Ok(first_of(found, size));
                     }
                 }
-                Body::Stuffed { .. } => {
+                Form::Stuffed { .. } => {
                     return Ok(Some(Region {
                         offset,
                         len: size - offset,
                     }));
                 }
-                Body::Directory(_) => return Err(CallError::local(Errno::EISDIR, "")),
-                Body::Link(_) => return Err(CallError::local(Errno::EINVAL, "a symbolic link")),
             }
         }
         Err(keeps_changing())
@@ -57,12 +49,7 @@ impl Client {
         distribution: &Distribution,
         (offset, size): (u64, u64),
     ) -> Result<Option<Vec<(u64, u64)>>, CallError> {
-        let striping = Striping::new(distribution)
-            .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))?;
-        let lengths = match &file.node.body {
-            Body::Striped { lengths, .. } => lengths.clone(),
-            _ => Vec::new(),
-        };
+        let striping = striping(distribution)?;
         let object = file.node.object;
         let (mut asked, mut calls) = (Vec::new(), Vec::new());
         for position in 0..striping.servers() {
@@ -73,7 +60,7 @@ impl Client {
             asked.push((position, offset));
             let operation = Operation::FindData {
                 object,
-                at_least: lengths.get(position).copied().unwrap_or(0),
+                at_least: file.least_length(position),
                 offset,
             };
             calls.push(Call::query(

@@ -33,6 +33,14 @@ const LONG_HELD: Duration = Duration::from_secs(1);
 /// How often a call asks for the node again of a file that keeps changing its form meanwhile.
 pub(super) const FORM_CHANGES: usize = 16;
 
+/// Where a file's content lies.
+pub(super) enum Form {
+    /// Beside the metadata; `moving` once its move to the I/O servers has begun.
+    Stuffed { moving: bool },
+    /// In datafiles.
+    Striped(Distribution),
+}
+
 /// Makes progress until the caller is the memory's only holder.
 fn wait_until_free(memory: &Memory, mut progress: impl FnMut()) {
     let mut since = None;
@@ -195,19 +203,13 @@ impl Client {
     fn flush_datafiles(&mut self, file: &mut File) -> Result<(), CallError> {
         let object = file.node.object;
         for _ in 0..FORM_CHANGES {
-            let Body::Striped {
-                distribution,
-                lengths,
-                ..
-            } = &file.node.body
-            else {
+            let Body::Striped { distribution, .. } = &file.node.body else {
                 return Ok(());
             };
-            let mut calls = Vec::with_capacity(distribution.servers.len());
-            for (position, server) in self.io_servers(distribution)?.into_iter().enumerate() {
-                let at_least = lengths.get(position).copied().unwrap_or(0);
-                calls.push(Call::query(server, Operation::Flush { object, at_least }));
-            }
+            let calls = self.query_each(distribution, |position| Operation::Flush {
+                object,
+                at_least: file.least_length(position),
+            })?;
             let results = self.rpc.call_all(calls);
             if let Some(replies) = self.unless_missing(file, results)? {
                 return replies.into_iter().try_for_each(done);
@@ -231,23 +233,37 @@ impl Client {
             .max()
             .unwrap_or(0);
         for _ in 0..FORM_CHANGES {
+            let is_written = match self.form(file)? {
+                Form::Striped(distribution) => {
+                    self.write_striped(file, &distribution, regions, memory, end)?
+                }
+                Form::Stuffed { moving: false } if end <= MAX_STUFFED_BYTES as u64 => {
+                    self.write_stuffed(file, regions, memory)?
+                }
+                Form::Stuffed { .. } => {
+                    self.unstuff(file)?;
+                    false
+                }
+            };
+            if is_written {
+                return Ok(());
+            }
+        }
+        Err(keeps_changing())
+    }
+
+    /// Where a file's content lies, once the datafiles have followed the last truncation.
+    pub(super) fn form(&mut self, file: &mut File) -> Result<Form, CallError> {
+        for _ in 0..FORM_CHANGES {
             match &file.node.body {
                 Body::Striped {
                     truncating: Some(_),
                     ..
                 } => self.finish_truncation(file)?,
                 Body::Striped { distribution, .. } => {
-                    let distribution = distribution.clone();
-                    if self.write_striped(file, &distribution, regions, memory, end)? {
-                        return Ok(());
-                    }
+                    return Ok(Form::Striped(distribution.clone()));
                 }
-                Body::Stuffed { moving: false, .. } if end <= MAX_STUFFED_BYTES as u64 => {
-                    if self.write_stuffed(file, regions, memory)? {
-                        return Ok(());
-                    }
-                }
-                Body::Stuffed { .. } => self.unstuff(file)?,
+                Body::Stuffed { moving, .. } => return Ok(Form::Stuffed { moving: *moving }),
                 Body::Directory(_) => return Err(CallError::local(Errno::EISDIR, "")),
                 Body::Link(_) => return Err(CallError::local(Errno::EINVAL, "a symbolic link")),
             }
@@ -355,12 +371,9 @@ impl Client {
         kind: IoKind,
     ) -> Result<(Vec<Planned>, Vec<Call>), CallError> {
         let object = file.node.object;
-        let lengths = match &file.node.body {
-            Body::Striped { lengths, .. } => &lengths[..],
-            _ => &[],
-        };
-        let mut planned = plan(object, distribution, lengths, regions, memory, kind)
-            .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))?;
+        let striping = striping(distribution)?;
+        let at_least = |position| file.least_length(position);
+        let mut planned = plan(object, &striping, at_least, regions, memory, kind);
         let mut calls = Vec::with_capacity(planned.len() + 1);
         for planned in &mut planned {
             let server = self.io_server(distribution, planned.position)?;
@@ -369,6 +382,17 @@ impl Client {
             }
         }
         Ok((planned, calls))
+    }
+
+    /// A request to each server of a distribution, made from its position.
+    fn query_each(
+        &mut self,
+        distribution: &Distribution,
+        operation: impl Fn(usize) -> Operation,
+    ) -> Result<Vec<Call>, CallError> {
+        let servers = self.io_servers(distribution)?.into_iter().enumerate();
+        let calls = servers.map(|(position, server)| Call::query(server, operation(position)));
+        Ok(calls.collect())
     }
 
     fn io_servers(&mut self, distribution: &Distribution) -> Result<Vec<usize>, CallError> {
@@ -432,30 +456,20 @@ impl Client {
             distribution,
             version,
             truncating: Some(size),
-            lengths,
+            ..
         } = &file.node.body
         else {
             return Ok(());
         };
-        let (distribution, version, size) = (distribution.clone(), *version, *size);
-        let lengths = lengths.clone();
+        let (version, size) = (*version, *size);
         let object = file.node.object;
-        let striping = Striping::new(&distribution)
-            .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))?;
-        let mut calls = Vec::with_capacity(striping.servers());
-        for position in 0..striping.servers() {
-            let size = striping.datafile_size(position, size);
-            let operation = Operation::TruncateData {
-                object,
-                size,
-                version,
-                at_least: lengths.get(position).copied().unwrap_or(0),
-            };
-            calls.push(Call::query(
-                self.io_server(&distribution, position)?,
-                operation,
-            ));
-        }
+        let striping = striping(distribution)?;
+        let calls = self.query_each(distribution, |position| Operation::TruncateData {
+            object,
+            size: striping.datafile_size(position, size),
+            version,
+            at_least: file.least_length(position),
+        })?;
         let results = self.rpc.call_all(calls);
         let Some(replies) = self.unless_missing(file, results)? else {
             return Ok(());
@@ -586,10 +600,16 @@ impl File {
             _ => None,
         };
         Self {
-            node,
             opened_content,
-            unsynced_since: None,
-            written: None,
+            ..Self::new(node)
+        }
+    }
+
+    /// How long the datafile at a position of the distribution is at least.
+    pub(super) fn least_length(&self, position: usize) -> u64 {
+        match &self.node.body {
+            Body::Striped { lengths, .. } => lengths.get(position).copied().unwrap_or(0),
+            _ => 0,
         }
     }
 
@@ -637,6 +657,11 @@ pub(super) fn in_rounds(
         let len = now.iter().map(|region| region.len).sum();
         round(&now, &memory.take(len))?;
     }
+}
+
+pub(super) fn striping(distribution: &Distribution) -> Result<Striping, CallError> {
+    Striping::new(distribution)
+        .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))
 }
 
 fn check_end(end: u64) -> Result<(), CallError> {

@@ -1,9 +1,9 @@
 //! Reading: from beside the metadata or from datafiles, verified where the bytes arrive.
 
 use causeway_bmi::Memory;
-use causeway_wire::fs::{Body, Distribution, Errno, Operation, Region, ReplyBody, WantedSums};
+use causeway_wire::fs::{Body, Distribution, Operation, Region, ReplyBody, WantedSums};
 
-use super::io::{FORM_CHANGES, WaitStages, busiest, in_rounds, keeps_changing};
+use super::io::{FORM_CHANGES, Form, WaitStages, busiest, in_rounds, keeps_changing};
 use super::names::node;
 use super::rpc::{CallError, unexpected_reply};
 use super::stages::StageClock;
@@ -36,32 +36,25 @@ impl Client {
         let total = regions.iter().map(|region| region.len).sum();
         let mut is_fresh = false;
         for _ in 0..FORM_CHANGES {
-            match &file.node.body {
-                Body::Striped {
-                    truncating: Some(_),
-                    ..
-                } => self.finish_truncation(file)?,
+            match self.form(file)? {
                 // The size is asked for first: what is written after that may be read in part.
-                Body::Striped { .. }
+                Form::Striped(_)
                     if !is_fresh && bytes_before(regions, file.node.attributes.size) < total =>
                 {
                     self.refresh_node(file)?;
                     is_fresh = true;
                 }
-                Body::Striped { distribution, .. } => {
-                    let distribution = distribution.clone();
+                Form::Striped(distribution) => {
                     if let Some(count) = self.read_striped(file, &distribution, regions, memory)? {
                         return Ok(count);
                     }
                     is_fresh = false;
                 }
-                Body::Stuffed { .. } => {
+                Form::Stuffed { .. } => {
                     if let Some(content) = self.stuffed_content(file)? {
                         return Ok(deliver_content(&content, regions, memory));
                     }
                 }
-                Body::Directory(_) => return Err(CallError::local(Errno::EISDIR, "")),
-                Body::Link(_) => return Err(CallError::local(Errno::EINVAL, "a symbolic link")),
             }
         }
         Err(keeps_changing())

@@ -7,7 +7,7 @@
 
 use causeway_bmi::Memory;
 use causeway_wire::datafile::{BLOCK_BYTES, Binding};
-use causeway_wire::fs::{Distribution, Errno, ObjectId, Reach, Region, Regions, WantedSums};
+use causeway_wire::fs::{Errno, ObjectId, Reach, Region, Regions, WantedSums};
 
 use super::rpc::{CallError, encode_list};
 use crate::data::pieces::Cursor;
@@ -79,26 +79,23 @@ pub(crate) struct Planned {
 }
 
 /// Distributes regions of a file, in the order of `fragments`, to its servers, whose datafiles are at least as long as
-/// `lengths`.
+/// `at_least` returns for their positions.
 pub(crate) fn plan(
     object: ObjectId,
-    distribution: &Distribution,
-    lengths: &[u64],
+    striping: &Striping,
+    at_least: impl Fn(usize) -> u64,
     regions: &[Region],
     fragments: &[Memory],
     kind: IoKind,
-) -> Option<Vec<Planned>> {
-    let shares = Striping::new(distribution)?.split(regions);
-    let planned = shares
-        .into_iter()
-        .enumerate()
+) -> Vec<Planned> {
+    let shares = striping.split(regions).into_iter().enumerate();
+    shares
         .filter(|(_, share)| share.len > 0)
         .map(|(position, share)| {
-            let at_least = lengths.get(position).copied().unwrap_or(0);
+            let at_least = at_least(position);
             plan_share(object, position, at_least, share, fragments, kind)
         })
-        .collect();
-    Some(planned)
+        .collect()
 }
 
 fn plan_share(
@@ -332,7 +329,7 @@ fn disagrees(done: &str, bytes: u64, expected: u64) -> CallError {
 
 #[cfg(test)]
 mod tests {
-    use causeway_wire::fs::Generation;
+    use causeway_wire::fs::{Distribution, Generation};
 
     use super::*;
 
@@ -340,6 +337,17 @@ mod tests {
         lens.iter()
             .map(|len| Memory::from_vec(vec![7; *len]))
             .collect()
+    }
+
+    /// What the one server of a file has to do.
+    fn one_piece(regions: &[Region], fragments: &[Memory], kind: IoKind) -> Planned {
+        let distribution = Distribution {
+            strip_size: 4096,
+            servers: vec![0],
+        };
+        let striping = Striping::new(&distribution).expect("a distribution");
+        let mut planned = plan(ObjectId(9), &striping, |_| 0, regions, fragments, kind);
+        planned.pop().expect("one piece")
     }
 
     #[test]
@@ -365,10 +373,6 @@ mod tests {
 
     #[test]
     fn bytes_behind_the_datafiles_end_become_zero() {
-        let distribution = Distribution {
-            strip_size: 4096,
-            servers: vec![0],
-        };
         let regions = [
             Region { offset: 0, len: 4 },
             Region {
@@ -378,16 +382,7 @@ mod tests {
             Region { offset: 10, len: 2 },
         ];
         let fragments = fragments(&[5, 7]);
-        let planned = plan(
-            ObjectId(9),
-            &distribution,
-            &[],
-            &regions,
-            &fragments,
-            IoKind::Read,
-        )
-        .and_then(|mut planned| planned.pop())
-        .expect("one piece");
+        let planned = one_piece(&regions, &fragments, IoKind::Read);
         // The datafile ends at 103: the last three bytes of the second region are missing.
         let inline: Vec<u8> = (1..=12).collect();
         assert!(planned.deliver(&fragments, &inline, 103));
@@ -398,23 +393,10 @@ mod tests {
 
     #[test]
     fn reports_of_other_numbers_of_bytes_are_refused() {
-        let distribution = Distribution {
-            strip_size: 4096,
-            servers: vec![0],
-        };
         let piece = |len: u64| {
             let region = Region { offset: 10, len };
             let fragments = fragments(&[len as usize]);
-            plan(
-                ObjectId(9),
-                &distribution,
-                &[],
-                &[region],
-                &fragments,
-                IoKind::Read,
-            )
-            .and_then(|mut planned| planned.pop())
-            .expect("one piece")
+            one_piece(&[region], &fragments, IoKind::Read)
         };
         let small = piece(100);
         for (bytes, carried, size) in [
@@ -472,25 +454,12 @@ mod tests {
 
     #[test]
     fn blocks_of_another_place_do_not_match() {
-        let distribution = Distribution {
-            strip_size: 1 << 20,
-            servers: vec![0],
-        };
         let region = Region {
             offset: 3 * BLOCK_BYTES,
             len: 2 * BLOCK_BYTES,
         };
         let fragments = fragments(&[2 * BLOCK]);
-        let planned = plan(
-            ObjectId(9),
-            &distribution,
-            &[],
-            &[region],
-            &fragments,
-            IoKind::Read,
-        )
-        .and_then(|mut planned| planned.pop())
-        .expect("one piece");
+        let planned = one_piece(&[region], &fragments, IoKind::Read);
         let binding =
             |generation, object| Binding::new(1, Generation(generation), ObjectId(object));
         let ours = binding(2, 9);
@@ -505,25 +474,12 @@ mod tests {
 
     #[test]
     fn a_piece_of_very_many_spans_bounces() {
-        let distribution = Distribution {
-            strip_size: 4096,
-            servers: vec![0],
-        };
         let fragments = fragments(&vec![16; 1000]);
         let regions = [Region {
             offset: 0,
             len: 16_000,
         }];
-        let planned = plan(
-            ObjectId(9),
-            &distribution,
-            &[],
-            &regions,
-            &fragments,
-            IoKind::Write,
-        )
-        .and_then(|mut planned| planned.pop())
-        .expect("one piece");
+        let planned = one_piece(&regions, &fragments, IoKind::Write);
         assert_eq!(planned.piece.map(|piece| piece.spans.len()), Some(1));
         assert_eq!(
             planned.bounce.as_ref().map(Memory::to_vec),

@@ -10,8 +10,8 @@ use std::time::Duration;
 use causeway_sys::waits;
 
 use super::datafile::Scratch;
-use crate::fatal::AbortOnPanic;
 use crate::locks::{lock, wait_timeout_while};
+use crate::threads::AbortOnPanic;
 
 /// How long an idle thread stays, so that an idle server has none. No task waits for its end.
 const LINGER: Duration = Duration::from_secs(5);

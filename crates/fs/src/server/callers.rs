@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use causeway_bmi::{Addr, Identity};
 use causeway_wire::fs::{Caller, Errno, Failure};
 
+use crate::error::failure;
+
 /// Connections whose last caller is remembered.
 const MAX_REMEMBERED: usize = 4096;
 
@@ -30,10 +32,7 @@ impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
         identity: Option<Identity>,
         claim: &Caller,
     ) -> Result<(), Failure> {
-        let refuse = |message: String| Failure {
-            errno: Errno::EPERM,
-            message,
-        };
+        let refuse = |message: String| failure(Errno::EPERM, message);
         let identity = identity
             .ok_or_else(|| refuse("the connection does not identify its peer".to_owned()))?;
         let Identity::Local { pid, uid, gid } = identity else {

@@ -11,10 +11,11 @@ use causeway_wire::fs::{
     ScrubPosition,
 };
 
-use super::events::{Done, EntryState, Loop, failure};
+use super::events::{Done, EntryState, Loop};
 use super::io::Requester;
 use crate::data::scrub::{Finding, Position, Step};
 use crate::data::{Fault, Origin, Scratch, Store, history};
+use crate::error::failure;
 
 /// Most datafiles in one reply to [`Operation::ListData`].
 const MAX_LISTED: u32 = 2048;
@@ -137,7 +138,7 @@ impl Loop {
         if store.in_memory() && !slow {
             return task(&store, &mut self.scratch).map(Some);
         }
-        let ticket = self.enter(from, tag, EntryState::Elsewhere);
+        let ticket = self.open_entry(from, tag, EntryState::Elsewhere);
         let mailbox = self.mailbox();
         self.pool.run(move |scratch| {
             let result = task(&store, scratch);

@@ -6,8 +6,9 @@ use causeway_wire::fs::{
 };
 use causeway_wire::home::Enrollment;
 
-use super::events::{Loop, failure};
+use super::events::Loop;
 use super::home::Home;
+use crate::error::failure;
 
 /// The identity of this directory's server. A metadata server goes by its metadata's incarnation.
 pub(super) fn of(home: &Home, metadata: Option<Incarnation>) -> ServerIdentity {

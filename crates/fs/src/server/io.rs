@@ -14,12 +14,13 @@ use causeway_wire::fs::{Errno, Failure, ObjectId, Regions, Reply, ReplyBody, Wan
 
 use super::Ticket;
 use super::data::storage_failure;
-use super::events::{Done, EntryState, Loop, Purpose, failure};
+use super::events::{Done, EntryState, Loop, Purpose};
 use super::piece_io::{PieceResult, read_piece};
 use super::regions::{LocalStream, RegionStream, RemoteStream, remote_bytes};
 use super::staging::BUFFER_BYTES;
 use crate::data::datafile::Wait;
 use crate::data::{Abandoned, Datafile, Fault, Origin, Piece, ReadOptions, Stamp};
+use crate::error::failure;
 use crate::sabotage::{self, Sabotage};
 
 /// Pieces of one job in progress at once (R2.4's throttling).
@@ -65,7 +66,9 @@ pub(super) struct Job {
     /// The buffer that a part of the list of regions is on its way to.
     pub(super) list: Option<Memory>,
     failure: Option<Failure>,
-    times: Times,
+    /// Time spent in transfers, and in storage. Pieces overlap, so the sums may exceed the time that has passed.
+    copy_time: Duration,
+    storage_time: Duration,
 }
 
 /// Where a request came from.
@@ -75,23 +78,6 @@ pub(super) struct Requester {
     pub(super) tag: u64,
     /// The instance of the client library.
     pub(super) client: u128,
-}
-
-/// Where a job's time has gone. Pieces overlap, so the sums may exceed the time that has passed.
-#[derive(Debug, Default)]
-struct Times {
-    copy: Duration,
-    storage: Duration,
-}
-
-impl Times {
-    fn copy_us(&self) -> u32 {
-        u32::try_from(self.copy.as_micros()).unwrap_or(u32::MAX)
-    }
-
-    fn storage_us(&self) -> u32 {
-        u32::try_from(self.storage.as_micros()).unwrap_or(u32::MAX)
-    }
 }
 
 /// Where the other side of a job's bytes is.
@@ -119,6 +105,41 @@ struct PieceInFlight {
 }
 
 impl Job {
+    /// A read of `total` bytes of a datafile, which must have `at_least` bytes.
+    fn new(
+        client: u128,
+        (object, at_least): (ObjectId, u64),
+        file: Arc<Datafile>,
+        regions: RegionStream,
+        memory: MemorySide,
+        total: u64,
+    ) -> Self {
+        Self {
+            write: false,
+            client,
+            abandoned: Abandoned::default(),
+            origin: Origin::default(),
+            object,
+            file,
+            at_least,
+            regions,
+            memory,
+            inline: None,
+            left: total,
+            total,
+            found: 0,
+            wanted: WantedSums::None,
+            sums: Vec::new(),
+            stamp: None,
+            size: 0,
+            pieces: Default::default(),
+            list: None,
+            failure: None,
+            copy_time: Duration::ZERO,
+            storage_time: Duration::ZERO,
+        }
+    }
+
     /// Whether it is the client that holds the job up.
     pub(super) fn waits_for_client(&self) -> bool {
         self.list.is_some() || self.pieces.iter().flatten().any(|flight| flight.moving)
@@ -168,7 +189,6 @@ impl Loop {
                 None if at_least > 0 && !sabotage::is_on(Sabotage::IgnoreLength) => {
                     Err(Fault::Absent { wanted: at_least })
                 }
-
                 None => Ok(None),
             })
             .map_err(|error| storage_failure("reading", object, &error))?;
@@ -183,14 +203,7 @@ impl Loop {
         };
         let nothing = |size: u64| (size == 0 && at_least == 0) || total == Some(0);
         let Some((stamp, file)) = found.filter(|(stamp, _)| !nothing(stamp.size())) else {
-            return Ok(Some(ReplyBody::Transferred {
-                bytes: 0,
-                size: 0,
-                copy_us: 0,
-                storage_us: 0,
-                inline: Vec::new(),
-                sums: Vec::new(),
-            }));
+            return Ok(Some(nothing_transferred(0)));
         };
         let mut reply = None;
         let memory = match total {
@@ -208,27 +221,12 @@ impl Loop {
             false => 0,
         };
         let job = Job {
-            write: false,
-            client,
-            abandoned: Abandoned::default(),
-            origin: Origin::default(),
-            object,
-            file,
-            at_least,
-            regions: stream,
-            memory,
             inline: reply,
-            left: total,
-            total,
-            found: 0,
             wanted: sums,
             sums: vec![0; summed as usize],
             stamp: Some(stamp),
             size: stamp.size(),
-            pieces: Default::default(),
-            list: None,
-            failure: None,
-            times: Times::default(),
+            ..Job::new(client, (object, at_least), file, stream, memory, total)
         };
         self.start(from, tag, job)
     }
@@ -256,16 +254,7 @@ impl Loop {
         if given == 0 {
             return file
                 .size()
-                .map(|size| {
-                    Some(ReplyBody::Transferred {
-                        bytes: 0,
-                        size,
-                        copy_us: 0,
-                        storage_us: 0,
-                        inline: Vec::new(),
-                        sums: Vec::new(),
-                    })
-                })
+                .map(|size| Some(nothing_transferred(size)))
                 .map_err(|error| storage_failure("writing", object, &error.into()));
         }
         let memory = match memory.is_empty() {
@@ -274,26 +263,8 @@ impl Loop {
         };
         let job = Job {
             write: true,
-            client,
-            abandoned: Abandoned::default(),
             origin,
-            object,
-            file,
-            at_least,
-            regions: stream,
-            memory,
-            inline: None,
-            left: given,
-            total: given,
-            found: 0,
-            wanted: WantedSums::None,
-            sums: Vec::new(),
-            stamp: None,
-            size: 0,
-            pieces: Default::default(),
-            list: None,
-            failure: None,
-            times: Times::default(),
+            ..Job::new(client, (object, at_least), file, stream, memory, given)
         };
         self.start(from, tag, job)
     }
@@ -329,7 +300,7 @@ impl Loop {
     }
 
     fn start(&mut self, from: Addr, tag: u64, job: Job) -> Result<Option<ReplyBody>, Failure> {
-        let ticket = self.enter(from, tag, EntryState::Moving(Box::new(job)));
+        let ticket = self.open_entry(from, tag, EntryState::Moving(Box::new(job)));
         self.runnable.push_back(ticket);
         Ok(None)
     }
@@ -424,24 +395,17 @@ impl Loop {
     fn finish_job(&mut self, ticket: Ticket, job: Job) {
         let result = match job.failure {
             Some(failure) => Err(failure),
-            None if job.write => {
-                self.written += job.total;
-                Ok(ReplyBody::Transferred {
-                    bytes: job.total,
-                    size: job.size,
-                    copy_us: job.times.copy_us(),
-                    storage_us: job.times.storage_us(),
-                    inline: Vec::new(),
-                    sums: Vec::new(),
-                })
-            }
             None => {
-                self.read += job.found;
+                let (bytes, all) = match job.write {
+                    true => (job.total, &mut self.written),
+                    false => (job.found, &mut self.read),
+                };
+                *all += bytes;
                 Ok(ReplyBody::Transferred {
-                    bytes: job.found,
+                    bytes,
                     size: job.size,
-                    copy_us: job.times.copy_us(),
-                    storage_us: job.times.storage_us(),
+                    copy_us: microseconds(job.copy_time),
+                    storage_us: microseconds(job.storage_time),
                     inline: job.inline.map(Memory::into_vec).unwrap_or_default(),
                     sums: job.sums,
                 })
@@ -652,7 +616,7 @@ impl Loop {
         result: Result<PieceResult, Fault>,
     ) -> Step {
         if let Some(flight) = &job.pieces[index] {
-            job.times.storage += flight.since.elapsed();
+            job.storage_time += flight.since.elapsed();
         }
         match result {
             Ok(moved) => {
@@ -703,7 +667,7 @@ impl Loop {
         };
         if let Some(Some(flight)) = job.pieces.get_mut(index) {
             flight.moving = false;
-            job.times.copy += flight.since.elapsed();
+            job.copy_time += flight.since.elapsed();
         }
         match result {
             Ok(_) if job.write && job.failure.is_none() => {
@@ -739,6 +703,22 @@ impl Loop {
 fn is_one_of_blocks(regions: &Regions) -> bool {
     matches!(regions, Regions::Here(list)
         if matches!(list[..], [one] if one.offset.is_multiple_of(BLOCK_BYTES)))
+}
+
+/// The reply to a read or write of no bytes.
+fn nothing_transferred(size: u64) -> ReplyBody {
+    ReplyBody::Transferred {
+        bytes: 0,
+        size,
+        copy_us: 0,
+        storage_us: 0,
+        inline: Vec::new(),
+        sums: Vec::new(),
+    }
+}
+
+fn microseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }
 
 fn mismatch(regions: u64, memory: u64) -> Failure {

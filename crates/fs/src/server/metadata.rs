@@ -8,20 +8,20 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_wire::fs::{Errno, Failure, Generation, Incarnation, Operation, Reply, Request};
 
 use super::Ticket;
-use super::reclaim::Wakeup;
+use super::background::Wakeup;
 use super::scans::{Scanner, is_scan};
 use crate::clock;
 use crate::config::{Configuration, Durability};
+use crate::error::failure;
 use crate::failed_syncs::FailureCount;
-use crate::fatal::AbortOnPanic;
 use crate::locks::{lock, wait_timeout_while, wait_while};
 use crate::meta::{Format, Layout, Leases, Reader, Service, Settings};
+use crate::threads::{AbortOnPanic, JoinOnDrop};
 
 /// Environment variable that makes every change wait for a sync of its own, to measure what group
 /// commit is worth.
@@ -53,7 +53,7 @@ pub(super) struct Metadata {
 
 struct Writer {
     queue: Arc<Queue>,
-    thread: Option<JoinHandle<()>>,
+    _thread: JoinOnDrop,
 }
 
 #[derive(Default)]
@@ -180,7 +180,7 @@ impl Metadata {
         }
     }
 
-    /// Takes a request that [`Metadata::reply_to`] leaves. Its reply comes from [`Metadata::settle`] or is delivered.
+    /// Takes a request that [`Metadata::reply_to`] leaves. Its reply comes from [`Metadata::apply_batch`] or is delivered.
     pub(super) fn take(&mut self, ticket: Ticket, request: Request) {
         match &self.writer {
             _ if is_scan(&request.operation) => self.scanner.put(ticket, request),
@@ -195,7 +195,7 @@ impl Metadata {
     }
 
     /// Makes the changes of this wake-up and returns their replies.
-    pub(super) fn settle(&mut self) -> Vec<(Ticket, Reply)> {
+    pub(super) fn apply_batch(&mut self) -> Vec<(Ticket, Reply)> {
         if self.batch.is_empty() {
             return Vec::new();
         }
@@ -300,10 +300,10 @@ fn changes_layout(operation: &Operation) -> bool {
 
 /// A thread beside the loop could not be started.
 pub(super) fn no_thread(name: &str, error: &std::io::Error) -> Failure {
-    Failure {
-        errno: Errno::EAGAIN,
-        message: format!("the {name} thread cannot be started: {error}"),
-    }
+    failure(
+        Errno::EAGAIN,
+        format!("the {name} thread cannot be started: {error}"),
+    )
 }
 
 impl Writer {
@@ -314,22 +314,21 @@ impl Writer {
             _ => MAX_BATCH,
         };
         let shared = Arc::clone(&queue);
-        let thread = std::thread::Builder::new()
-            .name("commit".to_owned())
-            .spawn(move || {
-                let _guard = AbortOnPanic("commit");
-                let mut pace = Pace::default();
-                while let Some(batch) = shared.take(most, &pace) {
-                    let (begun, committed) = (Instant::now(), batch.len());
-                    let replies = apply(&service, &wakeups, batch);
-                    pace.observe(committed, shared.waiting(), begun.elapsed());
-                    deliver(replies);
-                }
-            })
-            .map_err(|error| no_thread("commit", &error))?;
+        let work = move || {
+            let _guard = AbortOnPanic("commit");
+            let mut pace = Pace::default();
+            while let Some(batch) = shared.take(most, &pace) {
+                let (begun, committed) = (Instant::now(), batch.len());
+                let replies = apply(&service, &wakeups, batch);
+                pace.observe(committed, shared.waiting(), begun.elapsed());
+                deliver(replies);
+            }
+        };
+        let thread =
+            JoinOnDrop::spawn("commit", work).map_err(|error| no_thread("commit", &error))?;
         Ok(Self {
             queue,
-            thread: Some(thread),
+            _thread: thread,
         })
     }
 }
@@ -367,10 +366,6 @@ impl Drop for Writer {
     fn drop(&mut self) {
         lock(&self.queue.state).stopping = true;
         self.queue.work.notify_one();
-        if let Some(thread) = self.thread.take() {
-            // It only fails by a panic, which was reported when it happened.
-            let _ = thread.join();
-        }
     }
 }
 

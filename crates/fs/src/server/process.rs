@@ -15,10 +15,7 @@ pub const PARENT_PIPE: &str = "CAUSEWAY_PARENT_PIPE";
 /// Once it listens, one line `causeway: server NAME ready at ADDRESS, ADDRESS` appears on standard
 /// output.
 pub fn serve(configuration: &Path, name: &str) -> Result<(), ServerError> {
-    let fail = |message: String| ServerError {
-        server: name.to_owned(),
-        message,
-    };
+    let fail = ServerError::of(name);
     let configuration =
         Configuration::load(configuration).map_err(|error| fail(error.to_string()))?;
     // Files that the server makes are for its own user only.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use causeway_wire::fs::{Incarnation, ServerIdentity};
 use causeway_wire::store::ServerRecord;
 
+use super::background::{Background, Wake, Wakeup};
 use super::metadata::SharedService;
-use super::reclaim::{Background, Wake, Wakeup};
 use crate::backoff::Backoff;
 use crate::client::{Client, ClientOptions};
 use crate::config::Configuration;
@@ -30,7 +30,7 @@ pub(super) fn start(
     service: SharedService,
     wakeup: Wakeup,
 ) -> std::io::Result<Background> {
-    let work = Work {
+    let work = Registrar {
         configuration,
         service,
         wakeup: wakeup.clone(),
@@ -39,7 +39,7 @@ pub(super) fn start(
     Background::start("register", wakeup, move || work.run())
 }
 
-struct Work {
+struct Registrar {
     configuration: Configuration,
     service: SharedService,
     wakeup: Wakeup,
@@ -47,7 +47,7 @@ struct Work {
     logged: BTreeMap<u16, String>,
 }
 
-impl Work {
+impl Registrar {
     fn run(mut self) {
         self.wakeup.notify();
         while self.wakeup.wait(None) == Wake::Notified {

@@ -3,15 +3,14 @@
 
 use std::io;
 use std::sync::{Arc, Condvar};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fjall::AbstractTree;
 
 use super::super::{Batch, Persist, Room, StoreError};
 use super::{Engine, mode, wrap};
-use crate::fatal::AbortOnPanic;
 use crate::locks::{lock, wait_timeout_while, wait_while};
+use crate::threads::{AbortOnPanic, JoinOnDrop};
 
 /// The store is quiet when nothing was committed for this long. A mark costs two syncs, which no commit shall wait for.
 const QUIET: Duration = Duration::from_millis(100);
@@ -82,19 +81,17 @@ impl Progress {
 pub(super) struct Upkeep {
     engine: Arc<Engine>,
     wake: Arc<Condvar>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinOnDrop>,
 }
 
 impl Upkeep {
     pub(super) fn start(engine: Arc<Engine>) -> io::Result<Self> {
         let wake = Arc::new(Condvar::new());
         let (shared, waker) = (Arc::clone(&engine), Arc::clone(&wake));
-        let thread = std::thread::Builder::new()
-            .name("upkeep".to_owned())
-            .spawn(move || {
-                let _guard = AbortOnPanic("upkeep");
-                run(&shared, &waker);
-            })?;
+        let thread = JoinOnDrop::spawn("upkeep", move || {
+            let _guard = AbortOnPanic("upkeep");
+            run(&shared, &waker);
+        })?;
         Ok(Self {
             engine,
             wake,
@@ -115,10 +112,7 @@ impl Drop for Upkeep {
     fn drop(&mut self) {
         lock(&self.engine.progress).stopping = true;
         self.wake.notify_one();
-        if let Some(thread) = self.thread.take() {
-            // It only fails by a panic, which ends the process.
-            let _ = thread.join();
-        }
+        self.thread = None;
         if self.engine.refusal.get().is_some() {
             return;
         }
