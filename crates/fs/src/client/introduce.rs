@@ -12,7 +12,7 @@ use causeway_wire::fs::{
 
 use super::identity::{Expected, Layout};
 use super::pending::{PendingCall, State};
-use super::rpc::{Call, CallError, Rpc, unexpected_reply};
+use super::rpc::{Call, CallError, Rpc, take_reply};
 use crate::backoff::Backoff;
 
 /// Pauses before the metadata server is asked again whether it has registered a server.
@@ -67,7 +67,7 @@ impl Rpc {
         }
     }
 
-    /// Learns the identities of servers that are not known yet; the first error ends it.
+    /// Requests the identities of servers that are not known yet; returns the first error.
     pub(crate) fn introduce_to(&mut self, servers: &[usize]) -> Result<(), CallError> {
         if servers.iter().all(|&server| self.known(server).is_some()) {
             return Ok(());
@@ -89,7 +89,7 @@ impl Rpc {
         self.set_known(server, same.then_some(now));
     }
 
-    /// Learns the identities of servers; returns those that could not be reached, or are others.
+    /// Requests the identities of servers; returns those that could not be reached, or are others.
     fn introduce(&mut self, servers: &[usize], deadline: Instant) -> Vec<(usize, CallError)> {
         if (self.layout.is_none() || self.known(self.metadata).is_none())
             && let Err(error) = self.introduce_metadata(deadline)
@@ -162,7 +162,7 @@ impl Rpc {
         Ok(registered)
     }
 
-    /// Learns the metadata server's identity and takes its layout.
+    /// Requests the metadata server's identity and layout.
     fn introduce_metadata(&mut self, deadline: Instant) -> Result<(), CallError> {
         let server = self.metadata;
         loop {
@@ -267,7 +267,7 @@ impl Rpc {
             .map_or_else(|| Err(self.not_registered()), greeting)
     }
 
-    /// The layout as last seen; asks for it if none was.
+    /// The layout as last received; requests it if none was.
     pub(crate) fn layout(&mut self) -> Result<&Layout, CallError> {
         if self.layout.is_none() {
             self.introduce_metadata(Instant::now() + self.timeout)?;
@@ -276,13 +276,13 @@ impl Rpc {
         self.layout.as_ref().ok_or_else(none)
     }
 
-    /// Asks for the layout anew.
+    /// Requests the layout again.
     pub(crate) fn renew_layout(&mut self) -> Result<&Layout, CallError> {
         self.layout = None;
         self.layout()
     }
 
-    /// Takes a layout for granted, of a metadata server that need not be asked.
+    /// Sets the layout of a metadata server that need not be asked for it.
     pub(crate) fn trust_layout(&mut self, metadata: Target, layout: Layout) {
         let known = Known {
             target: metadata,
@@ -346,8 +346,5 @@ impl Rpc {
 }
 
 fn greeting(reply: Result<ReplyBody, CallError>) -> Result<Greeting, CallError> {
-    match reply? {
-        ReplyBody::Hello(greeting) => Ok(*greeting),
-        other => Err(unexpected_reply(&other)),
-    }
+    take_reply!(reply?, ReplyBody::Hello(greeting) => *greeting)
 }

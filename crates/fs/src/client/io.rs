@@ -1,8 +1,8 @@
 //! Reading, writing, resizing and syncing files.
 //!
 //! A file's content lies beside its metadata (stuffed) or in datafiles (striped), and may move from the one to the
-//! other, or be truncated, during a call: every call learns it from the server's reply and goes on with what the file has
-//! become.
+//! other, or be truncated, during a call: the server's reply shows it, and the call continues with
+//! what the file has become.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use causeway_wire::fs::{
 };
 
 use super::names::{node, node_of};
-use super::rpc::{Call, CallError, done, object_name, unexpected_reply};
+use super::rpc::{Call, CallError, done, object_name, take_reply};
 use super::stages::StageClock;
-use super::transfer::{IoKind, Planned, plan};
+use super::transfer::{IoKind, IoList, Planned, plan};
 use super::{Client, File};
 use crate::Error;
 use crate::cutter::Cutter;
@@ -25,7 +25,7 @@ use crate::distribution::{MAX_FILE_BYTES, Striping};
 /// with it what the time-out means.
 const ROUND_BYTES: u64 = 64 << 20;
 /// How often to check whether memory is free that a stopped server may be writing: there is no event when the server
-/// goes on.
+/// runs again.
 const HELD_INTERVAL: Duration = Duration::from_millis(10);
 /// How long that may take before a warning is logged.
 const LONG_HELD: Duration = Duration::from_secs(1);
@@ -62,8 +62,9 @@ fn wait_until_free(memory: &Memory, mut progress: impl FnMut()) {
 impl Client {
     /// Reads from `offset` on; fewer bytes than asked only at the end of the file.
     ///
-    /// A server on this host that is stopped (SIGSTOP, a debugger) in the middle of writing `into` would go on with
-    /// that later. So a call that gives up does not return before that server goes on or ends, even after the time-out.
+    /// A server on this host that is stopped (SIGSTOP, a debugger) in the middle of writing `into` would continue
+    /// with that later. So a call that fails does not return before that server continues or ends, even after the
+    /// time-out.
     pub fn read_at(
         &mut self,
         file: &mut File,
@@ -102,8 +103,9 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
     ) -> Result<u64, Error> {
-        check_lists(regions, memory)
-            .and_then(|()| self.read_regions(file, regions, memory))
+        let list = IoList { regions, memory };
+        check_list(list)
+            .and_then(|()| self.read_checked(file, list))
             .map_err(|error| error.during("read", &object_name(file.node.object)))
     }
 
@@ -114,12 +116,9 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
     ) -> Result<(), Error> {
-        check_lists(regions, memory)
-            .and_then(|()| {
-                in_rounds(regions, memory, |regions, memory| {
-                    self.write_round(file, regions, memory)
-                })
-            })
+        let list = IoList { regions, memory };
+        check_list(list)
+            .and_then(|()| in_rounds(list, |list| self.write_round(file, list)))
             .map_err(|error| error.during("write", &object_name(file.node.object)))
     }
 
@@ -218,15 +217,11 @@ impl Client {
         Err(keeps_changing())
     }
 
-    fn write_round(
-        &mut self,
-        file: &mut File,
-        regions: &[Region],
-        memory: &[Memory],
-    ) -> Result<(), CallError> {
+    fn write_round(&mut self, file: &mut File, list: IoList<'_>) -> Result<(), CallError> {
         self.check_access(file, IoKind::Write)?;
         file.opened_content = None;
-        let end = regions
+        let end = list
+            .regions
             .iter()
             .filter(|region| region.len > 0)
             .map(|region| region.offset + region.len)
@@ -235,10 +230,10 @@ impl Client {
         for _ in 0..FORM_CHANGES {
             let is_written = match self.form(file)? {
                 Form::Striped(distribution) => {
-                    self.write_striped(file, &distribution, regions, memory, end)?
+                    self.write_striped(file, &distribution, list, end)?
                 }
                 Form::Stuffed { moving: false } if end <= MAX_STUFFED_BYTES as u64 => {
-                    self.write_stuffed(file, regions, memory)?
+                    self.write_stuffed(file, list)?
                 }
                 Form::Stuffed { .. } => {
                     self.unstuff(file)?;
@@ -272,16 +267,11 @@ impl Client {
     }
 
     /// Writes beside the metadata. Returns `false` if the file is not stuffed any more, which `file` then shows.
-    fn write_stuffed(
-        &mut self,
-        file: &mut File,
-        regions: &[Region],
-        memory: &[Memory],
-    ) -> Result<bool, CallError> {
+    fn write_stuffed(&mut self, file: &mut File, list: IoList<'_>) -> Result<bool, CallError> {
         let object = file.node.object;
         self.will_change(file, &[self.metadata])?;
-        let mut memory = Cutter::new(memory.iter().cloned());
-        for region in regions {
+        let mut memory = Cutter::new(list.memory.iter().cloned());
+        for region in list.regions {
             let data: Vec<u8> = memory
                 .take(region.len)
                 .iter()
@@ -312,15 +302,13 @@ impl Client {
         &mut self,
         file: &mut File,
         distribution: &Distribution,
-        regions: &[Region],
-        memory: &[Memory],
+        list: IoList<'_>,
         end: u64,
     ) -> Result<bool, CallError> {
         let clock = StageClock::start(self.record_stages);
         let servers = self.io_servers(distribution)?;
         self.will_change(file, &servers)?;
-        let (planned, calls) =
-            self.data_calls(file, distribution, regions, memory, IoKind::Write)?;
+        let (planned, calls) = self.data_calls(file, distribution, list, IoKind::Write)?;
         let clock = clock.next(&mut self.stages, "write: plan");
         let replies = self.rpc.call_all(calls);
         let clock = clock.next_of(&mut self.stages, &WRITING, busiest(&replies));
@@ -328,10 +316,8 @@ impl Client {
             return Ok(false);
         };
         for (planned, reply) in planned.iter().zip(replies) {
-            match reply {
-                ReplyBody::Transferred { bytes, .. } => planned.check_written(bytes)?,
-                other => return Err(unexpected_reply(&other)),
-            }
+            let bytes = take_reply!(reply, ReplyBody::Transferred { bytes, .. } => bytes)?;
+            planned.check_written(bytes)?;
         }
         let object = file.node.object;
         let known = version(&file.node);
@@ -366,14 +352,13 @@ impl Client {
         &mut self,
         file: &File,
         distribution: &Distribution,
-        regions: &[Region],
-        memory: &[Memory],
+        list: IoList<'_>,
         kind: IoKind,
     ) -> Result<(Vec<Planned>, Vec<Call>), CallError> {
         let object = file.node.object;
         let striping = striping(distribution)?;
         let at_least = |position| file.least_length(position);
-        let mut planned = plan(object, &striping, at_least, regions, memory, kind);
+        let mut planned = plan(object, &striping, at_least, list, kind);
         let mut calls = Vec::with_capacity(planned.len() + 1);
         for planned in &mut planned {
             let server = self.io_server(distribution, planned.position)?;
@@ -495,7 +480,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether the caller may do this to a file's content. I/O servers know no names and no modes, so
+    /// Whether the caller may do this to a file's content. I/O servers have no names and no modes, so
     /// it is decided here, by the node; the owner always may, through a file that is open, as in NFS.
     pub(super) fn check_access(&self, file: &File, kind: IoKind) -> Result<(), CallError> {
         let (caller, attributes) = (self.rpc.caller(), &file.node.attributes);
@@ -566,7 +551,7 @@ impl Written {
 
 pub(super) type Version = (u64, Option<u64>);
 
-/// The truncation that a striped file has seen last, and what is still to be done of it.
+/// The last truncation of a striped file, and what is still to be done of it.
 pub(super) fn version(node: &Node) -> Option<Version> {
     match node.body {
         Body::Striped {
@@ -622,13 +607,14 @@ impl File {
 }
 
 /// Whether the regions and the memory have the same number of bytes, and an end.
-fn check_lists(regions: &[Region], memory: &[Memory]) -> Result<(), CallError> {
+fn check_list(list: IoList<'_>) -> Result<(), CallError> {
     let mut total: u64 = 0;
-    for region in regions {
+    for region in list.regions {
         check_end(region.offset.saturating_add(region.len))?;
         total = total.saturating_add(region.len);
     }
-    let room: u64 = memory.iter().map(|fragment| fragment.len() as u64).sum();
+    let fragments = list.memory.iter();
+    let room: u64 = fragments.map(|fragment| fragment.len() as u64).sum();
     if total != room {
         let message = format!("the regions have {total} bytes and the memory {room}");
         return Err(CallError::local(Errno::EINVAL, message));
@@ -638,24 +624,24 @@ fn check_lists(regions: &[Region], memory: &[Memory]) -> Result<(), CallError> {
 
 /// Cuts a list into rounds of at most [`ROUND_BYTES`]. There is none for a list without bytes.
 pub(super) fn in_rounds(
-    regions: &[Region],
-    memory: &[Memory],
-    mut round: impl FnMut(&[Region], &[Memory]) -> Result<(), CallError>,
+    list: IoList<'_>,
+    mut round: impl FnMut(IoList<'_>) -> Result<(), CallError>,
 ) -> Result<(), CallError> {
-    match regions.iter().map(|region| region.len).sum() {
+    match list.len() {
         0 => return Ok(()),
-        1..=ROUND_BYTES => return round(regions, memory),
+        1..=ROUND_BYTES => return round(list),
         _ => {}
     }
-    let mut regions = Cutter::new(regions.iter().copied());
-    let mut memory = Cutter::new(memory.iter().cloned());
+    let mut regions = Cutter::new(list.regions.iter().copied());
+    let mut memory = Cutter::new(list.memory.iter().cloned());
     loop {
-        let now = regions.take(ROUND_BYTES);
-        if now.is_empty() {
+        let regions = &regions.take(ROUND_BYTES);
+        if regions.is_empty() {
             return Ok(());
         }
-        let len = now.iter().map(|region| region.len).sum();
-        round(&now, &memory.take(len))?;
+        let len = regions.iter().map(|region| region.len).sum();
+        let memory = &memory.take(len);
+        round(IoList { regions, memory })?;
     }
 }
 

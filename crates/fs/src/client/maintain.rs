@@ -12,7 +12,7 @@ use super::Client;
 use super::identity::Layout;
 use super::io::{FORM_CHANGES, Version, version};
 use super::names::node;
-use super::rpc::{Call, CallError, done, unexpected_reply};
+use super::rpc::{Call, CallError, done, take_reply, unexpected_reply};
 use crate::Error;
 
 /// Datafiles that one step of [`Client::orphans`] checks.
@@ -121,7 +121,7 @@ impl Client {
         all.into_iter().next().unwrap_or_else(none)
     }
 
-    /// Asks several servers at once for their identities, which are not checked.
+    /// Requests the identities of several servers concurrently, which are not checked.
     pub fn ping_all(&mut self, servers: &[usize]) -> Vec<Result<Greeting, Error>> {
         let greetings = self.rpc.greet(servers);
         let named = |(&server, greeting): (&usize, Result<Greeting, CallError>)| {
@@ -146,7 +146,7 @@ impl Client {
             .map_err(|error| error.during("ask for the layout", &subject))
     }
 
-    /// The configuration's index of the I/O server that distributions know by this number.
+    /// The configuration's index of the I/O server that has this number in distributions.
     pub fn server_of(&mut self, number: u16) -> Result<usize, Error> {
         self.rpc
             .server_of(number)
@@ -171,7 +171,7 @@ impl Client {
     }
 
     /// A part of the striped files behind `after` that use the I/O server of this number: how many there are, and where
-    /// to go on, `None` at the end. Safe while the file system is in use.
+    /// to continue, `None` at the end. Safe while the file system is in use.
     pub fn files_on(
         &mut self,
         number: u16,
@@ -298,10 +298,9 @@ impl Client {
             after,
             limit: ORPHAN_BATCH,
         };
-        let (datafiles, end) = match self.rpc.call(Call::query(server, list))? {
-            ReplyBody::Datafiles { datafiles, end } => (datafiles, end),
-            other => return Err(unexpected_reply(&other)),
-        };
+        let reply = self.rpc.call(Call::query(server, list))?;
+        let (datafiles, end) =
+            take_reply!(reply, ReplyBody::Datafiles { datafiles, end } => (datafiles, end))?;
         let objects: Vec<ObjectId> = datafiles.iter().map(|(object, _)| *object).collect();
         if !is_ascending(after, objects.iter().copied()) {
             return Err(not_ascending("datafiles"));
@@ -309,10 +308,10 @@ impl Client {
         let next = if end { None } else { objects.last().copied() };
         let known = match objects.is_empty() {
             true => Vec::new(),
-            false => match self.query(Operation::Exist { objects })? {
-                ReplyBody::Objects(known) => known,
-                other => return Err(unexpected_reply(&other)),
-            },
+            false => {
+                let reply = self.query(Operation::Exist { objects })?;
+                take_reply!(reply, ReplyBody::Objects(known) => known)?
+            }
         };
         let known: std::collections::HashSet<ObjectId> = known.into_iter().collect();
         let count = datafiles.len() as u64;
@@ -337,9 +336,8 @@ impl Client {
     ) -> Result<OrphansGone, Error> {
         let operation = Operation::RemoveOrphans { objects, numbers };
         let call = Call::query(server, operation);
-        self.call_server("remove orphans", call, |reply| match reply {
-            ReplyBody::OrphansRemoved { deleted, moved } => Ok(OrphansGone { deleted, moved }),
-            other => Err(unexpected_reply(&other)),
+        self.call_server("remove orphans", call, |reply| {
+            take_reply!(reply, ReplyBody::OrphansRemoved { deleted, moved } => OrphansGone { deleted, moved })
         })
     }
 
@@ -360,10 +358,9 @@ impl Client {
             after,
             limit: STRIPED_BATCH,
         };
-        let (files, end) = match self.query(list)? {
-            ReplyBody::StripedFiles { files, end } => (files, end),
-            other => return Err(unexpected_reply(&other)),
-        };
+        let reply = self.query(list)?;
+        let (files, end) =
+            take_reply!(reply, ReplyBody::StripedFiles { files, end } => (files, end))?;
         if !is_ascending(after, files.iter().map(|file| file.object)) {
             return Err(not_ascending("striped files"));
         }
@@ -405,10 +402,8 @@ impl Client {
         datafiles: Vec<(ObjectId, u64)>,
     ) -> Result<Vec<DataFault>, CallError> {
         let operation = Operation::CheckData { datafiles };
-        match self.rpc.call(Call::query(server, operation))? {
-            ReplyBody::Faults(faults) => Ok(faults),
-            other => Err(unexpected_reply(&other)),
-        }
+        let reply = self.rpc.call(Call::query(server, operation))?;
+        take_reply!(reply, ReplyBody::Faults(faults) => faults)
     }
 
     /// Checks a datafile with a fault again, as long as truncations come in between.
@@ -489,10 +484,11 @@ impl Client {
     /// One path of each object that has one; of very many long ones, the first.
     pub fn paths(&mut self, objects: Vec<ObjectId>) -> Result<Vec<ObjectPath>, Error> {
         let call = Call::query(self.metadata, Operation::Paths { objects });
-        self.call_server("find paths", call, |reply| match reply {
-            ReplyBody::Paths(paths) => Ok(paths),
-            other => Err(unexpected_reply(&other)),
-        })
+        self.call_server(
+            "find paths",
+            call,
+            |reply| take_reply!(reply, ReplyBody::Paths(paths) => paths),
+        )
     }
 
     /// Removes the datafiles of files that were removed.
@@ -502,9 +498,10 @@ impl Client {
     }
 
     fn server_name(&self, server: usize) -> Vec<u8> {
-        self.names.get(server).map_or_else(
-            || format!("server number {server}").into_bytes(),
-            |name| name.clone().into_bytes(),
-        )
+        let name = match self.rpc.link_name(server) {
+            "" => format!("server number {server}"),
+            name => name.to_owned(),
+        };
+        name.into_bytes()
     }
 }

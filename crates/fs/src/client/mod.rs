@@ -47,8 +47,6 @@ pub struct Client {
     metadata: usize,
     /// Index of any one I/O server in the configuration.
     any_io: Option<usize>,
-    /// Names of all servers.
-    names: Vec<String>,
     verifiers: verifiers::Verifiers,
     record_stages: bool,
     stages: Vec<Stage>,
@@ -57,7 +55,7 @@ pub struct Client {
 /// An open file: an object and what is known of it. Holds no state on any server.
 #[derive(Debug, Clone)]
 pub struct File {
-    /// The node as last seen.
+    /// The node as last received.
     pub node: Node,
     /// A small file's content as it came with the opening, for the first read.
     opened_content: Option<Vec<u8>>,
@@ -112,11 +110,6 @@ impl Client {
             rpc,
             metadata: configuration.metadata_server(),
             any_io: configuration.io_servers().first().copied(),
-            names: configuration
-                .servers
-                .iter()
-                .map(|server| server.name.clone())
-                .collect(),
             verifiers: verifiers::Verifiers::default(),
             record_stages: options.record_stages,
             stages: Vec::new(),

@@ -5,7 +5,7 @@ use causeway_wire::fs::{
     ReplyBody, SetAttributes,
 };
 
-use super::rpc::{Call, CallError, done, object_name, unexpected_reply};
+use super::rpc::{Call, CallError, done, object_name, take_reply};
 use super::{Client, CreateOptions, File};
 use crate::Error;
 use crate::distribution::MAX_FILE_BYTES;
@@ -16,10 +16,7 @@ pub const MANY: usize = 32;
 
 /// The node in the reply to an operation that returns one.
 pub(super) fn node(reply: ReplyBody) -> Result<Node, CallError> {
-    match reply {
-        ReplyBody::Node(node) => consistent(*node),
-        other => Err(unexpected_reply(&other)),
-    }
+    take_reply!(reply, ReplyBody::Node(node) => *node).and_then(consistent)
 }
 
 /// Refuses a node that contradicts itself.
@@ -381,12 +378,11 @@ impl Client {
             attributes,
         };
         self.query(operation)
-            .and_then(|reply| match reply {
-                ReplyBody::Entries { entries, end } => {
-                    check_order(after, &entries)?;
-                    Ok((entries, end))
-                }
-                other => Err(unexpected_reply(&other)),
+            .and_then(|reply| {
+                let (entries, end) =
+                    take_reply!(reply, ReplyBody::Entries { entries, end } => (entries, end))?;
+                check_order(after, &entries)?;
+                Ok((entries, end))
             })
             .map_err(|error| error.during("readdir", &object_name(directory)))
     }

@@ -74,7 +74,7 @@ impl PendingCall {
         }
     }
 
-    /// Detaches memory that a server has mapped, if the server may still access it for an attempt that was given up.
+    /// Detaches memory that a server has mapped, if the server may still access it for an earlier attempt.
     pub(super) fn detach_memory(&mut self) {
         let Body::Data(_, piece) = &self.call.body else {
             return;

@@ -645,12 +645,21 @@ pub(crate) fn encode_list(regions: &[causeway_wire::fs::Region]) -> Memory {
     Memory::from_vec(out.finish())
 }
 
+/// Takes the result out of a reply, which must be of the kind that fits the request.
+macro_rules! take_reply {
+    ($reply:expr, $pattern:pat => $result:expr) => {
+        match $reply {
+            $pattern => Ok($result),
+            other => Err($crate::client::rpc::unexpected_reply(&other)),
+        }
+    };
+}
+
+pub(crate) use take_reply;
+
 /// Takes the reply to an operation that returns nothing.
 pub(crate) fn done(reply: ReplyBody) -> Result<(), CallError> {
-    match reply {
-        ReplyBody::Done => Ok(()),
-        other => Err(unexpected_reply(&other)),
-    }
+    take_reply!(reply, ReplyBody::Done => ())
 }
 
 /// A server's reply is of another kind than the request's.

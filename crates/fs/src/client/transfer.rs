@@ -32,6 +32,28 @@ pub(crate) enum IoKind {
     Write,
 }
 
+/// Regions of a file, and the memory that goes with them in the same order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IoList<'a> {
+    /// The regions.
+    pub regions: &'a [Region],
+    /// Fragments with as many bytes in all.
+    pub memory: &'a [Memory],
+}
+
+impl IoList<'_> {
+    /// Bytes in all.
+    pub(crate) fn len(self) -> u64 {
+        self.regions.iter().map(|region| region.len).sum()
+    }
+
+    /// How many bytes of the regions lie before byte `size`.
+    pub(crate) fn len_before(self, size: u64) -> u64 {
+        let before = |region: &Region| size.saturating_sub(region.offset).min(region.len);
+        self.regions.iter().map(before).sum()
+    }
+}
+
 /// A span of one of the caller's fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
@@ -78,22 +100,21 @@ pub(crate) struct Planned {
     pub bounce: Option<Memory>,
 }
 
-/// Distributes regions of a file, in the order of `fragments`, to its servers, whose datafiles are at least as long as
+/// Distributes a list to a file's servers, whose datafiles are at least as long as
 /// `at_least` returns for their positions.
 pub(crate) fn plan(
     object: ObjectId,
     striping: &Striping,
     at_least: impl Fn(usize) -> u64,
-    regions: &[Region],
-    fragments: &[Memory],
+    list: IoList<'_>,
     kind: IoKind,
 ) -> Vec<Planned> {
-    let shares = striping.split(regions).into_iter().enumerate();
+    let shares = striping.split(list.regions).into_iter().enumerate();
     shares
         .filter(|(_, share)| share.len > 0)
         .map(|(position, share)| {
             let at_least = at_least(position);
-            plan_share(object, position, at_least, share, fragments, kind)
+            plan_share(object, position, at_least, share, list.memory, kind)
         })
         .collect()
 }
@@ -346,7 +367,9 @@ mod tests {
             servers: vec![0],
         };
         let striping = Striping::new(&distribution).expect("a distribution");
-        let mut planned = plan(ObjectId(9), &striping, |_| 0, regions, fragments, kind);
+        let memory = fragments;
+        let list = IoList { regions, memory };
+        let mut planned = plan(ObjectId(9), &striping, |_| 0, list, kind);
         planned.pop().expect("one piece")
     }
 

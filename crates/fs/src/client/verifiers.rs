@@ -43,7 +43,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// The servers' verifiers as last seen.
+/// The servers' verifiers as last received.
 #[derive(Debug, Default)]
 pub(super) struct Verifiers {
     /// By index in the configuration.

@@ -43,7 +43,7 @@ pub(super) fn move_aside(from: &Path, directory: &Path, object: ObjectId) -> io:
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// How much lies aside; what has been there for longer than `keep` is deleted.
+/// How much was moved aside; what has been there for longer than `keep` is deleted.
 pub(super) fn count(directory: &Path, keep: Duration) -> io::Result<Aside> {
     let oldest = seconds(SystemTime::now()).saturating_sub(keep.as_secs());
     let mut aside = Aside::default();

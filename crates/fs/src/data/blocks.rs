@@ -193,7 +193,7 @@ impl Datafile {
         Ok(found)
     }
 
-    /// Fails if a block that was read with its sums, while no other thread could write it, is not what they say.
+    /// Fails if a block that was read with its sums, while no other thread could write it, does not match them.
     fn verify_held(&self, blocks: Blocks, bytes: &[u8], sums: &[u8], must: usize) -> Result<()> {
         let trust = self.trust();
         let Some(bad) = first_bad(bytes, sums, self.block_binding(blocks), trust, must) else {
@@ -513,7 +513,7 @@ fn set_all_latest(sums: &mut [u8], bytes: &[u8], binding: BlockBinding, first: u
     }
 }
 
-/// The first block that is not what its sums say, or has none though it is one of the `must` first ones.
+/// The first block that does not match its sums, or has none though it is one of the `must` first ones.
 fn first_bad(
     bytes: &[u8],
     sums: &[u8],

@@ -21,7 +21,7 @@ use causeway_wire::fs::{ObjectId, Region, WantedSums};
 use super::block_cache::{Changes, Stamp};
 use super::disk::{put, put_memory, read_padded, set_len, sync, sync_all};
 use super::fault::{Fault, Result};
-use super::groups::Groups;
+use super::groups::{GroupSpans, Groups};
 use super::header_page::binding;
 use super::pieces::{Cursor, DIRECT_LEN, SIEVE_SPAN, Window, windows};
 pub use super::pieces::{Piece, Scratch};
@@ -49,7 +49,7 @@ pub struct Datafile {
     algorithm: Algorithm,
     /// The header's trust, for readers that must not wait for its lock.
     trust: AtomicU8,
-    /// The header in the file says that this run of the server may be writing.
+    /// The header in the file is dirty, of this run of the server.
     dirty: AtomicBool,
     pub(super) changes: Changes,
     /// Counts writes and truncations.
@@ -58,7 +58,7 @@ pub struct Datafile {
     durable: AtomicU64,
     /// Held during a sync.
     syncing: Mutex<()>,
-    /// What the header says that the size is at least.
+    /// The least size by the header.
     min_size: AtomicU64,
     /// Groups that were written, if its blocks have checksums.
     pub(super) groups: Groups,
@@ -134,12 +134,12 @@ pub struct ReadOptions {
 }
 
 impl Datafile {
-    /// A file whose header says `header`, and whose written groups are these.
+    /// A file with this header and these written groups.
     pub(super) fn open(
         file: File,
         common: Arc<Common>,
         mut header: Header,
-        written: Vec<(u64, u64)>,
+        written: GroupSpans,
     ) -> Self {
         let mut dirty = false;
         let mut min_size = 0;
@@ -545,7 +545,7 @@ impl Datafile {
         Ok(true)
     }
 
-    /// Counts a write and makes the header say that the datafile may be written, before it is. The caller holds
+    /// Counts a write and marks the header dirty, before the datafile is written. The caller holds
     /// a range.
     pub(super) fn begin_write(&self) -> io::Result<()> {
         self.writes.fetch_add(1, Ordering::AcqRel);
@@ -563,7 +563,7 @@ impl Datafile {
             ..*header
         };
         self.put_header(&next)?;
-        // What the device holds must not say that the data agree with their sums while they change.
+        // The header on the device must not be clean while data and sums change.
         if header.state == State::Clean && !self.common.in_memory {
             self.sync(false)?;
         }

@@ -17,20 +17,23 @@ use super::fault::Result;
 use super::sums::{BLOCK, BlockBinding, SUMS, both};
 use crate::locks::lock;
 
+/// Ascending spans of groups that are not adjacent: the first one of each, and the one behind its last.
+pub(super) type GroupSpans = Vec<(u64, u64)>;
+
 /// The written groups of one datafile.
 #[derive(Debug)]
 pub(super) struct Groups {
     /// Groups from the first one on that were all written, for readers.
     prefix: AtomicU64,
-    /// Spans of written groups, ascending and not adjacent.
-    spans: Mutex<Vec<(u64, u64)>>,
+    /// The written groups.
+    spans: Mutex<GroupSpans>,
     /// Held while a group is begun, and while the header's page gets the spans.
     beginning: Mutex<()>,
 }
 
 impl Groups {
     /// Those of these spans, as far as a datafile of so many groups has them.
-    pub(super) fn new(spans: Vec<(u64, u64)>, count: u64) -> Self {
+    pub(super) fn new(spans: GroupSpans, count: u64) -> Self {
         let groups = Self {
             prefix: AtomicU64::new(u64::MAX),
             spans: Mutex::new(spans),
@@ -103,7 +106,7 @@ impl Groups {
 
 /// Only so many spans far behind have room in the header's page. In a group that is forgotten, what is lost together
 /// with its sums reads as a hole, until the group is written or scrubbed again.
-fn forget_shortest(spans: &mut Vec<(u64, u64)>) {
+fn forget_shortest(spans: &mut GroupSpans) {
     let far = spans.partition_point(|(_, end)| *end <= NEAR_GROUPS);
     if spans.len() - far <= MAX_FAR_SPANS {
         return;

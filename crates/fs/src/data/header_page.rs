@@ -11,6 +11,7 @@ use causeway_wire::datafile::{
 use super::datafile::Wait;
 use super::disk::{put, read_full};
 use super::fault::{Fault, Result};
+use super::groups::GroupSpans;
 use super::store::Common;
 use super::sums::BLOCK;
 
@@ -41,8 +42,8 @@ impl HeaderPage {
     }
 
     /// The spans of written groups, none if the blocks have no sums. A list that cannot be read fails, unless it was
-    /// torn by a loss of power: then a scrub makes it anew.
-    pub(super) fn written(self, common: &Common) -> Result<Vec<(u64, u64)>> {
+    /// torn by a loss of power: then a scrub restores it.
+    pub(super) fn written(self, common: &Common) -> Result<GroupSpans> {
         let header = self.header;
         if header.algorithm == Algorithm::None {
             return Ok(Vec::new());

@@ -86,7 +86,7 @@ impl History {
         Ok(history)
     }
 
-    /// Reads the file again, or begins it anew: the host's boot may have another identity now.
+    /// Reads the file again, or begins a new one: the host's boot may have another identity now.
     pub(super) fn load(&self, owner: Owner, boot: u128) -> io::Result<()> {
         let len = (HISTORY_ENTRIES + 1) * HISTORY_ENTRY_BYTES as u64;
         let mut bytes = Vec::new();
@@ -183,7 +183,41 @@ impl History {
         object: ObjectId,
         regions: &[Region],
     ) -> Result<Vec<(u64, u64)>> {
-        lock(&self.state).overwritten(write, first, object, regions)
+        let state = lock(&self.state);
+        if first.boot != state.boot || first.at <= state.since {
+            return Err(Fault::Unknown);
+        }
+        let mut later: Vec<Extent> = Vec::new();
+        let mut spans = Vec::new();
+        for position in (state.next.saturating_sub(HISTORY_ENTRIES)..state.next).rev() {
+            let Some(entry) = &state.entries[(position % HISTORY_ENTRIES) as usize] else {
+                continue;
+            };
+            if entry.at < first.at {
+                break;
+            }
+            if entry.object != object {
+                continue;
+            }
+            if entry.write != write {
+                later.push(entry.extent);
+                continue;
+            }
+            for region in regions {
+                let end = region.offset.saturating_add(region.len);
+                for own in intersect(&entry.extent, (region.offset, end)).spans {
+                    for other in &later {
+                        let common = intersect(other, own);
+                        if !common.is_exact && !common.spans.is_empty() {
+                            return Err(Fault::Unknown);
+                        }
+                        spans.extend(common.spans);
+                    }
+                }
+            }
+        }
+        spans.sort_unstable();
+        Ok(spans)
     }
 }
 
@@ -212,49 +246,6 @@ impl State {
             let at = oldest.map_or_else(now, |entry| entry.at);
             self.since = self.since.max(at);
         }
-    }
-
-    fn overwritten(
-        &self,
-        write: WriteId,
-        first: Moment,
-        object: ObjectId,
-        regions: &[Region],
-    ) -> Result<Vec<(u64, u64)>> {
-        if first.boot != self.boot || first.at <= self.since {
-            return Err(Fault::Unknown);
-        }
-        let mut later: Vec<Extent> = Vec::new();
-        let mut spans = Vec::new();
-        for position in (self.next.saturating_sub(HISTORY_ENTRIES)..self.next).rev() {
-            let Some(entry) = &self.entries[(position % HISTORY_ENTRIES) as usize] else {
-                continue;
-            };
-            if entry.at < first.at {
-                break;
-            }
-            if entry.object != object {
-                continue;
-            }
-            if entry.write != write {
-                later.push(entry.extent);
-                continue;
-            }
-            for region in regions {
-                let end = region.offset.saturating_add(region.len);
-                for own in intersect(&entry.extent, (region.offset, end)).spans {
-                    for other in &later {
-                        let common = intersect(other, own);
-                        if !common.is_exact && !common.spans.is_empty() {
-                            return Err(Fault::Unknown);
-                        }
-                        spans.extend(common.spans);
-                    }
-                }
-            }
-        }
-        spans.sort_unstable();
-        Ok(spans)
     }
 }
 

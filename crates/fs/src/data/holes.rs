@@ -56,7 +56,7 @@ impl Datafile {
         }))
     }
 
-    /// How far the data go on from the start of a group that is no hole, or less if that is far.
+    /// How far the data reach from the start of a group that is no hole, or less if that is far.
     fn end_of_data(&self, group: u64, size: u64) -> io::Result<u64> {
         let mut end = group;
         for _ in 0..MAX_PROBES {

@@ -2,9 +2,9 @@
 //!
 //! A [`Piece`] pairs datafile regions with memory of the same number of bytes, both in order. Where
 //! regions are many and small and lie close together, one larger access replaces them: reading takes
-//! the whole span and copies what is wanted; writing reads the span, patches it and writes it back, while other writers wait (data
-//! sieving, as ROMIO does it, but at the server, where it needs no network and no
-//! distributed lock).
+//! the whole span and copies what is wanted; writing reads the span, patches it and writes it back, while
+//! other writers wait (data sieving, as ROMIO does it, but at the server, where it needs no network and no distributed
+//! lock).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,12 +103,12 @@ pub(super) fn subtract(region: Region, spans: &[(u64, u64)]) -> Vec<Region> {
     left
 }
 
-/// Whether the client that a piece belongs to has given up. Clones share the flag.
+/// Whether the client has abandoned the request that a piece belongs to. Clones share the flag.
 #[derive(Debug, Clone, Default)]
 pub struct Abandoned(Arc<AtomicBool>);
 
 impl Abandoned {
-    /// Notes that the client has given up.
+    /// Records that the client has abandoned the request.
     pub fn set(&self) {
         self.0.store(true, Ordering::Release);
     }

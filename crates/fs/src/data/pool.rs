@@ -71,7 +71,7 @@ impl Pool {
         }
     }
 
-    /// Has `task` run by one of the threads, or here and now if no thread can be started.
+    /// Has `task` run by one of the threads, or by the caller if no thread can be started.
     pub fn run(&self, task: impl FnOnce(&mut Scratch) + Send + 'static) {
         self.queue(Queued::Task(Box::new(task)));
     }

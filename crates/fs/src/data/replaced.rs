@@ -1,7 +1,7 @@
 //! Datafiles that something else has replaced or removed while they were open.
 //!
 //! What was written to the old file meanwhile is lost, and the new one does not show it: it may be a whole copy. So
-//! this is remembered until a scrub or a repair has reported it to an operator, or the content is given up.
+//! this is recorded until a scrub or a repair has reported it to an operator, or the content is discarded.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

@@ -18,8 +18,8 @@ fn block_of(part: Region) -> Option<u64> {
 }
 
 impl Datafile {
-    /// Reads some bytes of a block; returns where the data ended. `stamp` is what the kernel said of the file when the
-    /// request began. `None`, and nothing is done, if the part is not of that kind.
+    /// Reads some bytes of a block; returns where the data ended. `stamp` is the file's when the request
+    /// began. `None`, and nothing is done, if the part is not of that kind.
     pub(super) fn read_small(
         &self,
         part: Region,

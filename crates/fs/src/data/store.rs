@@ -19,6 +19,7 @@ use rustix::fs::RenameFlags;
 use super::aside::{self, Aside};
 use super::datafile::{Datafile, Piece, ReadOptions, Scratch};
 use super::fault::{Fault, Result};
+use super::groups::GroupSpans;
 use super::header_page::{self, HeaderPage};
 use super::history::{History, Origin};
 use super::paths::{self, Directory};
@@ -92,7 +93,7 @@ impl Common {
         Incarnation(self.incarnation.load(Ordering::Relaxed))
     }
 
-    /// Notes it if a sync has failed, before a client can learn that a later one has succeeded.
+    /// Records a failed sync, before a later one that succeeds is reported to a client.
     pub(super) fn note_failed_sync(
         &self,
         synced: io::Result<()>,
@@ -129,7 +130,7 @@ impl Common {
                 true => Algorithm::Crc32c,
                 false => Algorithm::None,
             },
-            // Never clean so far, so no device can hold a header that says so.
+            // Never clean so far, so no device can hold a clean header.
             state: State::Dirty,
             trust: Trust::Latest,
             boot: self.boot(),
@@ -302,7 +303,7 @@ impl Store {
     }
 
     /// Checks the file of a datafile that is open: something else than this server may have put another one in its
-    /// place, removed it, or written over it. One that is another file now is opened anew when it is next
+    /// place, removed it, or written over it. One that is another file now is opened again when it is next
     /// used; what was written to the old one is lost, which is remembered.
     pub(super) fn check_open_file(&self, object: ObjectId) -> Result<()> {
         let Some(datafile) = self.peek(object) else {
@@ -334,11 +335,7 @@ impl Store {
 
     /// A file's header, if it is this object's, and the groups that were written; `None` if nothing was ever written to
     /// the file.
-    fn read_header(
-        &self,
-        file: &File,
-        object: ObjectId,
-    ) -> Result<Option<(Header, Vec<(u64, u64)>)>> {
+    fn read_header(&self, file: &File, object: ObjectId) -> Result<Option<(Header, GroupSpans)>> {
         let Some(page) = HeaderPage::read(file)? else {
             return Ok(None);
         };
@@ -363,7 +360,7 @@ impl Store {
 
     /// Makes a datafile with this content unless it exists with just that. All of it appears at once, and is
     /// durable also in a relaxed store: the copy beside the metadata, which may have been durable for long, is
-    /// given up for it.
+    /// removed afterwards.
     pub fn seed(&self, object: ObjectId, content: &[u8]) -> Result<()> {
         let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
         let temporary = self.temporary.join(format!("{number}"));
@@ -565,8 +562,8 @@ impl Store {
         Ok((datafiles, end))
     }
 
-    /// What is wrong with an object's datafile, which should have `at_least` bytes, as far as its header and
-    /// length tell.
+    /// What is wrong with an object's datafile, which should have `at_least` bytes, by its header and
+    /// length.
     pub fn check(&self, object: ObjectId, at_least: u64) -> Result<()> {
         self.check_open_file(object)?;
         match self.find(object)? {
@@ -706,7 +703,7 @@ impl OpenFiles {
         file: File,
         common: &Arc<Common>,
         header: Header,
-        written: Vec<(u64, u64)>,
+        written: GroupSpans,
     ) -> Arc<Datafile> {
         if self.files.len() >= MAX_OPEN {
             self.evict();

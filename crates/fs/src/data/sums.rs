@@ -73,7 +73,7 @@ impl BlockBinding {
         }
     }
 
-    /// Whether a block is what one of its sums says.
+    /// Whether a block matches one of its sums.
     pub(super) fn matches(self, index: usize, block: &[u8], sums: Sums, trust: Trust) -> bool {
         self.is_sum(index, self.sum(index, block), sums, trust)
     }

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 
 use causeway_sys::memory::Memory;
 use causeway_wire::datafile::{GROUP_BYTES, State, WriteId};
-use causeway_wire::fs::{Generation, Incarnation, Moment, ObjectId, Region};
+use causeway_wire::fs::{Generation, Incarnation, Moment, ObjectId, Region, ScrubPosition};
 use proptest::prelude::*;
 
 use super::*;

@@ -21,7 +21,7 @@ use super::overlay::Overlay;
 use super::query::{Query, further_names, in_group, owns};
 use super::walk::Found;
 
-/// Strip size where neither the request, nor the directory, nor the settings say.
+/// Strip size where neither the request, nor the directory, nor the settings have one.
 const DEFAULT_STRIP_BYTES: u32 = 1 << 20;
 /// Strip sizes are multiples of this.
 const STRIP_UNIT_BYTES: u32 = 4 << 10;

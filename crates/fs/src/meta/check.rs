@@ -49,11 +49,11 @@ enum Fix {
     None,
     RemoveEntry(ObjectId, Vec<u8>),
     RemoveLink(ObjectId, ObjectId, Vec<u8>),
-    /// The entry is right: the object must know this name of it.
+    /// The entry is right: the object's record must get this name.
     Adopt(ObjectId, ObjectId, Vec<u8>),
     /// The entry names the object, but calls it something else.
     SetKind(ObjectId, Vec<u8>, EntryRecord),
-    /// The first name is gone but there is another one.
+    /// The first name was removed but there is another one.
     Promote(ObjectId, ObjectId, Vec<u8>),
     /// Give the object a name in [`LOST_AND_FOUND`]; take the one it has, if any.
     Attach(ObjectId),
@@ -126,7 +126,7 @@ struct Batch {
     effort: Effort,
 }
 
-/// What a batch has cost, and has learned on the way.
+/// What a batch has cost, and which directories it has found to be reachable.
 #[derive(Default)]
 struct Effort {
     /// Lookups beside the records' own.
@@ -528,7 +528,7 @@ fn apply(change: &mut Change<'_>, fix: Fix) -> Outcome<bool> {
     Ok(true)
 }
 
-/// Makes an object know a name: as its first one if that names something else.
+/// Adds a name to an object's record: as its first one if that names something else.
 fn adopt(
     change: &mut Change<'_>,
     object: ObjectId,

@@ -228,7 +228,7 @@ impl Change<'_> {
         self.query().node(found, true)
     }
 
-    /// Gives up a small file's content, which lies in its first datafile now.
+    /// Removes a small file's content from the metadata: it lies in the first datafile now.
     pub(super) fn finish_unstuff(&mut self, object: ObjectId) -> Outcome<ReplyBody> {
         let mut found = self.writable_file(object)?;
         match found.record.body.clone() {
@@ -254,7 +254,7 @@ impl Change<'_> {
             Body::Stuffed { .. } => {
                 return fail(
                     Errno::EINVAL,
-                    format!("the content of object {} was not on its way", object.0),
+                    format!("the content of object {} was not being moved", object.0),
                 );
             }
             _ => {}

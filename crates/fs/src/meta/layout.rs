@@ -1,4 +1,4 @@
-//! The layout: which I/O servers there are, by which number distributions name them for ever, and which of their
+//! The layout: which I/O servers there are, by which permanent number distributions name them, and which of their
 //! directories they are. It changes only when an operator asks for it, or when a server is registered.
 
 use causeway_wire::codec::Wire;

@@ -308,7 +308,7 @@ impl Query<'_> {
     fn exist(&self, objects: &[ObjectId]) -> Outcome<ReplyBody> {
         let mut existing = Vec::new();
         for object in objects {
-            // A file whose content is on its way has a datafile already. A damaged record may be that of a file too:
+            // A file whose content is being moved has a datafile already. A damaged record may be that of a file too:
             // its datafiles must stay.
             let keep = match unless_corrupt(find_object(self.view, *object))? {
                 Some(None) => false,

@@ -37,7 +37,7 @@ mod space;
 
 pub use removals::Removal;
 
-/// Name of the file that says that the store is not new.
+/// Name of the file that exists once the store is not new.
 const MARKER: &str = "formatted";
 /// Object numbers are set aside in the store this many at a time.
 const RESERVED_OBJECTS: u64 = 1 << 16;
@@ -102,7 +102,7 @@ impl Service {
             return Err(no_metadata(&directory.display().to_string()));
         }
         let path = directory.to_owned();
-        // Only at first: a store that fails later is never made anew.
+        // Only at first: a store that fails later is never replaced by a new one.
         let first = AtomicBool::new(true);
         let format = settings.format;
         let opener = move || -> Result<Arc<dyn Store>, StoreError> {
@@ -396,7 +396,7 @@ impl Service {
     }
 
     /// Gives out no object number and no version of a truncation below `least` from now on. These metadata may be an
-    /// older copy that was restored: the numbers behind those that it knows may have been used since it was made.
+    /// older copy that was restored: the numbers behind those in it may have been used since it was made.
     pub fn skip_numbers(&mut self, least: u64) {
         self.least_object = self.least_object.max(least);
         if self.next_object >= self.least_object {
@@ -520,8 +520,8 @@ impl Service {
         self.mark_formatted()
     }
 
-    /// Leaves a file beside the store that says that it is not empty: a store that has lost everything
-    /// must not be taken for a new one.
+    /// Makes a file beside the store that shows that it is not empty: a store that has lost everything must not be taken
+    /// for a new one.
     fn mark_formatted(&self) -> Outcome<()> {
         let Some(path) = self.marker() else {
             return Ok(());
@@ -555,8 +555,8 @@ impl Service {
     }
 }
 
-/// Gives up what the metadata in `directory` have lost of acknowledged changes, so that they can be opened
-/// again; whether there was anything. What is lost is listed in the log, and what is cut out of the journal is
+/// Accepts that the metadata in `directory` have lost acknowledged changes, so that they can be opened again; returns
+/// whether there were any. What is lost is listed in the log, and what is cut out of the journal is
 /// kept beside it.
 pub fn accept_loss(directory: &Path) -> Result<bool, Failure> {
     let options = Options {

@@ -2,7 +2,7 @@
 //!
 //! A client numbers the changes of a slot. The number and the reply are stored in the batch of the
 //! change itself, so that they are there exactly if it happened. A repeated request gets the stored
-//! reply; an older one is refused. Replies that say "failed" are kept in memory only: nothing
+//! reply; an older one is refused. Replies with failures are kept in memory only: nothing
 //! happened, and a message from before a restart cannot arrive behind it.
 
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ pub(super) const MAX_SLOTS: u16 = 64;
 /// The longest time-out of a client for which replies are kept, in seconds.
 const MAX_TIMEOUT_S: u32 = 3601;
 /// Replies are kept for this many seconds more than twice the longest time-out: for what is still on its way when
-/// a client gives up, and for what waits here.
+/// a client's time-out ends, and for what waits here.
 const LEASE_MARGIN_S: u32 = 30;
 /// Idle slots are swept at most this often, in seconds, unless there is no room for another one.
 const SWEEP_INTERVAL_S: u64 = 10;
@@ -110,7 +110,7 @@ pub(super) enum Last {
 pub(super) type Slots = HashMap<(u128, u16), Slot>;
 
 /// All slots. Their clock is monotonic and the process's own: no clock that is set ends a lease, and with a restart
-/// all begin anew.
+/// all leases begin again.
 #[derive(Debug)]
 pub(super) struct Sessions {
     slots: Slots,
@@ -155,7 +155,7 @@ fn repeatable(operation: &Operation) -> bool {
 }
 
 impl Sessions {
-    /// Reads the slots that a store knows.
+    /// Reads the slots in a store.
     pub(super) fn reload(&mut self, view: &dyn View) -> Outcome<()> {
         let (mut slots, now) = (HashMap::new(), self.now());
         for pair in view.range(b"s", &prefix_end(b"s")) {
@@ -257,7 +257,7 @@ impl Sessions {
         }
     }
 
-    /// Remembers a reply, and stores it with the request's changes if it says that something happened.
+    /// Remembers a reply, and stores it with the request's changes if it is not a failure.
     pub(super) fn remember(&mut self, state: &mut Overlay, request: &Request, reply: &Reply) {
         if request.sequence == 0 {
             return;

@@ -75,7 +75,7 @@ impl Query<'_> {
             }
             bytes += size;
             files.push(file);
-            // The last record says how far the listing came, whatever it is.
+            // The last record is the cursor of the next listing, whatever it is.
             if long_enough {
                 return Ok(ReplyBody::StripedFiles { files, end: false });
             }

@@ -116,15 +116,7 @@ impl Query<'_> {
         path: &[u8],
         budget: &mut Budget,
     ) -> Outcome<Resolved> {
-        if path.len() > MAX_PATH_BYTES {
-            return fail(
-                Errno::ENAMETOOLONG,
-                format!("a path has at most {MAX_PATH_BYTES} bytes"),
-            );
-        }
-        if path.contains(&0) {
-            return fail(Errno::EINVAL, "a path cannot contain a NUL byte");
-        }
+        check_path(path)?;
         let mut at = self.start(base, path)?;
         if path.is_empty() {
             return Ok(Resolved {
@@ -227,6 +219,20 @@ impl Query<'_> {
                 directory.object.0, object.0
             ))),
         }
+    }
+}
+
+/// Refuses what cannot be a path.
+fn check_path(path: &[u8]) -> Outcome<()> {
+    if path.len() > MAX_PATH_BYTES {
+        return fail(
+            Errno::ENAMETOOLONG,
+            format!("a path has at most {MAX_PATH_BYTES} bytes"),
+        );
+    }
+    match path.contains(&0) {
+        true => fail(Errno::EINVAL, "a path cannot contain a NUL byte"),
+        false => Ok(()),
     }
 }
 

@@ -81,14 +81,14 @@ impl Wakeup {
     }
 }
 
-/// A thread that works beside the loop whenever it is notified, and ends with this.
+/// A thread that works beside the loop whenever it is notified, and ends when this is dropped.
 pub(super) struct Background {
     wakeup: Wakeup,
     _thread: JoinOnDrop,
 }
 
 impl Background {
-    /// Starts a thread of this name. `work` must return once [`Wakeup`] says stop.
+    /// Starts a thread of this name. `work` must return once [`Wakeup::wait`] returns [`Wake::Stop`].
     pub(super) fn start(
         name: &str,
         wakeup: Wakeup,

@@ -25,7 +25,7 @@ impl<A> Default for Callers<A> {
 }
 
 impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
-    /// Compares a claimed identity with what the message layer knows for certain.
+    /// Compares a claimed identity with the one that the message layer has verified.
     pub(super) fn verify(
         &mut self,
         from: A,
@@ -71,7 +71,7 @@ impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
     }
 }
 
-/// The groups of a process, as long as it is still one of this user's; empty if they cannot be had.
+/// The groups of a process, as long as it is still one of this user's; empty if they cannot be read.
 fn groups_of(pid: i32, uid: u32) -> Vec<u32> {
     let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else {
         return Vec::new();

@@ -60,7 +60,7 @@ pub(super) struct Loop {
     /// What other threads have finished.
     done: Receiver<Done>,
     mailbox: Mailbox,
-    /// Jobs that can go on.
+    /// Jobs that can continue.
     pub(super) runnable: VecDeque<Ticket>,
     /// Jobs that wait for a buffer.
     pub(super) starved: VecDeque<Ticket>,
@@ -538,13 +538,13 @@ impl Loop {
                 timeout_s,
             } => {
                 if let Some(metadata) = &self.metadata {
-                    metadata.extend_leases(timeout_s)?;
+                    metadata.leases.extend(timeout_s)?;
                 }
                 Ok(Some(self.greet(layout_from)))
             }
             Operation::EndSession => {
                 if let Some(metadata) = &self.metadata {
-                    metadata.end_session(request.client);
+                    metadata.leases.end(request.client);
                 }
                 Ok(Some(ReplyBody::Done))
             }
@@ -642,8 +642,8 @@ impl Loop {
         self.mailbox.clone()
     }
 
-    /// Disconnects clients that take no part in their requests any more, which ends these. A client that goes on
-    /// later connects again.
+    /// Disconnects clients that take no part in their requests any more, which ends these. A client that runs again later
+    /// reconnects.
     fn disconnect_stuck_clients(&mut self) {
         let now = Instant::now();
         let mut stuck = Vec::new();

@@ -29,9 +29,9 @@ const LOCK: &str = "lock";
 const IDENTITY: &str = "identity";
 /// Its name while the directory is being formatted.
 const DRAFT: &str = "identity.new";
-/// Name of the file that says of which directory a part is.
+/// Name of the file with the directory that a part belongs to.
 const OWNER: &str = "owner";
-/// Name of the file that says which metadata have enrolled an I/O server.
+/// Name of the file with the metadata that have enrolled an I/O server.
 const ENROLLED: &str = "enrolled";
 /// What may lie in a directory that is formatted: a server's own files, and what a new local file system comes with.
 const HARMLESS: [&str; 4] = [LOCK, DRAFT, ".identity.new.new", "lost+found"];
@@ -142,7 +142,7 @@ impl Home {
         })
     }
 
-    /// Begins to format a directory for this server, or goes on where that was interrupted. The error is a
+    /// Begins to format a directory for this server, or continues where that was interrupted. The error is a
     /// sentence; nothing was changed then.
     pub(super) fn format(wanted: &Wanted<'_>, generation: Generation) -> Result<Draft, String> {
         let path = wanted.path();
@@ -194,7 +194,7 @@ impl Home {
         Ok(())
     }
 
-    /// Makes the names of what lies in the directory, and its own name, durable.
+    /// Makes the names in the directory, and its own name, durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         sync_directory(&self.path)?;
         sync_name(&self.path)
@@ -268,7 +268,7 @@ fn check(wanted: &Wanted<'_>) -> Result<DirectoryIdentity, String> {
     Ok(found)
 }
 
-/// Says what a directory without an identity is.
+/// The error about a directory without an identity.
 fn unformatted(wanted: &Wanted<'_>) -> Result<String, String> {
     let path = wanted.path();
     let shown = path.display();
@@ -417,7 +417,7 @@ fn read_text(file: &Path) -> Result<Option<String>, String> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Puts a file into its place at once and durably.
+/// Replaces a file atomically and durably.
 fn write_durably(directory: &Path, name: &str, text: &str) -> io::Result<()> {
     let temporary = directory.join(format!(".{name}.new"));
     if_found(std::fs::remove_file(&temporary))?;

@@ -50,9 +50,9 @@ fn refusal(own: &ServerIdentity, target: Target) -> Failure {
         && target.generation == here.generation
         && here.incarnation.is_none()
     {
-        // Only a client that knows this server sends such a request; it asks for the identity anew.
+        // Only a client that has this server's identity sends such a request; it requests the identity again.
         let message = format!(
-            "server {} does not know any more to which metadata it belongs",
+            "server {} has no record any more of the metadata that it belongs to",
             own.name
         );
         return failure(Errno::WRONG_TARGET, message);

@@ -38,9 +38,9 @@ const ROUND_BYTES: u64 = 2 << 20;
 
 /// A read or write in progress.
 pub(super) struct Job {
+    pub(super) ticket: Ticket,
+    pub(super) requester: Requester,
     write: bool,
-    /// The instance of the client library that sent the request.
-    client: u128,
     abandoned: Abandoned,
     origin: Origin,
     object: ObjectId,
@@ -58,7 +58,7 @@ pub(super) struct Job {
     /// Which sums of the first blocks the client wants; the server verifies the rest.
     wanted: WantedSums,
     sums: Vec<u32>,
-    /// What the kernel said of the datafile's file when a read began.
+    /// The stamp of the datafile's file when a read began.
     stamp: Option<Stamp>,
     /// Size of the datafile when a read began, or after what was written so far.
     size: u64,
@@ -107,7 +107,8 @@ struct PieceInFlight {
 impl Job {
     /// A read of `total` bytes of a datafile, which must have `at_least` bytes.
     fn new(
-        client: u128,
+        ticket: Ticket,
+        requester: Requester,
         (object, at_least): (ObjectId, u64),
         file: Arc<Datafile>,
         regions: RegionStream,
@@ -115,8 +116,9 @@ impl Job {
         total: u64,
     ) -> Self {
         Self {
+            ticket,
+            requester,
             write: false,
-            client,
             abandoned: Abandoned::default(),
             origin: Origin::default(),
             object,
@@ -148,7 +150,7 @@ impl Job {
     /// Ends the job, whose client does not wait for it any more: no further piece of it is stored.
     fn abandon(&mut self) {
         self.abandoned.set();
-        self.fail(failure(Errno::ECONNRESET, "the client is gone"));
+        self.fail(failure(Errno::ECONNRESET, "the client has disconnected"));
     }
 
     fn in_flight(&self) -> bool {
@@ -167,20 +169,20 @@ pub(super) enum Step {
     Again,
     /// Something in progress must end first, or the job is at its end.
     Wait,
-    /// This many bytes were stored here and now.
+    /// This many bytes were stored by the loop itself.
     Stored(u64),
 }
 
 impl Loop {
     pub(super) fn start_read(
         &mut self,
-        Requester { from, tag, client }: Requester,
+        requester: Requester,
         (object, at_least): (ObjectId, u64),
         regions: Regions,
         memory: Vec<RegionDescriptor>,
         sums: WantedSums,
     ) -> Result<Option<ReplyBody>, Failure> {
-        let summed = is_one_of_blocks(&regions) && self.crosses_network(from);
+        let summed = is_one_of_blocks(&regions) && self.crosses_network(requester.from);
         let found = self
             .store()?
             .find(object)
@@ -213,27 +215,36 @@ impl Loop {
                 MemorySide::Local(LocalStream::new(vec![buffer].into_iter()))
             }
             None => MemorySide::Awaited,
-            Some(_) => self.reach(from, memory, Direction::Put),
+            Some(_) => self.reach(requester.from, memory, Direction::Put),
         };
         let total = total.unwrap_or(0);
         let summed = match summed && sums != WantedSums::None && !inline && file.has_sums() {
             true => (total / BLOCK_BYTES).min(MAX_SUMS),
             false => 0,
         };
+        let ticket = self.open_request(requester);
         let job = Job {
             inline: reply,
             wanted: sums,
             sums: vec![0; summed as usize],
             stamp: Some(stamp),
             size: stamp.size(),
-            ..Job::new(client, (object, at_least), file, stream, memory, total)
+            ..Job::new(
+                ticket,
+                requester,
+                (object, at_least),
+                file,
+                stream,
+                memory,
+                total,
+            )
         };
-        self.start(from, tag, job)
+        Ok(self.start(job))
     }
 
     pub(super) fn start_write(
         &mut self,
-        Requester { from, tag, client }: Requester,
+        requester: Requester,
         (object, at_least): (ObjectId, u64),
         origin: Origin,
         regions: Regions,
@@ -259,14 +270,23 @@ impl Loop {
         }
         let memory = match memory.is_empty() {
             true => MemorySide::Local(LocalStream::new(vec![Memory::from_vec(inline)].into_iter())),
-            false => self.reach(from, memory, Direction::Get),
+            false => self.reach(requester.from, memory, Direction::Get),
         };
+        let ticket = self.open_request(requester);
         let job = Job {
             write: true,
             origin,
-            ..Job::new(client, (object, at_least), file, stream, memory, given)
+            ..Job::new(
+                ticket,
+                requester,
+                (object, at_least),
+                file,
+                stream,
+                memory,
+                given,
+            )
         };
-        self.start(from, tag, job)
+        Ok(self.start(job))
     }
 
     /// The client's memory: mapped if all of it can be, and if the client has exported it for this direction; a
@@ -299,10 +319,14 @@ impl Loop {
         self.bmi.method(from).is_some_and(|method| method != "shm")
     }
 
-    fn start(&mut self, from: Addr, tag: u64, job: Job) -> Result<Option<ReplyBody>, Failure> {
-        let ticket = self.open_entry(from, tag, EntryState::Moving(Box::new(job)));
-        self.runnable.push_back(ticket);
-        Ok(None)
+    fn open_request(&mut self, requester: Requester) -> Ticket {
+        self.open_entry(requester.from, requester.tag, EntryState::Elsewhere)
+    }
+
+    /// Starts a job, whose reply comes later.
+    fn start(&mut self, job: Job) -> Option<ReplyBody> {
+        self.put_runnable(Box::new(job));
+        None
     }
 
     /// Advances jobs, for a bounded time.
@@ -332,7 +356,7 @@ impl Loop {
     pub(super) fn abandon_others(&mut self, client: u128, from: Addr) {
         for entry in self.entries.iter_mut().flatten() {
             if let EntryState::Moving(job) = &mut entry.state
-                && job.client == client
+                && job.requester.client == client
                 && entry.from != from
             {
                 job.abandon();
@@ -347,14 +371,14 @@ impl Loop {
         })
     }
 
-    /// Starts what can be started of a job. Returns how many bytes were stored here and now; if that is any, the job
+    /// Starts what can be started of a job. Returns how many bytes were stored by the loop itself; if that is any, the job
     /// queues up again behind the others.
     fn advance(&mut self, ticket: Ticket) -> u64 {
-        let Some((from, mut job)) = self.take_job(ticket) else {
+        let Some(mut job) = self.take_job(ticket) else {
             return 0;
         };
         let stored = loop {
-            match self.step(ticket, from, &mut job) {
+            match self.step(&mut job) {
                 Step::Again => {}
                 Step::Wait => break 0,
                 Step::Stored(bytes) => break bytes,
@@ -362,18 +386,17 @@ impl Loop {
         };
         let over = job.left == 0 && !job.in_flight() && !matches!(job.memory, MemorySide::Awaited);
         if over || (job.failure.is_some() && !job.in_flight()) {
-            self.finish_job(ticket, *job);
+            self.finish_job(*job);
+        } else if stored > 0 {
+            self.put_runnable(job);
         } else {
-            self.put_job(ticket, job);
-            if stored > 0 {
-                self.runnable.push_back(ticket);
-            }
+            self.put_job(job);
         }
         stored
     }
 
     /// Takes a job out of its entry to work on it.
-    pub(super) fn take_job(&mut self, ticket: Ticket) -> Option<(Addr, Box<Job>)> {
+    pub(super) fn take_job(&mut self, ticket: Ticket) -> Option<Box<Job>> {
         let round_at = self.round_at;
         let entry = self.entry(ticket)?;
         if !matches!(entry.state, EntryState::Moving(_)) {
@@ -381,18 +404,25 @@ impl Loop {
         }
         entry.moved = round_at;
         match std::mem::replace(&mut entry.state, EntryState::Elsewhere) {
-            EntryState::Moving(job) => Some((entry.from, job)),
+            EntryState::Moving(job) => Some(job),
             EntryState::Elsewhere | EntryState::Replying => None,
         }
     }
 
-    pub(super) fn put_job(&mut self, ticket: Ticket, job: Box<Job>) {
-        if let Some(entry) = self.entry(ticket) {
+    fn put_job(&mut self, job: Box<Job>) {
+        if let Some(entry) = self.entry(job.ticket) {
             entry.state = EntryState::Moving(job);
         }
     }
 
-    fn finish_job(&mut self, ticket: Ticket, job: Job) {
+    /// Puts a job back into its entry, and queues it up behind the others.
+    pub(super) fn put_runnable(&mut self, job: Box<Job>) {
+        self.runnable.push_back(job.ticket);
+        self.put_job(job);
+    }
+
+    fn finish_job(&mut self, job: Job) {
+        let ticket = job.ticket;
         let result = match job.failure {
             Some(failure) => Err(failure),
             None => {
@@ -415,7 +445,7 @@ impl Loop {
     }
 
     /// Starts the next piece of a job.
-    fn step(&mut self, ticket: Ticket, from: Addr, job: &mut Job) -> Step {
+    fn step(&mut self, job: &mut Job) -> Step {
         let awaited = matches!(job.memory, MemorySide::Awaited);
         if job.failure.is_some() || (job.left == 0 && !awaited) || job.list.is_some() {
             return Step::Wait;
@@ -423,15 +453,15 @@ impl Loop {
         let Some(index) = job.pieces.iter().position(Option::is_none) else {
             return Step::Wait;
         };
-        if self.bmi.identity(from).is_none() {
-            // The client has given up: its memory may serve another purpose by now.
+        if self.bmi.identity(job.requester.from).is_none() {
+            // The client has abandoned the request: its memory may serve another purpose by now.
             job.abandon();
             return Step::Wait;
         }
         let buffer = match &job.memory {
-            MemorySide::Awaited => return self.want_list(ticket, from, job),
+            MemorySide::Awaited => return self.want_list(job),
             MemorySide::Local(_) => None,
-            MemorySide::Remote(_) => match self.buffer(ticket, from, job) {
+            MemorySide::Remote(_) => match self.buffer(job) {
                 Some(buffer) => Some(buffer),
                 None => return Step::Wait,
             },
@@ -445,7 +475,7 @@ impl Loop {
             if let Some(buffer) = buffer {
                 self.staging.give(buffer);
             }
-            return self.want_list(ticket, from, job);
+            return self.want_list(job);
         }
         let first = ((job.total - job.left) / BLOCK_BYTES) as usize;
         job.left -= len;
@@ -475,18 +505,18 @@ impl Loop {
         let fetch_first = job.write && flight.staged.is_some();
         job.pieces[index] = Some(flight);
         if fetch_first {
-            self.move_piece(ticket, from, job, index)
+            self.move_piece(job, index)
         } else {
-            self.store_piece(ticket, from, job, index)
+            self.store_piece(job, index)
         }
     }
 
     /// A buffer, or the job queues up for one.
-    pub(super) fn buffer(&mut self, ticket: Ticket, from: Addr, job: &mut Job) -> Option<Memory> {
-        match self.staging.take(&mut self.bmi, from) {
+    pub(super) fn buffer(&mut self, job: &mut Job) -> Option<Memory> {
+        match self.staging.take(&mut self.bmi, job.requester.from) {
             Ok(Some(buffer)) => Some(buffer),
             Ok(None) => {
-                self.starved.push_back(ticket);
+                self.starved.push_back(job.ticket);
                 None
             }
             Err(message) => {
@@ -497,7 +527,7 @@ impl Loop {
     }
 
     /// Moves a piece between its buffer and the client's memory.
-    fn move_piece(&mut self, ticket: Ticket, from: Addr, job: &mut Job, index: usize) -> Step {
+    fn move_piece(&mut self, job: &mut Job, index: usize) -> Step {
         let Some(flight) = &mut job.pieces[index] else {
             return Step::Wait;
         };
@@ -509,9 +539,9 @@ impl Loop {
             false => Direction::Put,
         };
         flight.since = Instant::now();
-        let user = Purpose::Piece(index).user(ticket);
+        let user = Purpose::Piece(index).user(job.ticket);
         let posted = self.bmi.post_transfer(
-            from,
+            job.requester.from,
             direction,
             &flight.piece.memory,
             remote,
@@ -524,7 +554,7 @@ impl Loop {
                 Step::Again
             }
             Ok(Posted::Complete(completion)) => match completion.result {
-                Ok(_) if job.write => self.store_piece(ticket, from, job, index),
+                Ok(_) if job.write => self.store_piece(job, index),
                 Ok(_) => {
                     self.finish_piece(job, index);
                     Step::Again
@@ -543,8 +573,8 @@ impl Loop {
         }
     }
 
-    /// Moves a piece between the file and memory that this process can reach: here if that does not wait.
-    fn store_piece(&mut self, ticket: Ticket, from: Addr, job: &mut Job, index: usize) -> Step {
+    /// Moves a piece between the file and memory that this process can reach: in the loop if that does not wait.
+    fn store_piece(&mut self, job: &mut Job, index: usize) -> Step {
         let in_memory = self.store.as_ref().is_some_and(|store| store.in_memory());
         let Some(flight) = &mut job.pieces[index] else {
             return Step::Wait;
@@ -576,7 +606,7 @@ impl Loop {
         match result {
             Err(fault) if fault.would_block() => {
                 let (file, piece) = (Arc::clone(&job.file), flight.piece.clone());
-                let mailbox = self.mailbox();
+                let (mailbox, ticket) = (self.mailbox(), job.ticket);
                 let put = move |result| mailbox.put(Done::Piece(ticket, index, result));
                 if job.write {
                     let claim = move || (file.claim(&piece), piece);
@@ -599,22 +629,15 @@ impl Loop {
                 }
                 Step::Again
             }
-            result => match self.stored(ticket, from, job, index, result) {
+            result => match self.stored(job, index, result) {
                 Step::Again => Step::Stored(effort),
                 other => other,
             },
         }
     }
 
-    /// Goes on with a piece that has been stored or read.
-    fn stored(
-        &mut self,
-        ticket: Ticket,
-        from: Addr,
-        job: &mut Job,
-        index: usize,
-        result: Result<PieceResult, Fault>,
-    ) -> Step {
+    /// Continues with a piece that has been stored or read.
+    fn stored(&mut self, job: &mut Job, index: usize, result: Result<PieceResult, Fault>) -> Step {
         if let Some(flight) = &job.pieces[index] {
             job.storage_time += flight.since.elapsed();
         }
@@ -637,7 +660,7 @@ impl Loop {
             .as_ref()
             .is_some_and(|flight| flight.staged.is_some());
         if staged && !job.write && job.failure.is_none() {
-            return self.move_piece(ticket, from, job, index);
+            return self.move_piece(job, index);
         }
         self.finish_piece(job, index);
         Step::Again
@@ -655,14 +678,14 @@ impl Loop {
         }
     }
 
-    /// Goes on with a piece that the message layer has moved.
+    /// Continues with a piece that the message layer has moved.
     pub(super) fn piece_transferred(
         &mut self,
         ticket: Ticket,
         index: usize,
         result: Result<u64, OpError>,
     ) {
-        let Some((from, mut job)) = self.take_job(ticket) else {
+        let Some(mut job) = self.take_job(ticket) else {
             return;
         };
         if let Some(Some(flight)) = job.pieces.get_mut(index) {
@@ -671,7 +694,7 @@ impl Loop {
         }
         match result {
             Ok(_) if job.write && job.failure.is_none() => {
-                self.store_piece(ticket, from, &mut job, index);
+                self.store_piece(&mut job, index);
             }
             Ok(_) => self.finish_piece(&mut job, index),
             Err(error) => {
@@ -679,23 +702,21 @@ impl Loop {
                 self.finish_piece(&mut job, index);
             }
         }
-        self.put_job(ticket, job);
-        self.runnable.push_back(ticket);
+        self.put_runnable(job);
     }
 
-    /// Goes on with a piece that the pool has stored or read.
+    /// Continues with a piece that the pool has stored or read.
     pub(super) fn piece_stored(
         &mut self,
         ticket: Ticket,
         index: usize,
         result: Result<PieceResult, Fault>,
     ) {
-        let Some((from, mut job)) = self.take_job(ticket) else {
+        let Some(mut job) = self.take_job(ticket) else {
             return;
         };
-        self.stored(ticket, from, &mut job, index, result);
-        self.put_job(ticket, job);
-        self.runnable.push_back(ticket);
+        self.stored(&mut job, index, result);
+        self.put_runnable(job);
     }
 }
 

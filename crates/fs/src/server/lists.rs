@@ -1,6 +1,6 @@
 //! Lists of regions that are too long for a request: fetched from the client's memory part by part.
 
-use causeway_bmi::{Addr, Direction, Memory, OpError, Posted};
+use causeway_bmi::{Direction, Memory, OpError, Posted};
 use causeway_wire::fs::Errno;
 
 use super::Ticket;
@@ -11,7 +11,7 @@ use crate::error::failure;
 
 impl Loop {
     /// Fetches the next part of a list of regions.
-    pub(super) fn want_list(&mut self, ticket: Ticket, from: Addr, job: &mut Job) -> Step {
+    pub(super) fn want_list(&mut self, job: &mut Job) -> Step {
         let Some(wanted) = job.regions.list_wanted() else {
             if job.left > 0 {
                 job.fail(failure(
@@ -26,11 +26,12 @@ impl Loop {
             return Step::Wait;
         };
         debug_assert!(wanted.len <= LIST_CHUNK * REGION_BYTES);
-        let Some(buffer) = self.buffer(ticket, from, job) else {
+        let Some(buffer) = self.buffer(job) else {
             return Step::Wait;
         };
         let into = buffer.slice(0..wanted.len as usize);
-        let user = Purpose::List.user(ticket);
+        let from = job.requester.from;
+        let user = Purpose::List.user(job.ticket);
         let posted =
             self.bmi
                 .post_transfer(from, Direction::Get, &[into], &[wanted], self.context, user);
@@ -51,16 +52,15 @@ impl Loop {
         }
     }
 
-    /// Goes on when a part of a list of regions has arrived.
+    /// Continues when a part of a list of regions has arrived.
     pub(super) fn list_arrived(&mut self, ticket: Ticket, result: Result<u64, OpError>) {
-        let Some((_, mut job)) = self.take_job(ticket) else {
+        let Some(mut job) = self.take_job(ticket) else {
             return;
         };
         if let (Some(buffer), Some(wanted)) = (job.list.take(), job.regions.list_wanted()) {
             self.take_list(&mut job, buffer, wanted.len, result);
         }
-        self.put_job(ticket, job);
-        self.runnable.push_back(ticket);
+        self.put_runnable(job);
     }
 
     fn take_list(&mut self, job: &mut Job, buffer: Memory, len: u64, result: Result<u64, OpError>) {

@@ -3,7 +3,7 @@
 //! The loop executes requests that change nothing at once, on the last committed state; those that read many records
 //! go to a thread (`scans`). Changes of a relaxed file system are made in the loop, all of one wake-up in one batch.
 //! Changes of a synced one go to a thread that commits all that wait as one batch with one sync (group commit), while
-//! the loop goes on.
+//! the loop continues.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -43,7 +43,8 @@ pub(super) struct Metadata {
     service: SharedService,
     reader: Reader,
     failed_syncs: Option<Arc<FailureCount>>,
-    leases: Leases,
+    /// How long replies are kept, which clients' time-outs extend.
+    pub(super) leases: Leases,
     wakeups: Wakeups,
     /// Changes of this wake-up, in a relaxed file system.
     batch: Vec<(Ticket, Request)>,
@@ -149,16 +150,6 @@ impl Metadata {
         lock(&self.service).incarnation()
     }
 
-    /// Makes replies be kept as long as a client that gives up after `timeout_s` seconds may ask for them.
-    pub(super) fn extend_leases(&self, timeout_s: u32) -> Result<(), Failure> {
-        self.leases.extend(timeout_s)
-    }
-
-    /// Ends a client's session: the next batch of changes forgets it.
-    pub(super) fn end_session(&self, client: u128) {
-        self.leases.end(client);
-    }
-
     /// Changes when a sync has failed.
     pub(super) fn failed_syncs(&self) -> u64 {
         self.failed_syncs
@@ -189,7 +180,7 @@ impl Metadata {
         }
     }
 
-    /// Carries one request out at once, while no others are in progress.
+    /// Carries one request out, while no others are in progress.
     pub(super) fn now(&self, request: Request) -> Option<Reply> {
         lock(&self.service).apply(&[request], clock::now()).pop()
     }

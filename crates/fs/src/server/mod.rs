@@ -46,7 +46,7 @@ pub use recover::accept_loss;
 /// Most requests in progress.
 pub const MAX_REQUESTS: usize = 256;
 
-/// Why a server does not start, or ended: a sentence that says what to do.
+/// Why a server does not start, or has ended: a sentence with what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("server {server}: {message}")]
 pub struct ServerError {
@@ -162,8 +162,8 @@ impl Server {
         })
     }
 
-    /// Tells clients this identity of the host's boot instead of the kernel's: for hosts where that does not
-    /// say whether memory was lost, and for tests. Clients take another one for a loss of power.
+    /// Sends clients this identity of the host's boot instead of the kernel's: for hosts where that does not show
+    /// whether memory was lost, and for tests. To clients, another one means a loss of power.
     pub fn set_boot_identity(&mut self, boot: u128) -> std::io::Result<()> {
         self.events.boot = boot;
         match &self.events.store {
@@ -182,7 +182,7 @@ impl Server {
         &self.addresses
     }
 
-    /// Serves until it is stopped. Then everything acknowledged is durable, and the sockets are gone.
+    /// Serves until it is stopped. Then everything acknowledged is durable, and the sockets are removed.
     pub fn run(self) -> Result<(), ServerError> {
         self.events.run().map_err(ServerError::of(&self.name))
     }
@@ -200,7 +200,7 @@ fn warn_if_used(store: &Store, name: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What the configuration says of a server.
+/// The configuration's entry of a server.
 fn entry_of<'a>(
     configuration: &'a Configuration,
     name: &str,

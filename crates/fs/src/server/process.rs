@@ -6,8 +6,8 @@ use std::path::Path;
 use super::{Server, ServerError, StopHandle};
 use crate::config::Configuration;
 
-/// Environment variable that tells a server to end when its standard input does: set by a parent that
-/// holds the other end, so that its death ends its servers.
+/// Environment variable with which a server ends when its standard input does: set by a parent that holds the other
+/// end, so that its death ends its servers.
 pub const PARENT_PIPE: &str = "CAUSEWAY_PARENT_PIPE";
 
 /// Runs server `name` of the file system that `configuration` describes until SIGTERM or SIGINT.

@@ -16,10 +16,9 @@ use crate::config::Configuration;
 use crate::locks::lock;
 use crate::meta::Removal;
 
-/// Removals done at once.
+/// Removals in one batch.
 const BATCH: usize = 512;
-/// Pause in front of a batch, so that removals gather: a client that removes a tree is to find the servers free for
-/// it. Only the server's end cuts it short.
+/// Pause before a batch, so that removals gather, and do not compete with a client that removes a tree. Only the server's end cuts it short.
 const GATHER: Duration = Duration::from_millis(50);
 /// Pause after a server could not be reached: there is no event when it can be.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);

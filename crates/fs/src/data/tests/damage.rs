@@ -242,7 +242,7 @@ fn very_many_islands_are_read_right() {
         );
         write(&datafile, at(island) + 4000, &noise(9, 2000)).unwrap();
     }
-    let front = super::super::scrub::Position {
+    let front = ScrubPosition {
         object: ObjectId(0),
         offset: 0,
     };
@@ -300,7 +300,7 @@ fn a_range_that_is_lost_with_its_sums_is_not_a_hole() {
                 Err(Fault::Damaged { .. })
             ));
         }
-        let front = super::super::scrub::Position {
+        let front = ScrubPosition {
             object: ObjectId(0),
             offset: 0,
         };
@@ -430,7 +430,7 @@ fn a_file_that_is_replaced_while_it_is_open_is_noticed() {
     let is_foreign = |result| matches!(result, Err(Fault::Foreign { .. }));
     let is_replaced = |result| matches!(result, Err(Fault::Replaced));
     let scrub = || {
-        let front = super::super::scrub::Position {
+        let front = ScrubPosition {
             object: ObjectId(0),
             offset: 0,
         };
@@ -631,7 +631,7 @@ fn a_scrub_finds_what_is_damaged_and_goes_on_where_it_was() {
         );
         (bytes, datafiles) = (bytes + step.bytes, datafiles + step.datafiles);
         match step.next {
-            Some(next) => assert!(next > from),
+            Some(next) => assert!((next.object, next.offset) > (from.object, from.offset)),
             None => break,
         }
     }

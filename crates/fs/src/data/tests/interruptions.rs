@@ -139,7 +139,7 @@ fn a_kill_after_any_step_leaves_blocks_as_before_or_after() {
 /// A scrub finds nothing wrong, and blocks are held to their latest sums after it.
 #[track_caller]
 fn scrub_until_trusted(store: &Store, context: &str) {
-    let front = scrub::Position {
+    let front = ScrubPosition {
         object: ObjectId(0),
         offset: 0,
     };

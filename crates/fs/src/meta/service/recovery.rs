@@ -28,7 +28,7 @@ impl Service {
         requests.iter().map(reply).collect()
     }
 
-    /// Notes that the store has failed, and recovers it if that is possible at once. Returns the failure.
+    /// Records that the store has failed, and recovers it if that is possible now. Returns the failure.
     pub(super) fn note_failure(&mut self, failure: Failure) -> Failure {
         tracing::error!(%failure.message, "the metadata store failed; opening it again");
         self.has_failed = true;

@@ -55,7 +55,7 @@ impl Service {
                 ),
             }
         }
-        // Else power loss could bring a file back whose datafiles are gone.
+        // Otherwise power loss could bring a file back whose datafiles were removed.
         if !removals.is_empty()
             && self.settings.durability == Durability::Relaxed
             && let Err(error) = store.sync()
@@ -98,13 +98,13 @@ impl Service {
         Ok(())
     }
 
-    /// Notes that the datafiles of these objects at these servers are gone.
-    pub fn removed(&mut self, gone: &[Removal]) -> Result<(), Failure> {
+    /// Records that the datafiles of these objects at these servers were removed.
+    pub fn removed(&mut self, done: &[Removal]) -> Result<(), Failure> {
         self.recover()?;
         let store = self.store()?;
         let mut state = Overlay::new(store.snapshot()?);
         let mut counters = self.counters;
-        for removal in gone {
+        for removal in done {
             let key = removal_key(removal.object);
             let found: Option<RemovalRecord> = find_record(&state, &key, "a removal")?;
             let Some(mut record) = found.filter(|record| record.writes == removal.writes) else {

@@ -100,7 +100,7 @@ impl Service {
         }
     }
 
-    /// Opens a working store anew, unless readers do not release it.
+    /// Closes a working store and opens it again, unless readers do not release it.
     fn reopen_idle(&mut self) -> Outcome<()> {
         let is_idle = locks::write(&self.store).as_ref().is_none_or(await_idle);
         if !is_idle {

@@ -1,8 +1,8 @@
 //! Verifying the engine's journals before the engine opens them.
 //!
-//! fjall goes on with what stands before the first batch that it cannot read, and drops the rest without a
-//! word; a length made of garbage makes it allocate as much. So the journals are read here first, batch by
-//! batch (`batch`). What stands behind the last whole batch is one of three things:
+//! fjall opens a store with what precedes the first batch that it cannot read, and drops the rest without an
+//! error; a length made of garbage makes it allocate as much. So the journals are read here first, batch by
+//! batch (`batch`). What follows the last whole batch is one of three things:
 //! - nothing, or the front of a batch whose write was interrupted, or whatever power loss made of
 //!   blocks that were never synced: it is cut off, and kept in a file that ends in `.torn`;
 //! - damage: a whole batch behind it, or the mark (`mark`), says that it was on stable storage; or no power
@@ -27,7 +27,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Most lost records that are listed one by one.
 const LISTED_RECORDS: usize = 100;
 
-/// What stands in the journals of a store.
+/// The content of a store's journals.
 #[derive(Debug, Default)]
 pub(super) struct Journals {
     /// In the order in which they were written.
@@ -42,7 +42,7 @@ pub(super) struct Journals {
     pub(super) damage: Vec<Damage>,
 }
 
-/// An end without meaning.
+/// The end of a journal that is no batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Torn {
     pub(super) journal: PathBuf,
@@ -58,7 +58,7 @@ pub(super) struct Damage {
     pub(super) journal: PathBuf,
     /// Bytes from here…
     pub(super) at: u64,
-    /// … to here mean nothing.
+    /// … to here cannot be read.
     pub(super) until: u64,
     /// What is wrong there.
     pub(super) what: &'static str,
@@ -100,9 +100,9 @@ pub(super) fn check_unlocked(directory: &Path) -> io::Result<()> {
     })
 }
 
-/// Reads all journals in `directory`. `killed_at_most` says that no power was lost since they were written,
-/// so that all that was written stands there, in the order in which it was.
-pub(super) fn examine(directory: &Path, killed_at_most: bool, mark: &Mark) -> io::Result<Journals> {
+/// Reads all journals in `directory`. `power_lasted` says that no power was lost since they were written,
+/// so that all that was written is there, in the order in which it was.
+pub(super) fn examine(directory: &Path, power_lasted: bool, mark: &Mark) -> io::Result<Journals> {
     let mut all = Journals {
         files: list(directory)?,
         ..Journals::default()
@@ -132,7 +132,7 @@ pub(super) fn examine(directory: &Path, killed_at_most: bool, mark: &Mark) -> io
         let rest = bytes.get(at..).unwrap_or_default();
         let certain = index != newest
             || later.synced.max(mark.acknowledged) > before.unwrap_or(mark.flushed)
-            || (killed_at_most && (wrong || later.count > 0 || ends_like_a_batch(rest)));
+            || (power_lasted && (wrong || later.count > 0 || ends_like_a_batch(rest)));
         match certain {
             false => {
                 all.torn = Some(Torn {
@@ -162,7 +162,7 @@ struct Later {
     count: u64,
     /// Number of the last batch, or of the one before the damage.
     last: Option<u64>,
-    /// What they say was on stable storage when they were written.
+    /// What was on stable storage when they were written, by their stamps.
     synced: u64,
 }
 
@@ -181,7 +181,7 @@ fn count_whole(bytes: &[u8], mut at: usize, before: Option<u64>) -> Later {
     later
 }
 
-/// What the damaged batch at `at` seems to say, as far as its structure holds.
+/// The records that the damaged batch at `at` seems to have, as far as its structure can be read.
 fn describe(bytes: &[u8], at: usize) -> Vec<String> {
     let (mut records, mut more) = (Vec::new(), 0u64);
     let _ = items(bytes, at, |item| {
@@ -197,7 +197,7 @@ fn describe(bytes: &[u8], at: usize) -> Vec<String> {
             }
             Ok(Key::Link(object, ..)) => format!("a further name of object {}", object.0),
             Ok(Key::Removal(object)) => format!("the removal of object {}", object.0),
-            // Sessions and counts say nothing to a reader.
+            // Sessions and counts would not help an operator.
             Ok(_) => return,
             Err(_) => "a record whose key cannot be read".to_owned(),
         };
@@ -245,7 +245,7 @@ fn last_nonzero(file: &File) -> io::Result<u64> {
         at = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
             Ok(data) => data,
             Err(rustix::io::Errno::NXIO) => break,
-            // Not every file system knows its holes.
+            // Not every file system reports holes.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => at,
             Err(error) => return Err(error.into()),
         };
@@ -272,8 +272,8 @@ pub(super) fn trim(torn: &Torn) -> io::Result<PathBuf> {
     Ok(kept)
 }
 
-/// Takes a damaged stretch out of a journal, so that what stands behind it counts again. Returns where the
-/// stretch is kept.
+/// Removes a damaged range of bytes from a journal, so that what follows it counts again. Returns where the range is
+/// kept.
 pub(super) fn cut(damage: &Damage) -> io::Result<PathBuf> {
     let bytes = read(&damage.journal)?;
     let file = File::open(&damage.journal)?;
@@ -290,7 +290,7 @@ pub(super) fn cut(damage: &Damage) -> io::Result<PathBuf> {
     Ok(kept)
 }
 
-/// Copies a stretch of a journal into a file beside it.
+/// Copies a range of a journal into a file beside it.
 fn keep(file: &File, journal: &Path, at: u64, bytes: u64, why: &str) -> io::Result<PathBuf> {
     let mut name = journal.to_owned().into_os_string();
     name.push(format!(".{at}.{why}"));
@@ -304,7 +304,7 @@ fn keep(file: &File, journal: &Path, at: u64, bytes: u64, why: &str) -> io::Resu
 }
 
 /// Removes journals whose batches are all in tables, and begins a new one, empty: without any, the engine does
-/// not look in its tables for how far it has come, and shows nothing of them. An old one is not emptied and used
+/// not read from its tables which number was the last, and shows nothing of them. An old one is not emptied and used
 /// again, as a sync of it may have failed.
 pub(super) fn clear(directory: &Path, journals: &Journals) -> io::Result<()> {
     let Some(newest) = journals.files.last() else {

@@ -1,6 +1,6 @@
 //! The mark beside the journals: how far they were acknowledged ([`causeway_wire::store::Mark`]).
 //!
-//! It stands in its file twice, in blocks of their own that are written one after the other, so that one of
+//! It is in its file twice, in blocks of their own that are written one after the other, so that one of
 //! them is always whole.
 
 use std::fs::File;
@@ -21,7 +21,7 @@ pub(super) fn path(directory: &Path) -> PathBuf {
     directory.join("mark")
 }
 
-/// What the file says: `Ok(None)` if there is none, an error of kind [`io::ErrorKind::InvalidData`] if no
+/// The mark in the file: `Ok(None)` if there is none, an error of kind [`io::ErrorKind::InvalidData`] if no
 /// copy is undamaged.
 pub(super) fn read(directory: &Path) -> io::Result<Option<Mark>> {
     let Some(file) = if_found(File::open(path(directory)))? else {

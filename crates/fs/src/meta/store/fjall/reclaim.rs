@@ -15,7 +15,7 @@ use crate::locks::{lock, wait_timeout_while};
 /// How often the engine, which has no event for it, is asked whether it has written its tables out.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// How long views may take to end whose state would be kept by a merge. They last for one request.
-const LET_GO: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The last level of the engine's trees.
 const LAST_LEVEL: usize = 6;
 /// What a removed record is taken to have used on the disk, in bytes: about a file's share with some content.
@@ -67,7 +67,7 @@ impl Views {
         let now = database.visible_seqno();
         let mut open = lock(&self.open);
         open.waiting += 1;
-        let (mut open, _) = wait_timeout_while(&self.closed, open, Some(LET_GO), |open| {
+        let (mut open, _) = wait_timeout_while(&self.closed, open, Some(CLOSE_TIMEOUT), |open| {
             let first = open.views.first_key_value();
             first.is_some_and(|(before, _)| *before < now)
         });
@@ -123,7 +123,7 @@ impl Engine {
     /// is the disk's.
     pub(super) fn await_merges(&self) {
         let begun = Instant::now();
-        while self.database.active_compactions() > 0 && begun.elapsed() < LET_GO {
+        while self.database.active_compactions() > 0 && begun.elapsed() < CLOSE_TIMEOUT {
             std::thread::sleep(POLL_INTERVAL);
         }
         let _alone = lock(&self.merging);

@@ -15,7 +15,7 @@
 //! |   64 |              20.6 |                    22.0 |                     32.6 |
 //! |  256 |              81.7 |                    48.0 |                    129.6 |
 //!
-//! Twice the tables are reserved for merges. With once, a disk of 24 MiB was seen to fill up entirely: a merge that
+//! Twice the tables are reserved for merges. With once, a disk of 24 MiB filled up entirely: a merge that
 //! this module had requested waited for one of the engine's own, whose input still stood there beside its output.
 
 use std::fs::File;
@@ -120,7 +120,7 @@ impl Space {
     pub(super) fn check_new(&self) -> Result<(), String> {
         let (total, free) = disk(&self.directory).map_err(|error| error.to_string())?;
         let needed = self.needed(Used::default()) + self.sizes.ballast;
-        // Some file systems do not say how large they are.
+        // Some file systems do not report their size.
         if total > 0 && total < MIN_DISK_BYTES {
             return Err(format!(
                 "its disk has {} MiB, and metadata need one of at least {} MiB",
@@ -177,7 +177,7 @@ impl Space {
         match free < needed.saturating_add(missing) {
             true => Room::Removals(format!(
                 "the metadata server's disk ({}) has {} MiB free; the last {} MiB are its reserve for \
-                 removals and for giving space back: remove files, or make the disk larger",
+                 removals and for freeing space: remove files, or make the disk larger",
                 self.directory.display(),
                 free / MIB,
                 needed.saturating_add(missing) / MIB

@@ -161,7 +161,7 @@ fn run(engine: &Engine, wake: &Condvar) {
 }
 
 impl Engine {
-    /// Notes what is in tables, and up to which commit everything is on stable storage.
+    /// Writes to the mark what is in tables, and up to which commit everything is on stable storage.
     pub(super) fn note(&self, synced: Option<u64>) -> Result<(), StoreError> {
         let tables = self.pairs.tree.get_highest_persisted_seqno().unwrap_or(0);
         self.update_mark(|mark| {
