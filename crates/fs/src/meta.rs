@@ -10,7 +10,7 @@
 //!   [`Durability::Synced`] the call ends with one `fdatasync`, during which the next batch gathers;
 //!   so it runs in a thread of its own. With [`Durability::Relaxed`] it takes some microseconds for
 //!   each request and may as well run in the event loop.
-//! - Requests for which [`Reader::execute`] returns a reply can be served by any thread, at any time. A
+//! - Requests for which [`Reader::answer`] returns a reply can be served by any thread, at any time. A
 //!   reply of `apply` may be sent as soon as the call returns: readers see its effect from then on.
 //! - About once in a second, the owner asks for [`Service::removals`], has the datafiles removed, and
 //!   reports [`Service::removed`].

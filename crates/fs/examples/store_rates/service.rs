@@ -58,7 +58,7 @@ pub(crate) fn run(
             content: true,
         };
         reader
-            .execute(&request(number, lookup))
+            .answer(&request(number, lookup))
             .ok_or("a lookup changes nothing")?;
     }
     let lookups = created as f64 / start.elapsed().as_secs_f64();

@@ -1,4 +1,4 @@
-//! Requests and replies: many in pending, repeated while that is safe, bounded by one time-out.
+//! Requests and replies: many in flight, repeated while that is safe, bounded by one time-out.
 //!
 //! Every call of the library ends here, in [`Rpc::call_all`]. A request travels as an unexpected
 //! message; its reply is received under a tag of its own. When a server's connection breaks, the
@@ -68,7 +68,7 @@ impl Call {
         }
     }
 
-    /// A request that must be carried out once. Mutations in pending together have different slots.
+    /// A request that must be carried out once. Mutations in flight together have different slots.
     pub(crate) fn mutation(server: usize, operation: Operation, slot: u16) -> Self {
         Self {
             server,
@@ -325,7 +325,7 @@ impl Rpc {
         })
     }
 
-    /// Makes calls at once and returns all of their results, in order. When it returns, none of them is in pending any
+    /// Makes calls at once and returns all of their results, in order. When it returns, none of them is in flight any
     /// more and no server can reach the memory that they named.
     ///
     /// The identities of servers that are not known yet are requested first, and again that of a server that refuses a

@@ -583,7 +583,7 @@ impl Reader {
     }
 
     /// The reply to a request that changes nothing; `None` if the request is the [`Service`]'s.
-    pub fn execute(&self, request: &Request) -> Option<Reply> {
+    pub fn answer(&self, request: &Request) -> Option<Reply> {
         let read_only = matches!(
             request.operation,
             Operation::Lookup { .. }

@@ -167,7 +167,7 @@ impl Metadata {
     pub(super) fn reply_to(&self, request: &Request) -> Option<Reply> {
         match is_scan(&request.operation) {
             true => None,
-            false => self.reader.execute(request),
+            false => self.reader.answer(request),
         }
     }
 

@@ -36,7 +36,7 @@ impl Scanner {
         let work = move || {
             let _guard = AbortOnPanic("scan");
             for (ticket, request) in arrived {
-                let replies: Vec<(Ticket, Reply)> = match reader.execute(&request) {
+                let replies: Vec<(Ticket, Reply)> = match reader.answer(&request) {
                     Some(reply) => vec![(ticket, reply)],
                     // A check that has found what must be repaired.
                     None => apply(&service, &wakeups, vec![(ticket, request)]),

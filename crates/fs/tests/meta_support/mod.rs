@@ -39,7 +39,7 @@ pub(crate) fn time(seconds: i64) -> Timestamp {
 pub(crate) fn ask(service: &Service, operation: Operation) -> Reply {
     service
         .reader()
-        .execute(&request(operation))
+        .answer(&request(operation))
         .expect("the request changes nothing")
 }
 

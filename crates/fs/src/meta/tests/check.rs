@@ -245,12 +245,12 @@ fn a_reader_looks_and_leaves_mending_to_the_service() {
         after: None,
         repair: true,
     });
-    assert!(reader.execute(&check).is_some());
+    assert!(reader.answer(&check).is_some());
     bench.damage(
         entry_key(directory, b"ghost"),
         entry(ObjectId(999), Kind::File),
     );
-    assert!(reader.execute(&check).is_none());
+    assert!(reader.answer(&check).is_none());
     let nonsense = bench.errno(Operation::Check {
         after: Some(CheckCursor {
             phase: 0,

@@ -288,7 +288,7 @@ fn a_disk_that_keeps_failing_is_read_and_not_written() {
         assert_eq!(failure.errno, Errno::EIO);
         let reader = bench.service.reader();
         let request = bench.request(lookup("/before"));
-        let reply = reader.execute(&request).expect("a read-only request");
+        let reply = reader.answer(&request).expect("a read-only request");
         assert!(reply.result.is_ok(), "{reply:?}");
     }
     let refused = bench.run(create("f")).expect_err("is refused").message;

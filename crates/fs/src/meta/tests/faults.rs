@@ -166,13 +166,13 @@ fn a_store_that_cannot_be_opened_again_returns_errors_until_it_can() {
     assert_eq!(bench.errno(create("f")), Errno::ENOSPC);
     assert_eq!(bench.errno(create("f")), Errno::ENOSPC);
     let reply = reader
-        .execute(&bench.request(lookup("/")))
+        .answer(&bench.request(lookup("/")))
         .expect("a read-only request");
     assert!(reply.result.is_err());
     *works.lock().expect("not poisoned") = true;
     bench.node(create("f"));
     let reply = reader
-        .execute(&bench.request(lookup("/f")))
+        .answer(&bench.request(lookup("/f")))
         .expect("a read-only request");
     assert!(reply.result.is_ok());
 }

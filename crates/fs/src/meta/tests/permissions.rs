@@ -312,7 +312,7 @@ fn only_root_and_the_owner_of_the_root_check() {
     let reply = bench
         .service
         .reader()
-        .execute(&request)
+        .answer(&request)
         .expect("a read-only request");
     assert_eq!(
         reply.result.map_err(|failure| failure.errno),
