@@ -1,4 +1,4 @@
-//! The identity of the host's present boot: what was in its memory is gone after the next one.
+//! The identity of the host's present boot: what was in its memory is lost with the next one.
 
 use std::sync::LazyLock;
 

@@ -27,7 +27,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Lines of a server's log that an error quotes.
 const QUOTED_LINES: usize = 5;
 
-/// Why a cluster does not start or go on: a sentence that says what to do.
+/// Why a cluster does not start, or has failed: a sentence with what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct DevError(pub String);
@@ -92,9 +92,8 @@ impl DevCluster {
         durability: Durability,
         command: ServerCommand,
     ) -> Result<Self, DevError> {
-        let absolute = |error: io::Error| DevError(format!("{}: {error}", directory.display()));
-        std::fs::create_dir_all(directory).map_err(absolute)?;
-        let directory = std::fs::canonicalize(directory).map_err(absolute)?;
+        std::fs::create_dir_all(directory).map_err(at(directory))?;
+        let directory = std::fs::canonicalize(directory).map_err(at(directory))?;
         let file = directory.join("causeway.toml");
         if file.exists() {
             let found = Configuration::load(&file).map_err(|error| DevError(error.to_string()))?;
@@ -137,8 +136,7 @@ impl DevCluster {
         command: ServerCommand,
     ) -> Result<Self, DevError> {
         let logs = file.with_file_name("log");
-        std::fs::create_dir_all(&logs)
-            .map_err(|error| DevError(format!("{}: {error}", logs.display())))?;
+        std::fs::create_dir_all(&logs).map_err(at(&logs))?;
         let servers = configuration.servers.iter().map(|_| None).collect();
         let mut cluster = Self {
             configuration,
@@ -166,7 +164,7 @@ impl DevCluster {
         &self.file
     }
 
-    /// Process id of a server, if it was started and not seen to end.
+    /// Process id of a server, if it was started and its end was not noticed.
     pub fn pid(&self, server: usize) -> Option<u32> {
         Some(self.servers.get(server)?.as_ref()?.id())
     }
@@ -194,7 +192,7 @@ impl DevCluster {
     /// Stops one server in an orderly way.
     pub fn stop_server(&mut self, server: usize) -> Result<(), DevError> {
         let child = self.child(server)?;
-        // The end of its standard input tells it to stop.
+        // It stops at the end of its standard input.
         drop(child.stdin.take());
         let status = match wait_until(child, Instant::now() + STOP_TIMEOUT) {
             Ok(Some(status)) => status,
@@ -215,7 +213,7 @@ impl DevCluster {
             return Err(DevError(format!(
                 "server {} ended with {status}: {}",
                 self.name(server),
-                self.last_words(server)
+                self.end_of_log(server)
             )));
         }
         Ok(())
@@ -236,7 +234,7 @@ impl DevCluster {
         outcome
     }
 
-    /// The server that has ended without being told to, if there is one, and the last lines of its log.
+    /// The server that has ended without a request to stop, if there is one, and the last lines of its log.
     pub fn ended(&mut self) -> Option<(usize, String)> {
         for index in 0..self.servers.len() {
             let status = match &mut self.servers[index] {
@@ -245,7 +243,7 @@ impl DevCluster {
             };
             if let Some(status) = status {
                 self.servers[index] = None;
-                return Some((index, format!("{status}: {}", self.last_words(index))));
+                return Some((index, format!("{status}: {}", self.end_of_log(index))));
             }
         }
         None
@@ -271,14 +269,12 @@ impl DevCluster {
 
     fn spawn(&mut self, server: usize) -> Result<(), DevError> {
         let log = self.log(server);
-        let failed =
-            |what: &Path, error: io::Error| DevError(format!("{}: {error}", what.display()));
         let out = File::options()
             .create(true)
             .append(true)
             .open(&log)
-            .map_err(|error| failed(&log, error))?;
-        let err = out.try_clone().map_err(|error| failed(&log, error))?;
+            .map_err(at(&log))?;
+        let err = out.try_clone().map_err(at(&log))?;
         let child = self
             .command
             .command(&self.file, self.name(server))
@@ -286,14 +282,14 @@ impl DevCluster {
             .stdout(out)
             .stderr(err)
             .spawn()
-            .map_err(|error| failed(&self.command.program, error))?;
+            .map_err(at(&self.command.program))?;
         self.servers[server] = Some(child);
         Ok(())
     }
 
     /// Waits until servers reply to a ping as those that were started here.
     fn await_ready(&mut self, servers: &[usize]) -> Result<(), DevError> {
-        let mut client = self.impatient_client()?;
+        let mut client = self.short_timeout_client()?;
         let until = Instant::now() + START_TIMEOUT;
         for &server in servers {
             loop {
@@ -302,17 +298,12 @@ impl DevCluster {
                 {
                     break;
                 }
-                if let Some((ended, words)) = self.ended() {
-                    return Err(DevError(format!(
-                        "server {} ended while starting, {words}",
-                        self.name(ended)
-                    )));
-                }
+                self.check_running()?;
                 if Instant::now() >= until {
                     return Err(DevError(format!(
                         "server {} does not reply after {START_TIMEOUT:?}: {}",
                         self.name(server),
-                        self.last_words(server)
+                        self.end_of_log(server)
                     )));
                 }
                 std::thread::sleep(POLL_INTERVAL);
@@ -323,33 +314,41 @@ impl DevCluster {
 
     /// Waits until the metadata server has registered all I/O servers.
     fn await_layout(&mut self) -> Result<(), DevError> {
-        let mut client = self.impatient_client()?;
+        let mut client = self.short_timeout_client()?;
         let until = Instant::now() + START_TIMEOUT;
         for server in self.configuration.io_servers() {
             while let Err(error) = client.verify(server) {
                 if error.errno == Errno::WRONG_TARGET || Instant::now() >= until {
                     return Err(DevError(error.to_string()));
                 }
-                if let Some((ended, words)) = self.ended() {
-                    let name = self.name(ended);
-                    return Err(DevError(format!(
-                        "server {name} ended while starting, {words}"
-                    )));
-                }
+                self.check_running()?;
             }
         }
         Ok(())
     }
 
-    fn impatient_client(&self) -> Result<Client, DevError> {
-        let mut impatient = self.configuration.clone();
-        impatient.timeout = Duration::from_millis(500);
-        Client::connect(&impatient, ClientOptions::default())
+    /// Fails if a server has ended while starting.
+    fn check_running(&mut self) -> Result<(), DevError> {
+        match self.ended() {
+            Some((ended, end)) => Err(DevError(format!(
+                "server {} ended while starting, {end}",
+                self.name(ended)
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn short_timeout_client(&self) -> Result<Client, DevError> {
+        let configuration = Configuration {
+            timeout: Duration::from_millis(500),
+            ..self.configuration.clone()
+        };
+        Client::connect(&configuration, ClientOptions::default())
             .map_err(|error| DevError(error.to_string()))
     }
 
     /// The end of a server's log.
-    fn last_words(&self, server: usize) -> String {
+    fn end_of_log(&self, server: usize) -> String {
         let log = self.log(server);
         let text = std::fs::read(&log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -380,21 +379,25 @@ impl Drop for DevCluster {
 /// Formats the directories of a new file system and writes its configuration, in this order: where there is a
 /// configuration, all of its servers were formatted.
 fn format_all(mut configuration: Configuration, file: &Path) -> Result<Configuration, DevError> {
-    let failed = |what: &Path, error: io::Error| DevError(format!("{}: {error}", what.display()));
     let draft = file.with_extension("toml.new");
-    // What was interrupted goes on, as the same file system.
+    // A formatting that was interrupted is continued, as the same file system.
     if let Ok(begun) = Configuration::load(&draft) {
         configuration.id = begun.id;
     }
-    std::fs::write(&draft, configuration.to_toml()).map_err(|error| failed(&draft, error))?;
+    std::fs::write(&draft, configuration.to_toml()).map_err(at(&draft))?;
     for entry in &configuration.servers {
         if !server::is_formatted(&configuration, &entry.name) {
             server::format(&configuration, &entry.name)
                 .map_err(|error| DevError(error.to_string()))?;
         }
     }
-    std::fs::rename(&draft, file).map_err(|error| failed(file, error))?;
+    std::fs::rename(&draft, file).map_err(at(file))?;
     Ok(configuration)
+}
+
+/// Makes errors that concern a file or directory.
+fn at(path: &Path) -> impl Fn(io::Error) -> DevError {
+    move |error| DevError(format!("{}: {error}", path.display()))
 }
 
 fn wait_until(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus>> {

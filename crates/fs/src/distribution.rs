@@ -1,10 +1,10 @@
-//! Which byte lies where: file regions against pieces of datafiles.
+//! Which byte lies where: file regions and regions of datafiles.
 //!
 //! A file is divided into strips of equal size that are distributed to its servers round-robin: strip `i` lies on
 //! server `i % n`, at datafile byte `(i / n) * strip_size`. Everything here is pure arithmetic on
 //! 64-bit offsets of at most 2^63 - 1.
 //!
-//! [`Layout`] maps single offsets and sizes; [`Layout::split`] distributes a list of file regions, in the
+//! [`Striping`] maps single offsets and sizes; [`Striping::split`] distributes a list of file regions, in the
 //! order of the memory that goes with them, to one [`Share`] per server; [`compact`] finds the
 //! equal steps in a share's regions so that a tile travels as four numbers.
 
@@ -18,7 +18,7 @@ pub const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 
 /// A file's distribution, ready for arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
+pub struct Striping {
     strip: u64,
     servers: u64,
 }
@@ -34,7 +34,7 @@ pub struct Share {
     pub len: u64,
 }
 
-impl Layout {
+impl Striping {
     /// The arithmetic of `distribution`; `None` if it is empty.
     pub fn new(distribution: &Distribution) -> Option<Self> {
         let strip = u64::from(distribution.strip_size);

@@ -1,6 +1,7 @@
-//! The one error of the client library: what was being done, to what, where, and why it failed.
+//! The one error of the client library: what was being done, to what, where, and why it failed. A server replies with
+//! a [`Failure`], which has only the kind and the message.
 
-use causeway_wire::fs::Errno;
+use causeway_wire::fs::{Errno, Failure};
 
 /// Why an operation on the file system failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -16,4 +17,12 @@ pub struct Error {
     pub message: String,
     /// The server concerned: its name and address.
     pub server: Option<String>,
+}
+
+/// A failure with a sentence.
+pub(crate) fn failure(errno: Errno, message: impl Into<String>) -> Failure {
+    Failure {
+        errno,
+        message: message.into(),
+    }
 }

@@ -4,17 +4,19 @@
 //! memory is lost. So all clients that have not synced since must learn of it.
 
 use std::fmt::Display;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use causeway_wire::home::{FailedSyncs, MAX_HOME_FILE_BYTES};
 
+use crate::files::open_or_create;
+use crate::locks::lock;
+
 /// Name of the file that keeps the count.
 const NAME: &str = "failed-syncs";
-const FILE_MODE: u32 = 0o600;
 
 /// The count of a directory, which outlasts the process.
 #[derive(Debug)]
@@ -27,13 +29,7 @@ impl FailureCount {
     /// Reads the count in `directory`, or begins one. One that cannot be read goes on from a random number.
     pub(crate) fn open(directory: &Path) -> io::Result<Self> {
         let path = directory.join(NAME);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(FILE_MODE)
-            .open(&path)?;
+        let file = open_or_create(&path)?;
         let mut bytes = Vec::new();
         (&file)
             .take(MAX_HOME_FILE_BYTES as u64)
@@ -61,7 +57,7 @@ impl FailureCount {
     /// Notes that a sync of `what` has failed.
     pub(crate) fn note(&self, what: impl Display, why: impl Display) {
         tracing::error!("a sync of {what} has failed: {why}; what was not synced may be lost");
-        let mut now = self.now();
+        let mut now = lock(&self.now);
         now.count = now.count.wrapping_add(1);
         now.boot = crate::boot::identity();
         // It need not be synced: it matters only until the host is booted again.
@@ -72,17 +68,13 @@ impl FailureCount {
 
     /// How many syncs have failed.
     pub(crate) fn count(&self) -> u64 {
-        self.now().count
+        lock(&self.now).count
     }
 
     /// Whether one has failed since the host was booted, as far as the boot is known.
     pub(crate) fn has_failed(&self) -> bool {
-        let now = self.now();
+        let now = lock(&self.now);
         now.count > 0 && now.boot == crate::boot::identity()
-    }
-
-    fn now(&self) -> MutexGuard<'_, FailedSyncs> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn put(&self, now: &FailedSyncs) -> io::Result<()> {

@@ -6,20 +6,22 @@
 //! system of server processes on one machine).
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod boot;
 pub mod client;
 pub mod clock;
 pub mod config;
+mod cutter;
 pub mod data;
 pub mod dev;
 pub mod distribution;
-mod durable;
 pub mod error;
 mod failed_syncs;
-mod fatal;
+mod files;
 mod locks;
 pub mod meta;
 pub mod sabotage;
 pub mod server;
+mod threads;
 
 pub use error::Error;

@@ -1,8 +1,50 @@
-//! Locking where a panic of another holder is no reason to fail.
+//! Locks and condition variables where a panic of another holder is no reason to fail: no holder leaves a value half
+//! changed.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
+use std::time::Duration;
 
-/// Locks a mutex, also one that a panic has poisoned: no holder leaves its value half changed.
+/// Locks a mutex.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks for reading.
+pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks for writing.
+pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for a notification as long as `condition` holds.
+pub(crate) fn wait_while<'a, T>(
+    condvar: &Condvar,
+    guard: MutexGuard<'a, T>,
+    condition: impl FnMut(&mut T) -> bool,
+) -> MutexGuard<'a, T> {
+    condvar
+        .wait_while(guard, condition)
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`wait_while`], but not longer than `limit`, if there is one. Returns whether the time is up and the condition
+/// still holds.
+pub(crate) fn wait_timeout_while<'a, T>(
+    condvar: &Condvar,
+    guard: MutexGuard<'a, T>,
+    limit: Option<Duration>,
+    condition: impl FnMut(&mut T) -> bool,
+) -> (MutexGuard<'a, T>, bool) {
+    let Some(limit) = limit else {
+        return (wait_while(condvar, guard, condition), false);
+    };
+    let (guard, timeout) = condvar
+        .wait_timeout_while(guard, limit, condition)
+        .unwrap_or_else(PoisonError::into_inner);
+    (guard, timeout.timed_out())
 }

@@ -44,7 +44,6 @@ mod striped;
 mod tests;
 mod walk;
 
-pub use files::MAX_FILE_BYTES;
 pub use layout::Layout;
 pub use service::{Reader, Removal, Service, accept_loss};
 pub use session::Leases;

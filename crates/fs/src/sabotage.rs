@@ -2,7 +2,18 @@
 //!
 //! Each switch takes away one thing that keeps data safe. They exist only where the feature `sabotage` was
 //! compiled in, which nothing but tests asks for; without it `is_on` is always false and leaves no code.
-//! A process takes its switch from the environment variable [`VARIABLE`], a test inside it from [`turn_on`].
+//! A process takes its switch from the environment variable [`VARIABLE`], a test inside it from `turn_on`.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{LazyLock, Mutex};
+use std::time::Duration;
+
+use crate::locks::lock;
+
+/// Whether the switches were compiled in.
+const IS_COMPILED: bool = cfg!(feature = "sabotage");
 
 /// Environment variable that names the switch of a process.
 pub const VARIABLE: &str = "CAUSEWAY_SABOTAGE";
@@ -10,7 +21,7 @@ pub const VARIABLE: &str = "CAUSEWAY_SABOTAGE";
 /// Environment variable of a server that names a file: while that exists, its storage stalls.
 pub const STALL: &str = "CAUSEWAY_STALL";
 
-/// Environment variable of a server that names a file: while that exists, syncs fail with the error number that stands
+/// Environment variable of a server that names a file: while that exists, syncs fail with the error number
 /// in it.
 pub const FAIL_SYNCS: &str = "CAUSEWAY_FAIL_SYNCS";
 
@@ -30,9 +41,9 @@ pub enum Sabotage {
     IgnoreLength,
     /// A repeated change is carried out again.
     ForgetReplies,
-    /// Writes that overlap are stored in any order, and those that their client has given up as well.
+    /// Writes that overlap are stored in any order, and those that their client has abandoned as well.
     StaleWrites,
-    /// A scrub takes every block for good.
+    /// A scrub accepts every block.
     BlindScrub,
     /// A repeated write is stored again, even if it was overwritten since.
     RepeatWrites,
@@ -68,131 +79,100 @@ impl Sabotage {
     }
 }
 
-/// Whether this process leaves `what` out.
-#[cfg(not(feature = "sabotage"))]
-#[inline(always)]
-pub(crate) const fn is_on(_what: Sabotage) -> bool {
-    false
+/// Number of the switch that is on; 0 for none.
+static ON: LazyLock<AtomicU8> = LazyLock::new(|| {
+    let named = std::env::var(VARIABLE).ok();
+    let found = Sabotage::ALL
+        .into_iter()
+        .find(|one| Some(one.name()) == named.as_deref());
+    AtomicU8::new(found.map_or(0, |one| one as u8))
+});
+
+static BOOT: Mutex<Option<u128>> = Mutex::new(None);
+
+/// Makes the host count as booted anew if `boot` is another number: for simulated loss of power.
+#[cfg(feature = "sabotage")]
+pub fn pretend_boot(boot: Option<u128>) {
+    *lock(&BOOT) = boot;
+}
+
+static FROZEN: AtomicBool = AtomicBool::new(false);
+
+/// Stalls the storage of this process from now on, or lets it continue.
+#[cfg(feature = "sabotage")]
+pub fn freeze(frozen: bool) {
+    FROZEN.store(frozen, Ordering::Release);
+}
+
+/// Waits while the storage is frozen, or the file exists that [`STALL`] names.
+#[inline]
+pub(crate) fn stall() {
+    if !IS_COMPILED {
+        return;
+    }
+    static FILE: LazyLock<Option<PathBuf>> =
+        LazyLock::new(|| std::env::var_os(STALL).map(PathBuf::from));
+    while FROZEN.load(Ordering::Acquire) || FILE.as_ref().is_some_and(|file| file.exists()) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+static FAILING: AtomicU32 = AtomicU32::new(0);
+
+/// Makes the next `count` syncs of datafiles fail in this process.
+#[cfg(feature = "sabotage")]
+pub fn fail_next_syncs(count: u32) {
+    FAILING.store(count, Ordering::Release);
+}
+
+/// Fails as a sync does whose device has failed, if a test has requested that.
+#[inline]
+pub(crate) fn fail_sync() -> io::Result<()> {
+    if !IS_COMPILED {
+        return Ok(());
+    }
+    fail_every_sync()?;
+    let fewer = |count: u32| count.checked_sub(1);
+    match FAILING.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer) {
+        Ok(_) => Err(rustix::io::Errno::IO.into()),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Fails while the file exists that [`FAIL_SYNCS`] names, with the error number in it.
+#[inline]
+pub(crate) fn fail_every_sync() -> io::Result<()> {
+    if !IS_COMPILED {
+        return Ok(());
+    }
+    static FILE: LazyLock<Option<PathBuf>> =
+        LazyLock::new(|| std::env::var_os(FAIL_SYNCS).map(PathBuf::from));
+    let Some(file) = FILE.as_ref() else {
+        return Ok(());
+    };
+    let Ok(text) = std::fs::read_to_string(file) else {
+        return Ok(());
+    };
+    let errno = text
+        .trim()
+        .parse()
+        .unwrap_or(rustix::io::Errno::IO.raw_os_error());
+    Err(io::Error::from_raw_os_error(errno))
 }
 
 /// The boot of the host that tests pretend.
-#[cfg(not(feature = "sabotage"))]
-#[inline(always)]
-pub(crate) const fn pretended_boot() -> Option<u128> {
-    None
+pub(crate) fn pretended_boot() -> Option<u128> {
+    IS_COMPILED.then(|| *lock(&BOOT)).flatten()
 }
 
-/// Waits while tests have the storage stall.
-#[cfg(not(feature = "sabotage"))]
-#[inline(always)]
-pub(crate) const fn stall() {}
-
-/// Fails where tests have syncs of datafiles fail.
-#[cfg(not(feature = "sabotage"))]
-#[inline(always)]
-pub(crate) const fn fail_sync() -> std::io::Result<()> {
-    Ok(())
+/// Whether this process leaves `what` out.
+#[inline]
+pub(crate) fn is_on(what: Sabotage) -> bool {
+    IS_COMPILED && ON.load(Ordering::Relaxed) == what as u8
 }
 
-/// Fails where tests have all syncs of a process fail.
-#[cfg(not(feature = "sabotage"))]
-#[inline(always)]
-pub(crate) const fn fail_every_sync() -> std::io::Result<()> {
-    Ok(())
-}
-
+/// Makes this process leave out `what`, or nothing.
 #[cfg(feature = "sabotage")]
-pub(crate) use switch::{fail_every_sync, fail_sync, is_on, pretended_boot, stall};
-#[cfg(feature = "sabotage")]
-pub use switch::{fail_next_syncs, freeze, pretend_boot, turn_on};
-
-#[cfg(feature = "sabotage")]
-mod switch {
-    use std::path::PathBuf;
-    use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-    use std::sync::{LazyLock, Mutex, PoisonError};
-    use std::time::Duration;
-
-    use super::{Sabotage, VARIABLE};
-
-    /// Number of the switch that is on; 0 for none.
-    static ON: LazyLock<AtomicU8> = LazyLock::new(|| {
-        let named = std::env::var(VARIABLE).ok();
-        let found = Sabotage::ALL
-            .into_iter()
-            .find(|one| Some(one.name()) == named.as_deref());
-        AtomicU8::new(found.map_or(0, |one| one as u8))
-    });
-
-    static BOOT: Mutex<Option<u128>> = Mutex::new(None);
-
-    /// Makes the host count as booted anew if `boot` is another number: for simulated loss of power.
-    pub fn pretend_boot(boot: Option<u128>) {
-        *BOOT.lock().unwrap_or_else(PoisonError::into_inner) = boot;
-    }
-
-    static FROZEN: AtomicBool = AtomicBool::new(false);
-
-    /// Stalls the storage of this process from now on, or lets it go on.
-    pub fn freeze(frozen: bool) {
-        FROZEN.store(frozen, Ordering::Release);
-    }
-
-    /// Waits while the storage is frozen, or the file exists that [`super::STALL`] names.
-    pub(crate) fn stall() {
-        static FILE: LazyLock<Option<PathBuf>> =
-            LazyLock::new(|| std::env::var_os(super::STALL).map(PathBuf::from));
-        while FROZEN.load(Ordering::Acquire) || FILE.as_ref().is_some_and(|file| file.exists()) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    static FAILING: AtomicU32 = AtomicU32::new(0);
-
-    /// Makes the next `count` syncs of datafiles fail in this process.
-    pub fn fail_next_syncs(count: u32) {
-        FAILING.store(count, Ordering::Release);
-    }
-
-    /// Fails as a sync does whose device has failed, if tests want it so.
-    pub(crate) fn fail_sync() -> std::io::Result<()> {
-        fail_every_sync()?;
-        let fewer = |count: u32| count.checked_sub(1);
-        match FAILING.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer) {
-            Ok(_) => Err(rustix::io::Errno::IO.into()),
-            Err(_) => Ok(()),
-        }
-    }
-
-    /// Fails while the file exists that [`super::FAIL_SYNCS`] names, as what stands in it says.
-    pub(crate) fn fail_every_sync() -> std::io::Result<()> {
-        static FILE: LazyLock<Option<PathBuf>> =
-            LazyLock::new(|| std::env::var_os(super::FAIL_SYNCS).map(PathBuf::from));
-        let Some(file) = FILE.as_ref() else {
-            return Ok(());
-        };
-        let Ok(text) = std::fs::read_to_string(file) else {
-            return Ok(());
-        };
-        let errno = text
-            .trim()
-            .parse()
-            .unwrap_or(rustix::io::Errno::IO.raw_os_error());
-        Err(std::io::Error::from_raw_os_error(errno))
-    }
-
-    /// The boot of the host that tests pretend.
-    pub(crate) fn pretended_boot() -> Option<u128> {
-        *BOOT.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether this process leaves `what` out.
-    pub(crate) fn is_on(what: Sabotage) -> bool {
-        ON.load(Ordering::Relaxed) == what as u8
-    }
-
-    /// Makes this process leave out `what`, or nothing.
-    pub fn turn_on(what: Option<Sabotage>) {
-        ON.store(what.map_or(0, |one| one as u8), Ordering::Relaxed);
-    }
+pub fn turn_on(what: Option<Sabotage>) {
+    ON.store(what.map_or(0, |one| one as u8), Ordering::Relaxed);
 }

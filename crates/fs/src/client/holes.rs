@@ -1,13 +1,12 @@
 //! Where the data of files lie between holes, as I/O servers report them.
 
-use causeway_wire::fs::{Body, Distribution, Errno, Operation, Region, ReplyBody};
+use causeway_wire::fs::{Distribution, Operation, Region, ReplyBody};
 
-use super::io::{FORM_CHANGES, restless};
-use super::rpc::{Call, CallError, object_name, unfit};
-use super::transfer::Way;
+use super::io::{FORM_CHANGES, Form, keeps_changing, striping};
+use super::rpc::{Call, CallError, object_name, unexpected_reply};
+use super::transfer::IoKind;
 use super::{Client, File};
 use crate::Error;
-use crate::distribution::Layout;
 
 impl Client {
     /// The first bytes of a file from `offset` on that may be anything else than zeros, in front of the file's end as
@@ -19,34 +18,27 @@ impl Client {
     }
 
     fn try_next_data(&mut self, file: &mut File, offset: u64) -> Result<Option<Region>, CallError> {
-        self.check_access(file, Way::Read)?;
+        self.check_access(file, IoKind::Read)?;
         for _ in 0..FORM_CHANGES {
             let size = file.node.attributes.size;
             if offset >= size {
                 return Ok(None);
             }
-            match &file.node.body {
-                Body::Striped {
-                    truncating: Some(_),
-                    ..
-                } => self.finish_truncation(file)?,
-                Body::Striped { distribution, .. } => {
-                    let distribution = distribution.clone();
+            match self.form(file)? {
+                Form::Striped(distribution) => {
                     if let Some(found) = self.find_striped(file, &distribution, (offset, size))? {
                         return Ok(first_of(found, size));
                     }
                 }
-                Body::Stuffed { .. } => {
+                Form::Stuffed { .. } => {
                     return Ok(Some(Region {
                         offset,
                         len: size - offset,
                     }));
                 }
-                Body::Directory(_) => return Err(CallError::local(Errno::EISDIR, "")),
-                Body::Link(_) => return Err(CallError::local(Errno::EINVAL, "a symbolic link")),
             }
         }
-        Err(restless())
+        Err(keeps_changing())
     }
 
     /// For each datafile that has some, from where to where in the file its first data at or behind the offset reach.
@@ -57,23 +49,18 @@ impl Client {
         distribution: &Distribution,
         (offset, size): (u64, u64),
     ) -> Result<Option<Vec<(u64, u64)>>, CallError> {
-        let layout = Layout::new(distribution)
-            .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))?;
-        let lengths = match &file.node.body {
-            Body::Striped { lengths, .. } => lengths.clone(),
-            _ => Vec::new(),
-        };
+        let striping = striping(distribution)?;
         let object = file.node.object;
         let (mut asked, mut calls) = (Vec::new(), Vec::new());
-        for position in 0..layout.servers() {
-            let offset = layout.datafile_size(position, offset);
-            if offset >= layout.datafile_size(position, size) {
+        for position in 0..striping.servers() {
+            let offset = striping.datafile_size(position, offset);
+            if offset >= striping.datafile_size(position, size) {
                 continue;
             }
             asked.push((position, offset));
             let operation = Operation::FindData {
                 object,
-                at_least: lengths.get(position).copied().unwrap_or(0),
+                at_least: file.least_length(position),
                 offset,
             };
             calls.push(Call::query(
@@ -94,11 +81,14 @@ impl Client {
                 {
                     first
                 }
-                other => return Err(unfit(other)),
+                other => return Err(unexpected_reply(other)),
             };
             let last = first.offset.saturating_add(first.len - 1);
-            let start = layout.file_offset(position, first.offset).max(offset);
-            found.push((start, layout.file_offset(position, last).saturating_add(1)));
+            let start = striping.file_offset(position, first.offset).max(offset);
+            found.push((
+                start,
+                striping.file_offset(position, last).saturating_add(1),
+            ));
         }
         Ok(Some(found))
     }

@@ -1,4 +1,4 @@
-//! Learning servers' identities before any other request goes to them.
+//! Checks of servers' identities before any other request is sent to them.
 //!
 //! The metadata server comes first: its layout lists the I/O servers, their numbers, and the directories that are
 //! theirs. Each I/O server's greeting is compared with that once. Every request names the server that
@@ -7,15 +7,15 @@
 use std::time::{Duration, Instant};
 
 use causeway_wire::fs::{
-    Errno, Greeting, LayoutServer, MAX_LAYOUT_PART, Operation, ReplyBody, ServerIdentity, Target,
+    Errno, Greeting, LayoutServer, MAX_LAYOUT_PART, Operation, ReplyBody, Target,
 };
 
-use super::flight::{Flight, State};
 use super::identity::{Expected, Layout};
-use super::rpc::{Call, CallError, Rpc, unfit};
+use super::pending::{PendingCall, State};
+use super::rpc::{Call, CallError, Rpc, take_reply};
+use crate::backoff::Backoff;
 
-/// First pause before the metadata server is asked again whether it has registered a server; it doubles up to
-/// [`LONGEST_PAUSE`].
+/// Pauses before the metadata server is asked again whether it has registered a server.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
@@ -31,7 +31,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    fn of(greeting: &Greeting) -> Self {
+    pub(crate) fn of(greeting: &Greeting) -> Self {
         Self {
             target: greeting.identity.target(),
             boot: greeting.boot,
@@ -41,11 +41,11 @@ impl Known {
 }
 
 impl Rpc {
-    /// Makes every flight's server known; flights to servers that are not the expected ones end with an error.
-    pub(super) fn introduce_all(&mut self, flights: &mut [Flight], deadline: Instant) {
+    /// Makes every call's server known; calls to servers that are not the expected ones end with an error.
+    pub(super) fn introduce_all(&mut self, pending_calls: &mut [PendingCall], deadline: Instant) {
         let mut unknown: Vec<usize> = Vec::new();
-        for flight in flights.iter().filter(|flight| flight.is_open()) {
-            let server = flight.call.server;
+        for pending in pending_calls.iter().filter(|pending| pending.is_open()) {
+            let server = pending.call.server;
             if self.known(server).is_none() && !unknown.contains(&server) {
                 unknown.push(server);
             }
@@ -56,18 +56,18 @@ impl Rpc {
         let failed = self.introduce(&unknown, deadline);
         // A server that cannot be reached may have used up the time of the others: then the error names that one.
         let late = Instant::now() >= deadline;
-        for flight in flights.iter_mut().filter(|flight| flight.is_open()) {
+        for pending in pending_calls.iter_mut().filter(|pending| pending.is_open()) {
             let own = failed
                 .iter()
-                .find(|(server, _)| *server == flight.call.server);
+                .find(|(server, _)| *server == pending.call.server);
             let other = failed.first().filter(|_| late);
             if let Some((_, error)) = own.or(other) {
-                flight.state = State::Done(Err(error.clone()));
+                pending.state = State::Done(Err(error.clone()));
             }
         }
     }
 
-    /// Learns the identities of servers that are not known yet; the first error ends it.
+    /// Requests the identities of servers that are not known yet; returns the first error.
     pub(crate) fn introduce_to(&mut self, servers: &[usize]) -> Result<(), CallError> {
         if servers.iter().all(|&server| self.known(server).is_some()) {
             return Ok(());
@@ -81,7 +81,7 @@ impl Rpc {
 
     /// Records the present greeting of a server that is known: its host may have been started again since, or
     /// another server may have come in its place.
-    pub(crate) fn note(&mut self, server: usize, greeting: &Greeting) {
+    pub(crate) fn update_known(&mut self, server: usize, greeting: &Greeting) {
         let now = Known::of(greeting);
         let same = self
             .known(server)
@@ -89,7 +89,7 @@ impl Rpc {
         self.set_known(server, same.then_some(now));
     }
 
-    /// Learns the identities of servers; returns those that could not be reached, or are others.
+    /// Requests the identities of servers; returns those that could not be reached, or are others.
     fn introduce(&mut self, servers: &[usize], deadline: Instant) -> Vec<(usize, CallError)> {
         if (self.layout.is_none() || self.known(self.metadata).is_none())
             && let Err(error) = self.introduce_metadata(deadline)
@@ -103,12 +103,12 @@ impl Rpc {
             .copied()
             .filter(|&server| self.known(server).is_none())
             .collect();
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         while !left.is_empty() {
             let greetings = self.greet_until(&left, deadline);
             let mut unregistered = Vec::new();
             for (server, greeting) in left.into_iter().zip(greetings) {
-                match greeting.and_then(|greeting| self.take_in(server, &greeting)) {
+                match greeting.and_then(|greeting| self.check_greeting(server, &greeting)) {
                     Ok(true) => {}
                     Ok(false) => unregistered.push(server),
                     Err(error) => failed.push((server, error)),
@@ -120,8 +120,7 @@ impl Rpc {
             }
             // The metadata server is about to register them, and sends no event when it has.
             let rest = deadline.saturating_duration_since(Instant::now());
-            std::thread::sleep(pause.min(rest));
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            std::thread::sleep(pauses.next().min(rest));
             let renewed = match rest.is_zero() {
                 true => Err(self.not_registered()),
                 false => self.introduce_metadata(deadline),
@@ -146,7 +145,7 @@ impl Rpc {
     }
 
     /// Compares an I/O server's greeting with the layout. Returns `false` if the metadata server has not registered it.
-    fn take_in(&mut self, server: usize, greeting: &Greeting) -> Result<bool, CallError> {
+    fn check_greeting(&mut self, server: usize, greeting: &Greeting) -> Result<bool, CallError> {
         let Some(layout) = &self.layout else {
             return Ok(false);
         };
@@ -163,7 +162,7 @@ impl Rpc {
         Ok(registered)
     }
 
-    /// Learns the metadata server's identity and takes its layout.
+    /// Requests the metadata server's identity and layout.
     fn introduce_metadata(&mut self, deadline: Instant) -> Result<(), CallError> {
         let server = self.metadata;
         loop {
@@ -205,7 +204,7 @@ impl Rpc {
             let next = self.greet_once(server, from, deadline)?;
             let part = next.layout.ok_or_else(|| missing(self))?;
             let same = part.epoch == epoch
-                && same_server(&next.identity, &first.identity)
+                && next.identity.target() == first.identity.target()
                 && (1..=MAX_LAYOUT_PART).contains(&part.servers.len());
             if !same {
                 return Ok(None);
@@ -235,21 +234,23 @@ impl Rpc {
         u32::try_from(whole).unwrap_or(u32::MAX)
     }
 
+    fn hello(&self, server: usize, layout_from: u16) -> Call {
+        let operation = Operation::Hello {
+            layout_from,
+            timeout_s: self.timeout_s(),
+        };
+        Call::query(server, operation)
+    }
+
     fn greet_until(
         &mut self,
         servers: &[usize],
         deadline: Instant,
     ) -> Vec<Result<Greeting, CallError>> {
-        let timeout_s = self.timeout_s();
-        let hello = |server: &usize| {
-            let layout_from = 0;
-            let operation = Operation::Hello {
-                layout_from,
-                timeout_s,
-            };
-            Call::query(*server, operation)
-        };
-        let calls = servers.iter().map(hello).collect();
+        let calls = servers
+            .iter()
+            .map(|&server| self.hello(server, 0))
+            .collect();
         let replies = self.call_directly(calls, Target::default(), deadline);
         replies.into_iter().map(greeting).collect()
     }
@@ -260,17 +261,13 @@ impl Rpc {
         layout_from: u16,
         deadline: Instant,
     ) -> Result<Greeting, CallError> {
-        let operation = Operation::Hello {
-            layout_from,
-            timeout_s: self.timeout_s(),
-        };
-        let call = Call::query(server, operation);
+        let call = self.hello(server, layout_from);
         self.call_directly(vec![call], Target::default(), deadline)
             .pop()
             .map_or_else(|| Err(self.not_registered()), greeting)
     }
 
-    /// The layout as last seen; asks for it if none was.
+    /// The layout as last received; requests it if none was.
     pub(crate) fn layout(&mut self) -> Result<&Layout, CallError> {
         if self.layout.is_none() {
             self.introduce_metadata(Instant::now() + self.timeout)?;
@@ -279,13 +276,13 @@ impl Rpc {
         self.layout.as_ref().ok_or_else(none)
     }
 
-    /// Asks for the layout anew.
+    /// Requests the layout again.
     pub(crate) fn renew_layout(&mut self) -> Result<&Layout, CallError> {
         self.layout = None;
         self.layout()
     }
 
-    /// Takes a layout for granted, of a metadata server that need not be asked.
+    /// Sets the layout of a metadata server that need not be asked for it.
     pub(crate) fn trust_layout(&mut self, metadata: Target, layout: Layout) {
         let known = Known {
             target: metadata,
@@ -348,13 +345,6 @@ impl Rpc {
     }
 }
 
-fn same_server(one: &ServerIdentity, other: &ServerIdentity) -> bool {
-    one.target() == other.target()
-}
-
 fn greeting(reply: Result<ReplyBody, CallError>) -> Result<Greeting, CallError> {
-    match reply? {
-        ReplyBody::Hello(greeting) => Ok(*greeting),
-        other => Err(unfit(&other)),
-    }
+    take_reply!(reply?, ReplyBody::Hello(greeting) => *greeting)
 }

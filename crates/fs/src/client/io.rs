@@ -1,8 +1,8 @@
 //! Reading, writing, resizing and syncing files.
 //!
 //! A file's content lies beside its metadata (stuffed) or in datafiles (striped), and may move from the one to the
-//! other, or be truncated, during a call: every call learns it from the server's reply and goes on with what the file has
-//! become.
+//! other, or be truncated, during a call: the server's reply shows it, and the call continues with
+//! what the file has become.
 
 use std::time::{Duration, Instant};
 
@@ -12,26 +12,34 @@ use causeway_wire::fs::{
     Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Reach, Region, ReplyBody,
 };
 
-use super::cutter::Cutter;
 use super::names::{node, node_of};
-use super::rpc::{Call, CallError, done, object_name, unfit};
+use super::rpc::{Call, CallError, done, object_name, take_reply};
 use super::stages::StageClock;
-use super::transfer::{Planned, Way, plan};
+use super::transfer::{IoKind, IoList, Planned, plan};
 use super::{Client, File};
 use crate::Error;
-use crate::distribution::{Layout, MAX_FILE_BYTES};
+use crate::cutter::Cutter;
+use crate::distribution::{MAX_FILE_BYTES, Striping};
 
 /// Bytes that one round of requests moves at most, over all servers: bounds how long a round takes, and
 /// with it what the time-out means.
 const ROUND_BYTES: u64 = 64 << 20;
 /// How often to check whether memory is free that a stopped server may be writing: there is no event when the server
-/// goes on.
+/// runs again.
 const HELD_INTERVAL: Duration = Duration::from_millis(10);
 /// How long that may take before a warning is logged.
 const LONG_HELD: Duration = Duration::from_secs(1);
 
 /// How often a call asks for the node again of a file that keeps changing its form meanwhile.
 pub(super) const FORM_CHANGES: usize = 16;
+
+/// Where a file's content lies.
+pub(super) enum Form {
+    /// Beside the metadata; `moving` once its move to the I/O servers has begun.
+    Stuffed { moving: bool },
+    /// In datafiles.
+    Striped(Distribution),
+}
 
 /// Makes progress until the caller is the memory's only holder.
 fn wait_until_free(memory: &Memory, mut progress: impl FnMut()) {
@@ -54,8 +62,9 @@ fn wait_until_free(memory: &Memory, mut progress: impl FnMut()) {
 impl Client {
     /// Reads from `offset` on; fewer bytes than asked only at the end of the file.
     ///
-    /// A server on this host that is stopped (SIGSTOP, a debugger) in the middle of writing `into` would go on with
-    /// that later. So a call that gives up does not return before that server goes on or ends, even after the time-out.
+    /// A server on this host that is stopped (SIGSTOP, a debugger) in the middle of writing `into` would continue
+    /// with that later. So a call that fails does not return before that server continues or ends, even after the
+    /// time-out.
     pub fn read_at(
         &mut self,
         file: &mut File,
@@ -94,8 +103,9 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
     ) -> Result<u64, Error> {
-        check_lists(regions, memory)
-            .and_then(|()| self.read_regions(file, regions, memory))
+        let list = IoList { regions, memory };
+        check_list(list)
+            .and_then(|()| self.read_checked(file, list))
             .map_err(|error| error.during("read", &object_name(file.node.object)))
     }
 
@@ -106,12 +116,9 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
     ) -> Result<(), Error> {
-        check_lists(regions, memory)
-            .and_then(|()| {
-                in_rounds(regions, memory, |regions, memory| {
-                    self.write_round(file, regions, memory)
-                })
-            })
+        let list = IoList { regions, memory };
+        check_list(list)
+            .and_then(|()| in_rounds(list, |list| self.write_round(file, list)))
             .map_err(|error| error.during("write", &object_name(file.node.object)))
     }
 
@@ -195,41 +202,53 @@ impl Client {
     fn flush_datafiles(&mut self, file: &mut File) -> Result<(), CallError> {
         let object = file.node.object;
         for _ in 0..FORM_CHANGES {
-            let Body::Striped {
-                distribution,
-                lengths,
-                ..
-            } = &file.node.body
-            else {
+            let Body::Striped { distribution, .. } = &file.node.body else {
                 return Ok(());
             };
-            let mut calls = Vec::with_capacity(distribution.servers.len());
-            for (position, server) in self.io_servers(distribution)?.into_iter().enumerate() {
-                let at_least = lengths.get(position).copied().unwrap_or(0);
-                calls.push(Call::query(server, Operation::Flush { object, at_least }));
-            }
+            let calls = self.query_each(distribution, |position| Operation::Flush {
+                object,
+                at_least: file.least_length(position),
+            })?;
             let results = self.rpc.call_all(calls);
             if let Some(replies) = self.unless_missing(file, results)? {
                 return replies.into_iter().try_for_each(done);
             }
         }
-        Err(restless())
+        Err(keeps_changing())
     }
 
-    fn write_round(
-        &mut self,
-        file: &mut File,
-        regions: &[Region],
-        memory: &[Memory],
-    ) -> Result<(), CallError> {
-        self.check_access(file, Way::Write)?;
+    fn write_round(&mut self, file: &mut File, list: IoList<'_>) -> Result<(), CallError> {
+        self.check_access(file, IoKind::Write)?;
         file.opened_content = None;
-        let end = regions
+        let end = list
+            .regions
             .iter()
             .filter(|region| region.len > 0)
             .map(|region| region.offset + region.len)
             .max()
             .unwrap_or(0);
+        for _ in 0..FORM_CHANGES {
+            let is_written = match self.form(file)? {
+                Form::Striped(distribution) => {
+                    self.write_striped(file, &distribution, list, end)?
+                }
+                Form::Stuffed { moving: false } if end <= MAX_STUFFED_BYTES as u64 => {
+                    self.write_stuffed(file, list)?
+                }
+                Form::Stuffed { .. } => {
+                    self.unstuff(file)?;
+                    false
+                }
+            };
+            if is_written {
+                return Ok(());
+            }
+        }
+        Err(keeps_changing())
+    }
+
+    /// Where a file's content lies, once the datafiles have followed the last truncation.
+    pub(super) fn form(&mut self, file: &mut File) -> Result<Form, CallError> {
         for _ in 0..FORM_CHANGES {
             match &file.node.body {
                 Body::Striped {
@@ -237,35 +256,22 @@ impl Client {
                     ..
                 } => self.finish_truncation(file)?,
                 Body::Striped { distribution, .. } => {
-                    let distribution = distribution.clone();
-                    if self.write_striped(file, &distribution, regions, memory, end)? {
-                        return Ok(());
-                    }
+                    return Ok(Form::Striped(distribution.clone()));
                 }
-                Body::Stuffed { moving: false, .. } if end <= MAX_STUFFED_BYTES as u64 => {
-                    if self.write_stuffed(file, regions, memory)? {
-                        return Ok(());
-                    }
-                }
-                Body::Stuffed { .. } => self.unstuff(file)?,
+                Body::Stuffed { moving, .. } => return Ok(Form::Stuffed { moving: *moving }),
                 Body::Directory(_) => return Err(CallError::local(Errno::EISDIR, "")),
                 Body::Link(_) => return Err(CallError::local(Errno::EINVAL, "a symbolic link")),
             }
         }
-        Err(restless())
+        Err(keeps_changing())
     }
 
     /// Writes beside the metadata. Returns `false` if the file is not stuffed any more, which `file` then shows.
-    fn write_stuffed(
-        &mut self,
-        file: &mut File,
-        regions: &[Region],
-        memory: &[Memory],
-    ) -> Result<bool, CallError> {
+    fn write_stuffed(&mut self, file: &mut File, list: IoList<'_>) -> Result<bool, CallError> {
         let object = file.node.object;
         self.will_change(file, &[self.metadata])?;
-        let mut memory = Cutter::new(memory);
-        for region in regions {
+        let mut memory = Cutter::new(list.memory.iter().cloned());
+        for region in list.regions {
             let data: Vec<u8> = memory
                 .take(region.len)
                 .iter()
@@ -296,14 +302,13 @@ impl Client {
         &mut self,
         file: &mut File,
         distribution: &Distribution,
-        regions: &[Region],
-        memory: &[Memory],
+        list: IoList<'_>,
         end: u64,
     ) -> Result<bool, CallError> {
         let clock = StageClock::start(self.record_stages);
         let servers = self.io_servers(distribution)?;
         self.will_change(file, &servers)?;
-        let (planned, calls) = self.data_calls(file, distribution, regions, memory, Way::Write)?;
+        let (planned, calls) = self.data_calls(file, distribution, list, IoKind::Write)?;
         let clock = clock.next(&mut self.stages, "write: plan");
         let replies = self.rpc.call_all(calls);
         let clock = clock.next_of(&mut self.stages, &WRITING, busiest(&replies));
@@ -311,10 +316,8 @@ impl Client {
             return Ok(false);
         };
         for (planned, reply) in planned.iter().zip(replies) {
-            match reply {
-                ReplyBody::Transferred { bytes, .. } => planned.check_written(bytes)?,
-                other => return Err(unfit(&other)),
-            }
+            let bytes = take_reply!(reply, ReplyBody::Transferred { bytes, .. } => bytes)?;
+            planned.check_written(bytes)?;
         }
         let object = file.node.object;
         let known = version(&file.node);
@@ -349,25 +352,32 @@ impl Client {
         &mut self,
         file: &File,
         distribution: &Distribution,
-        regions: &[Region],
-        memory: &[Memory],
-        way: Way,
+        list: IoList<'_>,
+        kind: IoKind,
     ) -> Result<(Vec<Planned>, Vec<Call>), CallError> {
         let object = file.node.object;
-        let lengths = match &file.node.body {
-            Body::Striped { lengths, .. } => &lengths[..],
-            _ => &[],
-        };
-        let mut planned = plan(object, distribution, lengths, regions, memory, way)
-            .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))?;
+        let striping = striping(distribution)?;
+        let at_least = |position| file.least_length(position);
+        let mut planned = plan(object, &striping, at_least, list, kind);
         let mut calls = Vec::with_capacity(planned.len() + 1);
         for planned in &mut planned {
             let server = self.io_server(distribution, planned.position)?;
             if let Some(piece) = planned.piece.take() {
-                calls.push(Call::data(server, way, piece));
+                calls.push(Call::data(server, kind, piece));
             }
         }
         Ok((planned, calls))
+    }
+
+    /// A request to each server of a distribution, made from its position.
+    fn query_each(
+        &mut self,
+        distribution: &Distribution,
+        operation: impl Fn(usize) -> Operation,
+    ) -> Result<Vec<Call>, CallError> {
+        let servers = self.io_servers(distribution)?.into_iter().enumerate();
+        let calls = servers.map(|(position, server)| Call::query(server, operation(position)));
+        Ok(calls.collect())
     }
 
     fn io_servers(&mut self, distribution: &Distribution) -> Result<Vec<usize>, CallError> {
@@ -431,30 +441,20 @@ impl Client {
             distribution,
             version,
             truncating: Some(size),
-            lengths,
+            ..
         } = &file.node.body
         else {
             return Ok(());
         };
-        let (distribution, version, size) = (distribution.clone(), *version, *size);
-        let lengths = lengths.clone();
+        let (version, size) = (*version, *size);
         let object = file.node.object;
-        let layout = Layout::new(&distribution)
-            .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))?;
-        let mut calls = Vec::with_capacity(layout.servers());
-        for position in 0..layout.servers() {
-            let size = layout.datafile_size(position, size);
-            let operation = Operation::TruncateData {
-                object,
-                size,
-                version,
-                at_least: lengths.get(position).copied().unwrap_or(0),
-            };
-            calls.push(Call::query(
-                self.io_server(&distribution, position)?,
-                operation,
-            ));
-        }
+        let striping = striping(distribution)?;
+        let calls = self.query_each(distribution, |position| Operation::TruncateData {
+            object,
+            size: striping.datafile_size(position, size),
+            version,
+            at_least: file.least_length(position),
+        })?;
         let results = self.rpc.call_all(calls);
         let Some(replies) = self.unless_missing(file, results)? else {
             return Ok(());
@@ -480,13 +480,13 @@ impl Client {
         Ok(())
     }
 
-    /// Whether the caller may do this to a file's content. I/O servers know no names and no modes, so
+    /// Whether the caller may do this to a file's content. I/O servers have no names and no modes, so
     /// it is decided here, by the node; the owner always may, through a file that is open, as in NFS.
-    pub(super) fn check_access(&self, file: &File, way: Way) -> Result<(), CallError> {
+    pub(super) fn check_access(&self, file: &File, kind: IoKind) -> Result<(), CallError> {
         let (caller, attributes) = (self.rpc.caller(), &file.node.attributes);
-        let wanted = match way {
-            Way::Read => 0o4,
-            Way::Write => 0o2,
+        let wanted = match kind {
+            IoKind::Read => 0o4,
+            IoKind::Write => 0o2,
         };
         let in_group = caller.gid == attributes.gid || caller.groups.contains(&attributes.gid);
         let granted = match in_group {
@@ -551,7 +551,7 @@ impl Written {
 
 pub(super) type Version = (u64, Option<u64>);
 
-/// The truncation that a striped file has seen last, and what is still to be done of it.
+/// The last truncation of a striped file, and what is still to be done of it.
 pub(super) fn version(node: &Node) -> Option<Version> {
     match node.body {
         Body::Striped {
@@ -585,10 +585,16 @@ impl File {
             _ => None,
         };
         Self {
-            node,
             opened_content,
-            unsynced_since: None,
-            written: None,
+            ..Self::new(node)
+        }
+    }
+
+    /// How long the datafile at a position of the distribution is at least.
+    pub(super) fn least_length(&self, position: usize) -> u64 {
+        match &self.node.body {
+            Body::Striped { lengths, .. } => lengths.get(position).copied().unwrap_or(0),
+            _ => 0,
         }
     }
 
@@ -601,13 +607,14 @@ impl File {
 }
 
 /// Whether the regions and the memory have the same number of bytes, and an end.
-fn check_lists(regions: &[Region], memory: &[Memory]) -> Result<(), CallError> {
+fn check_list(list: IoList<'_>) -> Result<(), CallError> {
     let mut total: u64 = 0;
-    for region in regions {
+    for region in list.regions {
         check_end(region.offset.saturating_add(region.len))?;
         total = total.saturating_add(region.len);
     }
-    let room: u64 = memory.iter().map(|fragment| fragment.len() as u64).sum();
+    let fragments = list.memory.iter();
+    let room: u64 = fragments.map(|fragment| fragment.len() as u64).sum();
     if total != room {
         let message = format!("the regions have {total} bytes and the memory {room}");
         return Err(CallError::local(Errno::EINVAL, message));
@@ -617,24 +624,30 @@ fn check_lists(regions: &[Region], memory: &[Memory]) -> Result<(), CallError> {
 
 /// Cuts a list into rounds of at most [`ROUND_BYTES`]. There is none for a list without bytes.
 pub(super) fn in_rounds(
-    regions: &[Region],
-    memory: &[Memory],
-    mut round: impl FnMut(&[Region], &[Memory]) -> Result<(), CallError>,
+    list: IoList<'_>,
+    mut round: impl FnMut(IoList<'_>) -> Result<(), CallError>,
 ) -> Result<(), CallError> {
-    match regions.iter().map(|region| region.len).sum() {
+    match list.len() {
         0 => return Ok(()),
-        1..=ROUND_BYTES => return round(regions, memory),
+        1..=ROUND_BYTES => return round(list),
         _ => {}
     }
-    let (mut regions, mut memory) = (Cutter::new(regions), Cutter::new(memory));
+    let mut regions = Cutter::new(list.regions.iter().copied());
+    let mut memory = Cutter::new(list.memory.iter().cloned());
     loop {
-        let now = regions.take(ROUND_BYTES);
-        if now.is_empty() {
+        let regions = &regions.take(ROUND_BYTES);
+        if regions.is_empty() {
             return Ok(());
         }
-        let len = now.iter().map(|region| region.len).sum();
-        round(&now, &memory.take(len))?;
+        let len = regions.iter().map(|region| region.len).sum();
+        let memory = &memory.take(len);
+        round(IoList { regions, memory })?;
     }
+}
+
+pub(super) fn striping(distribution: &Distribution) -> Result<Striping, CallError> {
+    Striping::new(distribution)
+        .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))
 }
 
 fn check_end(end: u64) -> Result<(), CallError> {
@@ -645,7 +658,7 @@ fn check_end(end: u64) -> Result<(), CallError> {
     Ok(())
 }
 
-pub(super) fn restless() -> CallError {
+pub(super) fn keeps_changing() -> CallError {
     CallError::local(
         Errno::EAGAIN,
         "the file kept being truncated or moved by others; try again",

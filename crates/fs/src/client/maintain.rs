@@ -12,7 +12,7 @@ use super::Client;
 use super::identity::Layout;
 use super::io::{FORM_CHANGES, Version, version};
 use super::names::node;
-use super::rpc::{Call, CallError, done, unfit};
+use super::rpc::{Call, CallError, done, take_reply, unexpected_reply};
 use crate::Error;
 
 /// Datafiles that one step of [`Client::orphans`] checks.
@@ -86,20 +86,34 @@ pub struct Scrubbed {
     pub faults: Vec<DataFault>,
 }
 
-/// Whether a listing's objects ascend from behind `after`: only then does it end.
-fn goes_up(after: ObjectId, listed: impl Iterator<Item = ObjectId>) -> bool {
+/// Whether a listing's objects ascend from behind `after`: only then does reading it batch by batch end.
+fn is_ascending(after: ObjectId, listed: impl Iterator<Item = ObjectId>) -> bool {
     let mut last = after;
     listed
         .into_iter()
         .all(|object| std::mem::replace(&mut last, object) < object)
 }
 
-fn stands_still(what: &str) -> CallError {
+fn not_ascending(what: &str) -> CallError {
     let message = format!("the server's listing of {what} is not in the order of their numbers");
     CallError::local(Errno::EPROTO, message)
 }
 
 impl Client {
+    /// Makes a call to a server, and has `take` take the result out of its reply.
+    fn call_server<T>(
+        &mut self,
+        verb: &'static str,
+        call: Call,
+        take: impl FnOnce(ReplyBody) -> Result<T, CallError>,
+    ) -> Result<T, Error> {
+        let server = call.server;
+        self.rpc
+            .call(call)
+            .and_then(take)
+            .map_err(|error| error.during(verb, &self.server_name(server)))
+    }
+
     /// Asks one server (an index into the configuration) for its identity, which is not checked.
     pub fn ping(&mut self, server: usize) -> Result<Greeting, Error> {
         let all = self.ping_all(&[server]);
@@ -107,7 +121,7 @@ impl Client {
         all.into_iter().next().unwrap_or_else(none)
     }
 
-    /// Asks several servers at once for their identities, which are not checked.
+    /// Requests the identities of several servers concurrently, which are not checked.
     pub fn ping_all(&mut self, servers: &[usize]) -> Vec<Result<Greeting, Error>> {
         let greetings = self.rpc.greet(servers);
         let named = |(&server, greeting): (&usize, Result<Greeting, CallError>)| {
@@ -132,7 +146,7 @@ impl Client {
             .map_err(|error| error.during("ask for the layout", &subject))
     }
 
-    /// The configuration's index of the I/O server that distributions know by this number.
+    /// The configuration's index of the I/O server that has this number in distributions.
     pub fn server_of(&mut self, number: u16) -> Result<usize, Error> {
         self.rpc
             .server_of(number)
@@ -145,9 +159,7 @@ impl Client {
         let operation = Operation::AddServer {
             name: name.to_owned(),
         };
-        self.mutate(operation)
-            .and_then(done)
-            .map_err(|error| error.during("add", name.as_bytes()))
+        self.mutate_done("add", name.as_bytes(), operation)
     }
 
     /// Keeps new files from an I/O server.
@@ -155,13 +167,11 @@ impl Client {
         let operation = Operation::DrainServer {
             name: name.to_owned(),
         };
-        self.mutate(operation)
-            .and_then(done)
-            .map_err(|error| error.during("drain", name.as_bytes()))
+        self.mutate_done("drain", name.as_bytes(), operation)
     }
 
     /// A part of the striped files behind `after` that use the I/O server of this number: how many there are, and where
-    /// to go on, `None` at the end. Safe while the file system is in use.
+    /// to continue, `None` at the end. Safe while the file system is in use.
     pub fn files_on(
         &mut self,
         number: u16,
@@ -181,9 +191,7 @@ impl Client {
             name: name.to_owned(),
             generation,
         };
-        self.mutate(operation)
-            .and_then(done)
-            .map_err(|error| error.during("accept", name.as_bytes()))
+        self.mutate_done("accept", name.as_bytes(), operation)
     }
 
     /// Gives an I/O server its number in the layout, on behalf of the metadata server.
@@ -223,25 +231,19 @@ impl Client {
 
     /// Space and load of an I/O server ([`ReplyBody::StorageStatus`]).
     pub fn storage_status(&mut self, server: usize) -> Result<ReplyBody, Error> {
-        let subject = self.server_name(server);
-        self.rpc
-            .call(Call::query(server, Operation::StorageStatus))
-            .map_err(|error| error.during("status", &subject))
+        self.call_server("status", Call::query(server, Operation::StorageStatus), Ok)
     }
 
     /// Counts of the metadata server ([`ReplyBody::MetadataStatus`]).
     pub fn metadata_status(&mut self) -> Result<ReplyBody, Error> {
-        let subject = self.server_name(self.metadata);
-        self.query(Operation::MetadataStatus)
-            .map_err(|error| error.during("status", &subject))
+        let call = Call::query(self.metadata, Operation::MetadataStatus);
+        self.call_server("status", call, Ok)
     }
 
     /// Makes everything that the metadata server has acknowledged durable.
     pub fn commit(&mut self) -> Result<(), Error> {
-        let subject = self.server_name(self.metadata);
-        self.query(Operation::Commit)
-            .and_then(done)
-            .map_err(|error| error.during("commit", &subject))
+        let call = Call::query(self.metadata, Operation::Commit);
+        self.call_server("commit", call, done)
     }
 
     /// Checks a batch of the name space, from `after` (`None` at first) on, and repairs it if asked. A
@@ -251,7 +253,6 @@ impl Client {
         after: Option<&CheckCursor>,
         repair: bool,
     ) -> Result<Checked, Error> {
-        let subject = self.server_name(self.metadata);
         let operation = Operation::Check {
             after: after.cloned(),
             repair,
@@ -260,28 +261,26 @@ impl Client {
             true => Call::mutation(self.metadata, operation, 0),
             false => Call::query(self.metadata, operation),
         };
-        match self.rpc.call(call) {
-            Ok(ReplyBody::Checked {
+        self.call_server("check", call, |reply| match reply {
+            ReplyBody::Checked {
                 next: Some(next), ..
-            }) if Some(&next) <= after => Err(CallError::local(
+            } if Some(&next) <= after => Err(CallError::local(
                 Errno::EPROTO,
-                "the server returned a cursor that does not advance".to_owned(),
-            )
-            .during("check", &subject)),
-            Ok(ReplyBody::Checked {
+                "the server returned a cursor that does not advance",
+            )),
+            ReplyBody::Checked {
                 next,
                 records,
                 findings,
                 mended,
-            }) => Ok(Checked {
+            } => Ok(Checked {
                 next,
                 records,
                 findings,
                 repaired: mended,
             }),
-            Ok(other) => Err(unfit(&other).during("check", &subject)),
-            Err(error) => Err(error.during("check", &subject)),
-        }
+            other => Err(unexpected_reply(&other)),
+        })
     }
 
     /// Compares a batch of an I/O server's datafiles, from `after` on, with the metadata.
@@ -290,27 +289,29 @@ impl Client {
     /// ever made after its file, so a datafile without a file is an orphan for good.
     pub fn orphans(&mut self, server: usize, after: ObjectId) -> Result<Orphans, Error> {
         let subject = self.server_name(server);
+        self.try_orphans(server, after)
+            .map_err(|error| error.during("check", &subject))
+    }
+
+    fn try_orphans(&mut self, server: usize, after: ObjectId) -> Result<Orphans, CallError> {
         let list = Operation::ListData {
             after,
             limit: ORPHAN_BATCH,
         };
-        let (datafiles, end) = match self.rpc.call(Call::query(server, list)) {
-            Ok(ReplyBody::Datafiles { datafiles, end }) => (datafiles, end),
-            Ok(other) => return Err(unfit(&other).during("check", &subject)),
-            Err(error) => return Err(error.during("check", &subject)),
-        };
+        let reply = self.rpc.call(Call::query(server, list))?;
+        let (datafiles, end) =
+            take_reply!(reply, ReplyBody::Datafiles { datafiles, end } => (datafiles, end))?;
         let objects: Vec<ObjectId> = datafiles.iter().map(|(object, _)| *object).collect();
-        if !goes_up(after, objects.iter().copied()) {
-            return Err(stands_still("datafiles").during("check", &subject));
+        if !is_ascending(after, objects.iter().copied()) {
+            return Err(not_ascending("datafiles"));
         }
         let next = if end { None } else { objects.last().copied() };
         let known = match objects.is_empty() {
             true => Vec::new(),
-            false => match self.query(Operation::Exist { objects }) {
-                Ok(ReplyBody::Objects(known)) => known,
-                Ok(other) => return Err(unfit(&other).during("check", &subject)),
-                Err(error) => return Err(error.during("check", &subject)),
-            },
+            false => {
+                let reply = self.query(Operation::Exist { objects })?;
+                take_reply!(reply, ReplyBody::Objects(known) => known)?
+            }
         };
         let known: std::collections::HashSet<ObjectId> = known.into_iter().collect();
         let count = datafiles.len() as u64;
@@ -333,13 +334,11 @@ impl Client {
         objects: Vec<ObjectId>,
         numbers: u64,
     ) -> Result<OrphansGone, Error> {
-        let subject = self.server_name(server);
         let operation = Operation::RemoveOrphans { objects, numbers };
-        match self.rpc.call(Call::query(server, operation)) {
-            Ok(ReplyBody::OrphansRemoved { deleted, moved }) => Ok(OrphansGone { deleted, moved }),
-            Ok(other) => Err(unfit(&other).during("remove orphans", &subject)),
-            Err(error) => Err(error.during("remove orphans", &subject)),
-        }
+        let call = Call::query(server, operation);
+        self.call_server("remove orphans", call, |reply| {
+            take_reply!(reply, ReplyBody::OrphansRemoved { deleted, moved } => OrphansGone { deleted, moved })
+        })
     }
 
     /// Compares the datafiles of a batch of striped files, from `after` on, with what they hold at least by the
@@ -359,12 +358,11 @@ impl Client {
             after,
             limit: STRIPED_BATCH,
         };
-        let (files, end) = match self.query(list)? {
-            ReplyBody::StripedFiles { files, end } => (files, end),
-            other => return Err(unfit(&other)),
-        };
-        if !goes_up(after, files.iter().map(|file| file.object)) {
-            return Err(stands_still("striped files"));
+        let reply = self.query(list)?;
+        let (files, end) =
+            take_reply!(reply, ReplyBody::StripedFiles { files, end } => (files, end))?;
+        if !is_ascending(after, files.iter().map(|file| file.object)) {
+            return Err(not_ascending("striped files"));
         }
         let next = match files.last() {
             Some(last) if !end => Some(last.object),
@@ -404,10 +402,8 @@ impl Client {
         datafiles: Vec<(ObjectId, u64)>,
     ) -> Result<Vec<DataFault>, CallError> {
         let operation = Operation::CheckData { datafiles };
-        match self.rpc.call(Call::query(server, operation))? {
-            ReplyBody::Faults(faults) => Ok(faults),
-            other => Err(unfit(&other)),
-        }
+        let reply = self.rpc.call(Call::query(server, operation))?;
+        take_reply!(reply, ReplyBody::Faults(faults) => faults)
     }
 
     /// Checks a datafile with a fault again, as long as truncations come in between.
@@ -457,64 +453,55 @@ impl Client {
 
     /// Has an I/O server accept datafiles that were put in the place of others from outside.
     pub fn accept_data(&mut self, server: usize, objects: Vec<ObjectId>) -> Result<(), Error> {
-        let subject = self.server_name(server);
-        self.rpc
-            .call(Call::query(server, Operation::AcceptData { objects }))
-            .and_then(done)
-            .map_err(|error| error.during("accept datafiles", &subject))
+        let call = Call::query(server, Operation::AcceptData { objects });
+        self.call_server("accept datafiles", call, done)
     }
 
     /// Has an I/O server verify about `bytes` of its datafiles, from where its last scrub came to, or from the
     /// front with `restart`.
     pub fn scrub(&mut self, server: usize, restart: bool, bytes: u64) -> Result<Scrubbed, Error> {
-        let subject = self.server_name(server);
         let from = restart.then_some(ScrubPosition {
             object: ObjectId(0),
             offset: 0,
         });
-        match self
-            .rpc
-            .call(Call::query(server, Operation::Scrub { from, bytes }))
-        {
-            Ok(ReplyBody::Scrubbed {
+        let call = Call::query(server, Operation::Scrub { from, bytes });
+        self.call_server("scrub", call, |reply| match reply {
+            ReplyBody::Scrubbed {
                 next,
                 bytes,
                 datafiles,
                 faults,
-            }) => Ok(Scrubbed {
+            } => Ok(Scrubbed {
                 end: next.is_none(),
                 bytes,
                 datafiles,
                 faults,
             }),
-            Ok(other) => Err(unfit(&other).during("scrub", &subject)),
-            Err(error) => Err(error.during("scrub", &subject)),
-        }
+            other => Err(unexpected_reply(&other)),
+        })
     }
 
     /// One path of each object that has one; of very many long ones, the first.
     pub fn paths(&mut self, objects: Vec<ObjectId>) -> Result<Vec<ObjectPath>, Error> {
-        let subject = self.server_name(self.metadata);
-        match self.query(Operation::Paths { objects }) {
-            Ok(ReplyBody::Paths(paths)) => Ok(paths),
-            Ok(other) => Err(unfit(&other).during("find paths", &subject)),
-            Err(error) => Err(error.during("find paths", &subject)),
-        }
+        let call = Call::query(self.metadata, Operation::Paths { objects });
+        self.call_server(
+            "find paths",
+            call,
+            |reply| take_reply!(reply, ReplyBody::Paths(paths) => paths),
+        )
     }
 
     /// Removes the datafiles of files that were removed.
     pub fn remove_datafiles(&mut self, server: usize, objects: Vec<ObjectId>) -> Result<(), Error> {
-        let subject = self.server_name(server);
-        self.rpc
-            .call(Call::query(server, Operation::Remove { objects }))
-            .and_then(done)
-            .map_err(|error| error.during("remove datafiles", &subject))
+        let call = Call::query(server, Operation::Remove { objects });
+        self.call_server("remove datafiles", call, done)
     }
 
     fn server_name(&self, server: usize) -> Vec<u8> {
-        self.names.get(server).map_or_else(
-            || format!("server number {server}").into_bytes(),
-            |name| name.clone().into_bytes(),
-        )
+        let name = match self.rpc.link_name(server) {
+            "" => format!("server number {server}"),
+            name => name.to_owned(),
+        };
+        name.into_bytes()
     }
 }

@@ -4,13 +4,11 @@
 //! configuration's timeout. A call has all its requests in flight at once, where it can. Several
 //! threads use several clients.
 //!
-//! Reading order: `rpc` and `flight` (requests, replies, repetition), `session`, `link`, `introduce` and `identity`
-//! (which server is at the other end), `names` (the name space), `transfer` (which bytes go where), `io` (reading and
-//! writing), `presence` (data that is missing), `maintain` (for operators), `stages` (where the time goes).
+//! Reading order: `rpc`, `pending` and `replies` (requests, replies, repetition), `session`, `link`, `introduce` and `identity`
+//! (which server is at an address), `names` (the name space), `transfer` (which bytes go where), `io` (reading and
+//! writing), `presence` (data that is missing), `verifiers` (writes that were lost before a sync), `maintain` (for
+//! operators), `stages` (where the time goes).
 
-mod boots;
-mod cutter;
-mod flight;
 mod holes;
 mod identity;
 mod introduce;
@@ -18,6 +16,7 @@ mod io;
 mod link;
 mod maintain;
 mod names;
+mod pending;
 mod presence;
 mod read;
 mod replies;
@@ -26,6 +25,7 @@ mod session;
 mod stages;
 mod transfer;
 mod unacknowledged;
+mod verifiers;
 
 use causeway_bmi::{Memory, PeerReport};
 use causeway_wire::fs::{Caller, DistributionHint, Errno, Node};
@@ -47,9 +47,7 @@ pub struct Client {
     metadata: usize,
     /// Index of any one I/O server in the configuration.
     any_io: Option<usize>,
-    /// Names of all servers.
-    names: Vec<String>,
-    boots: boots::Boots,
+    verifiers: verifiers::Verifiers,
     record_stages: bool,
     stages: Vec<Stage>,
 }
@@ -57,11 +55,11 @@ pub struct Client {
 /// An open file: an object and what is known of it. Holds no state on any server.
 #[derive(Debug, Clone)]
 pub struct File {
-    /// The node as last seen.
+    /// The node as last received.
     pub node: Node,
     /// A small file's content as it came with the opening, for the first read.
     opened_content: Option<Vec<u8>>,
-    /// [`boots::Boots::losses`] before the first change that no fsync has made durable.
+    /// [`verifiers::Verifiers::losses`] before the first change that no fsync has made durable.
     unsynced_since: Option<u64>,
     written: Option<io::Written>,
 }
@@ -112,12 +110,7 @@ impl Client {
             rpc,
             metadata: configuration.metadata_server(),
             any_io: configuration.io_servers().first().copied(),
-            names: configuration
-                .servers
-                .iter()
-                .map(|server| server.name.clone())
-                .collect(),
-            boots: boots::Boots::default(),
+            verifiers: verifiers::Verifiers::default(),
             record_stages: options.record_stages,
             stages: Vec::new(),
         })

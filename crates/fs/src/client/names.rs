@@ -5,7 +5,7 @@ use causeway_wire::fs::{
     ReplyBody, SetAttributes,
 };
 
-use super::rpc::{Call, CallError, done, object_name, unfit};
+use super::rpc::{Call, CallError, done, object_name, take_reply};
 use super::{Client, CreateOptions, File};
 use crate::Error;
 use crate::distribution::MAX_FILE_BYTES;
@@ -16,10 +16,7 @@ pub const MANY: usize = 32;
 
 /// The node in the reply to an operation that returns one.
 pub(super) fn node(reply: ReplyBody) -> Result<Node, CallError> {
-    match reply {
-        ReplyBody::Node(node) => consistent(*node),
-        other => Err(unfit(&other)),
-    }
+    take_reply!(reply, ReplyBody::Node(node) => *node).and_then(consistent)
 }
 
 /// Refuses a node that contradicts itself.
@@ -97,7 +94,7 @@ impl Client {
             .map_err(|error| error.during(verb, subject))
     }
 
-    fn mutate_done(
+    pub(super) fn mutate_done(
         &mut self,
         verb: &'static str,
         subject: &[u8],
@@ -189,19 +186,13 @@ impl Client {
         &mut self,
         files: &[(P, CreateOptions)],
     ) -> Vec<Result<File, Error>> {
-        let places: Vec<Place> = files.iter().map(|(at, _)| at.clone().into()).collect();
-        let options = files.iter().map(|(_, options)| options);
-        let operations = places.iter().zip(options);
-        let operations = operations.map(|(place, options)| create(place.clone(), options));
-        let results = self.mutate_many(operations.collect());
-        let results = results.into_iter().zip(&places);
-        results
-            .map(|(result, place)| {
-                let node = result.and_then(node);
-                node.map(File::new)
-                    .map_err(|error| error.during("create", &place.path))
-            })
-            .collect()
+        let changes = files.iter().map(|(at, options)| {
+            let place: Place = at.clone().into();
+            (place.path.clone(), create(place, options))
+        });
+        self.mutate_many("create", changes.collect(), |_, reply| {
+            node(reply).map(File::new)
+        })
     }
 
     /// Changes attributes of many objects, as [`Client::create_many`] makes files.
@@ -210,41 +201,41 @@ impl Client {
         sets: Vec<(ObjectId, SetAttributes)>,
     ) -> Vec<Result<Attributes, Error>> {
         let objects: Vec<ObjectId> = sets.iter().map(|(object, _)| *object).collect();
-        let operations = sets.into_iter();
-        let operations = operations.map(|(object, set)| Operation::SetAttributes { object, set });
-        let results = self.mutate_many(operations.collect());
-        let results = results.into_iter().zip(objects);
-        results
-            .map(|(result, object)| {
-                let node = result.and_then(node).and_then(|node| node_of(object, node));
-                node.map(|node| node.attributes)
-                    .map_err(|error| error.during("setattr", &object_name(object)))
-            })
-            .collect()
+        let changes = sets.into_iter().map(|(object, set)| {
+            let operation = Operation::SetAttributes { object, set };
+            (object_name(object), operation)
+        });
+        self.mutate_many("setattr", changes.collect(), |index, reply| {
+            let node = node_of(objects[index], node(reply)?)?;
+            Ok(node.attributes)
+        })
     }
 
     /// Renames many names, from where to where each, as [`Client::create_many`] makes files: each atomically, in the
     /// place of what has the new name.
     pub fn rename_many(&mut self, names: Vec<(Place, Place)>) -> Vec<Result<(), Error>> {
-        let subjects: Vec<Vec<u8>> = names.iter().map(|(from, _)| from.path.clone()).collect();
-        let operations = names.into_iter();
-        let operations = operations.map(|(from, to)| Operation::Rename {
-            from,
-            to,
-            no_replace: false,
+        let changes = names.into_iter().map(|(from, to)| {
+            let subject = from.path.clone();
+            let operation = Operation::Rename {
+                from,
+                to,
+                no_replace: false,
+            };
+            (subject, operation)
         });
-        let results = self.mutate_many(operations.collect());
-        let results = results.into_iter().zip(subjects);
-        results
-            .map(|(result, subject)| {
-                let renamed = result.and_then(done);
-                renamed.map_err(|error| error.during("rename", &subject))
-            })
-            .collect()
+        self.mutate_many("rename", changes.collect(), |_, reply| done(reply))
     }
 
-    fn mutate_many(&mut self, operations: Vec<Operation>) -> Vec<Result<ReplyBody, CallError>> {
-        let mut results = Vec::with_capacity(operations.len());
+    /// Makes changes, each with its subject, with as many requests in flight as the session has slots. `take` takes the
+    /// result of the change with this index out of its reply.
+    fn mutate_many<T>(
+        &mut self,
+        verb: &'static str,
+        changes: Vec<(Vec<u8>, Operation)>,
+        take: impl Fn(usize, ReplyBody) -> Result<T, CallError>,
+    ) -> Vec<Result<T, Error>> {
+        let (subjects, operations): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
+        let mut replies = Vec::with_capacity(operations.len());
         let mut operations = operations.into_iter().peekable();
         while operations.peek().is_some() {
             let calls = operations
@@ -253,9 +244,16 @@ impl Client {
                 .enumerate()
                 .map(|(slot, operation)| Call::mutation(self.metadata, operation, slot as u16))
                 .collect();
-            results.extend(self.rpc.call_all(calls));
+            replies.extend(self.rpc.call_all(calls));
         }
+        let results = replies.into_iter().zip(subjects).enumerate();
         results
+            .map(|(index, (reply, subject))| {
+                reply
+                    .and_then(|reply| take(index, reply))
+                    .map_err(|error| error.during(verb, &subject))
+            })
+            .collect()
     }
 
     /// Makes a directory.
@@ -380,12 +378,11 @@ impl Client {
             attributes,
         };
         self.query(operation)
-            .and_then(|reply| match reply {
-                ReplyBody::Entries { entries, end } => {
-                    check_order(after, &entries)?;
-                    Ok((entries, end))
-                }
-                other => Err(unfit(&other)),
+            .and_then(|reply| {
+                let (entries, end) =
+                    take_reply!(reply, ReplyBody::Entries { entries, end } => (entries, end))?;
+                check_order(after, &entries)?;
+                Ok((entries, end))
             })
             .map_err(|error| error.during("readdir", &object_name(directory)))
     }

@@ -1,15 +1,16 @@
 //! Reading: from beside the metadata or from datafiles, verified where the bytes arrive.
 
 use causeway_bmi::Memory;
-use causeway_wire::fs::{Body, Distribution, Errno, Operation, Region, ReplyBody, WantedSums};
+use causeway_wire::fs::{Body, Distribution, Operation, Region, ReplyBody, WantedSums};
 
-use super::cutter::Cutter;
-use super::io::{FORM_CHANGES, WaitStages, busiest, in_rounds, restless};
+use super::io::{FORM_CHANGES, Form, WaitStages, busiest, in_rounds, keeps_changing};
 use super::names::node;
-use super::rpc::{CallError, unfit};
+use super::rpc::{CallError, unexpected_reply};
 use super::stages::StageClock;
-use super::transfer::Way;
+use super::transfer::{IoKind, IoList};
 use super::{Client, File};
+use crate::cutter::Cutter;
+use crate::data::pieces::Cursor;
 
 /// The stages of the wait for I/O servers.
 const READING: WaitStages = ["read: messages", "read: copy", "read: storage"];
@@ -24,46 +25,37 @@ struct Fetched {
 }
 
 impl Client {
-    /// Reads a checked list.
-    pub(super) fn read_regions(
+    /// Reads a list that was checked.
+    pub(super) fn read_checked(
         &mut self,
         file: &mut File,
-        regions: &[Region],
-        memory: &[Memory],
+        list: IoList<'_>,
     ) -> Result<u64, CallError> {
-        self.check_access(file, Way::Read)?;
-        let total = regions.iter().map(|region| region.len).sum();
+        self.check_access(file, IoKind::Read)?;
         let mut is_fresh = false;
         for _ in 0..FORM_CHANGES {
-            match &file.node.body {
-                Body::Striped {
-                    truncating: Some(_),
-                    ..
-                } => self.finish_truncation(file)?,
+            match self.form(file)? {
                 // The size is asked for first: what is written after that may be read in part.
-                Body::Striped { .. }
-                    if !is_fresh && bytes_before(regions, file.node.attributes.size) < total =>
+                Form::Striped(_)
+                    if !is_fresh && list.len_before(file.node.attributes.size) < list.len() =>
                 {
                     self.refresh_node(file)?;
                     is_fresh = true;
                 }
-                Body::Striped { distribution, .. } => {
-                    let distribution = distribution.clone();
-                    if let Some(count) = self.read_striped(file, &distribution, regions, memory)? {
+                Form::Striped(distribution) => {
+                    if let Some(count) = self.read_striped(file, &distribution, list)? {
                         return Ok(count);
                     }
                     is_fresh = false;
                 }
-                Body::Stuffed { .. } => {
+                Form::Stuffed { .. } => {
                     if let Some(content) = self.stuffed_content(file)? {
-                        return Ok(deliver_content(&content, regions, memory));
+                        return Ok(deliver_content(&content, list));
                     }
                 }
-                Body::Directory(_) => return Err(CallError::local(Errno::EISDIR, "")),
-                Body::Link(_) => return Err(CallError::local(Errno::EINVAL, "a symbolic link")),
             }
         }
-        Err(restless())
+        Err(keeps_changing())
     }
 
     /// The content of a stuffed file: what came with the opening once, then what the server has. `None` if the file
@@ -89,21 +81,20 @@ impl Client {
         &mut self,
         file: &mut File,
         distribution: &Distribution,
-        regions: &[Region],
-        memory: &[Memory],
+        list: IoList<'_>,
     ) -> Result<Option<u64>, CallError> {
         let size = file.node.attributes.size;
         let is_inside = |region: &Region| region.offset.saturating_add(region.len) <= size;
-        let cut = (!regions.iter().all(is_inside)).then(|| before_end(regions, memory, size));
-        let (inside, into) = match &cut {
-            Some((inside, into)) => (&inside[..], &into[..]),
-            None => (regions, memory),
+        let cut = (!list.regions.iter().all(is_inside)).then(|| before_end(list, size));
+        let inside = match &cut {
+            Some((regions, memory)) => IoList { regions, memory },
+            None => list,
         };
         let mut is_whole = true;
         let mut behind_end = false;
-        in_rounds(inside, into, |regions, memory| {
+        in_rounds(inside, |list| {
             if is_whole {
-                let read = self.read_round(file, distribution, regions, memory)?;
+                let read = self.read_round(file, distribution, list)?;
                 is_whole = read.is_some();
                 behind_end |= read.unwrap_or_default();
             }
@@ -113,14 +104,14 @@ impl Client {
             return Ok(None);
         }
         if behind_end {
-            // Behind a datafile's end there is a hole of the file, or it was truncated: only the size tells.
+            // Behind a datafile's end there is a hole of the file, or it was truncated: the size decides.
             let known = file.node.attributes.size;
             self.refresh_node(file)?;
             let size = known.min(file.node.attributes.size);
-            before_end(regions, memory, size);
-            return Ok(Some(bytes_before(regions, size)));
+            before_end(list, size);
+            return Ok(Some(list.len_before(size)));
         }
-        Ok(Some(inside.iter().map(|region| region.len).sum()))
+        Ok(Some(inside.len()))
     }
 
     /// Reads from the datafiles. Returns whether any byte lay behind a datafile's end, or `None` if the file was truncated
@@ -129,15 +120,14 @@ impl Client {
         &mut self,
         file: &mut File,
         distribution: &Distribution,
-        regions: &[Region],
-        memory: &[Memory],
+        list: IoList<'_>,
     ) -> Result<Option<bool>, CallError> {
         let mut altered = None;
         // Blocks that are written while they are read do not match the stored sums, and a datafile that is truncated may
         // have fewer bytes than its size just before. A mismatch that persists comes from the way between server and
         // client.
         for sums in [WantedSums::Stored, WantedSums::Sent, WantedSums::Sent] {
-            let Some(fetched) = self.fetch(file, distribution, regions, memory, sums)? else {
+            let Some(fetched) = self.fetch(file, distribution, list, sums)? else {
                 return Ok(None);
             };
             let Some(error) = fetched.altered else {
@@ -156,13 +146,11 @@ impl Client {
         &mut self,
         file: &mut File,
         distribution: &Distribution,
-        regions: &[Region],
-        memory: &[Memory],
+        list: IoList<'_>,
         sums: WantedSums,
     ) -> Result<Option<Fetched>, CallError> {
         let clock = StageClock::start(self.record_stages);
-        let (planned, mut calls) =
-            self.data_calls(file, distribution, regions, memory, Way::Read)?;
+        let (planned, mut calls) = self.data_calls(file, distribution, list, IoKind::Read)?;
         calls.iter_mut().for_each(|call| call.want_sums(sums));
         let clock = clock.next(&mut self.stages, "read: plan");
         let replies = self.rpc.call_all(calls);
@@ -187,12 +175,13 @@ impl Client {
                     let server = self.io_server(distribution, planned.position)?;
                     if let Err(error) = planned.check_read(bytes, inline.len(), size) {
                         fetched.altered = Some(self.rpc.at(server, error));
-                    } else if !planned.matches(memory, &sums, self.rpc.binding(server, object)) {
+                    } else if !planned.matches(list.memory, &sums, self.rpc.binding(server, object))
+                    {
                         fetched.altered = Some(self.rpc.altered(server));
                     }
-                    fetched.behind_end |= planned.deliver(memory, &inline, size);
+                    fetched.behind_end |= planned.deliver(list.memory, &inline, size);
                 }
-                other => return Err(unfit(&other)),
+                other => return Err(unexpected_reply(&other)),
             }
         }
         clock.next(&mut self.stages, "read: deliver");
@@ -201,12 +190,12 @@ impl Client {
 }
 
 /// The part of a list that lies before byte `size`; sets the memory of the rest to zeros.
-fn before_end(regions: &[Region], memory: &[Memory], size: u64) -> (Vec<Region>, Vec<Memory>) {
-    let mut memory = Cutter::new(memory);
-    let (mut inside, mut into) = (Vec::with_capacity(regions.len()), Vec::new());
+fn before_end(list: IoList<'_>, size: u64) -> (Vec<Region>, Vec<Memory>) {
+    let mut memory = Cutter::new(list.memory.iter().cloned());
+    let (mut inside, mut into) = (Vec::with_capacity(list.regions.len()), Vec::new());
     // Memory that was not taken yet: as few slices as possible, however many regions there are.
     let mut pending = 0;
-    for region in regions {
+    for region in list.regions {
         let len = size.saturating_sub(region.offset).min(region.len);
         if len > 0 {
             inside.push(Region { len, ..*region });
@@ -223,26 +212,15 @@ fn before_end(regions: &[Region], memory: &[Memory], size: u64) -> (Vec<Region>,
     (inside, into)
 }
 
-/// How many bytes of the regions lie before byte `size`.
-fn bytes_before(regions: &[Region], size: u64) -> u64 {
-    regions
-        .iter()
-        .map(|region| size.saturating_sub(region.offset).min(region.len))
-        .sum()
-}
-
 /// Brings a small file's content into memory; returns how many bytes lay before its end.
-fn deliver_content(content: &[u8], regions: &[Region], memory: &[Memory]) -> u64 {
-    let mut memory = Cutter::new(memory);
-    for region in regions {
-        let mut at = region.offset;
-        for fragment in memory.take(region.len) {
-            fragment.clear();
-            let start = usize::try_from(at).unwrap_or(usize::MAX).min(content.len());
-            let end = start.saturating_add(fragment.len()).min(content.len());
-            fragment.write_at(0, &content[start..end]);
-            at += fragment.len() as u64;
-        }
+fn deliver_content(content: &[u8], list: IoList<'_>) -> u64 {
+    let mut memory = Cursor::new(list.memory);
+    for region in list.regions {
+        let start = usize::try_from(region.offset).unwrap_or(usize::MAX);
+        let found = content.get(start..).unwrap_or_default();
+        let len = region.len.min(found.len() as u64);
+        memory.copy_in(&found[..len as usize]);
+        memory.clear(region.len - len);
     }
-    bytes_before(regions, content.len() as u64)
+    list.len_before(content.len() as u64)
 }

@@ -3,20 +3,19 @@
 use std::time::Instant;
 
 use causeway_bmi::{Completion, OpError, PeerError};
-use causeway_wire::fs::{Errno, ReplyBody};
+use causeway_wire::fs::{Errno, Failure, ReplyBody};
 
-use super::flight::{Attempt, Flight, State, errno_of};
-use super::link::Link;
-use super::rpc::{BATCH, CallError, DRAIN, Rpc, SPARE_REPLIES};
+use super::pending::{Attempt, PendingCall, State, errno_of};
+use super::rpc::{BATCH, DRAIN, Rpc, SPARE_REPLIES};
 
 impl Rpc {
     /// Handles one completion.
-    pub(super) fn completed(&mut self, flights: &mut [Flight], completion: Completion) {
+    pub(super) fn completed(&mut self, pending_calls: &mut [PendingCall], completion: Completion) {
         let (index, is_send) = ((completion.user >> 1) as usize, completion.user & 1 == 1);
-        let Some(flight) = flights.get_mut(index) else {
+        let Some(pending) = pending_calls.get_mut(index) else {
             return;
         };
-        let State::Sent(attempt) = &mut flight.state else {
+        let State::Sent(attempt) = &mut pending.state else {
             return;
         };
         if is_send {
@@ -28,69 +27,52 @@ impl Rpc {
             // The request did not reach the server: no reply will come.
             self.bmi.cancel(receive);
         }
-        self.settle(flight);
+        self.finish_attempt(pending);
     }
 
-    /// Moves a flight on once both halves of its attempt are complete.
-    pub(super) fn settle(&mut self, flight: &mut Flight) {
-        let State::Sent(attempt) = &mut flight.state else {
+    /// Ends an attempt once both its send and its receive are complete: the call has its result, or is repeated.
+    pub(super) fn finish_attempt(&mut self, pending: &mut PendingCall) {
+        let State::Sent(attempt) = &mut pending.state else {
             return;
         };
         if attempt.send.is_some() || attempt.receive.is_some() {
             return;
         }
         let now = Instant::now();
-        let state = std::mem::replace(&mut flight.state, State::Waiting { until: now });
+        let state = std::mem::replace(&mut pending.state, State::Waiting { until: now });
         let State::Sent(attempt) = state else {
             return;
         };
         self.end_exports(&attempt);
-        let server = self.links.get(flight.call.server).map(Link::describe);
         let outcome = attempt.outcome();
         if self.spare_replies.len() < SPARE_REPLIES {
             self.spare_replies.push(attempt.reply.clone());
         }
-        let (error, repeat) = match outcome {
+        let (errno, message, repeat) = match outcome {
             Ok(Ok(ReplyBody::Clock(clock))) if attempt.asks_clock => {
-                flight.unacknowledged.set_clock(clock, now);
+                pending.unacknowledged.set_clock(clock, now);
                 return;
             }
             Ok(Ok(reply)) => {
-                flight.state = State::Done(Ok(reply));
+                pending.state = State::Done(Ok(reply));
                 return;
             }
-            Ok(Err(failure)) => {
-                let repeat = failure.errno == Errno::RETRY;
-                (
-                    CallError {
-                        errno: failure.errno,
-                        message: failure.message,
-                        server,
-                    },
-                    repeat,
-                )
-            }
+            Ok(Err(Failure { errno, message })) => (errno, message, errno == Errno::RETRY),
             Err(error) => {
-                flight.note_lost(&attempt, &error);
+                pending.note_lost(&attempt, &error);
                 let repeat = match &error {
                     // A wrong key or user stays wrong, however often the call is repeated.
                     OpError::Peer { cause, .. } => !matches!(cause, PeerError::Unauthorised(_)),
                     error => matches!(error, OpError::Cancelled),
                 };
-                (
-                    CallError {
-                        errno: errno_of(&error),
-                        message: error.to_string(),
-                        server,
-                    },
-                    repeat,
-                )
+                (errno_of(&error), error.to_string(), repeat)
             }
         };
+        let error = self.error_at(pending.call.server, errno, message);
         if repeat {
-            flight.wait(error);
+            pending.wait(error);
         } else {
-            flight.state = State::Done(Err(error));
+            pending.state = State::Done(Err(error));
         }
     }
 
@@ -100,13 +82,13 @@ impl Rpc {
         }
     }
 
-    /// The time-out has passed: ends what is in flight, in any case, with the reason.
-    pub(super) fn give_up(&mut self, flights: &mut [Flight]) {
+    /// The time-out has passed: ends the calls in progress, in any case, with the reason.
+    pub(super) fn give_up(&mut self, pending_calls: &mut [PendingCall]) {
         let waited = self.timeout.as_secs_f64();
         let mut silent = Vec::new();
-        for flight in flights.iter_mut() {
-            if let State::Sent(attempt) = &flight.state {
-                flight.silent = true;
+        for pending in pending_calls.iter_mut() {
+            if let State::Sent(attempt) = &pending.state {
+                pending.silent = true;
                 if !silent.contains(&attempt.addr) {
                     silent.push(attempt.addr);
                 }
@@ -117,7 +99,9 @@ impl Rpc {
         }
         let drained_by = Instant::now() + DRAIN;
         let mut completions = Vec::new();
-        while flights.iter().any(|f| matches!(f.state, State::Sent(_)))
+        while pending_calls
+            .iter()
+            .any(|f| matches!(f.state, State::Sent(_)))
             && Instant::now() < drained_by
         {
             completions.clear();
@@ -130,17 +114,16 @@ impl Rpc {
                 break;
             }
             for completion in completions.drain(..) {
-                self.completed(flights, completion);
+                self.completed(pending_calls, completion);
             }
         }
-        for flight in flights {
-            if matches!(flight.state, State::Done(_)) {
+        for pending in pending_calls {
+            if matches!(pending.state, State::Done(_)) {
                 continue;
             }
-            flight.unfinished |= matches!(flight.state, State::Sent(_));
-            let server = self.links.get(flight.call.server).map(Link::describe);
+            pending.unfinished |= matches!(pending.state, State::Sent(_));
             // This function has just ended the connection itself: that error does not concern the server.
-            let message = match flight.last.take().filter(|_| !flight.silent) {
+            let message = match pending.last.take().filter(|_| !pending.silent) {
                 Some(last) => format!(
                     "{} (after {waited} s); is the server running?",
                     last.message
@@ -149,11 +132,8 @@ impl Rpc {
                     "no reply within {waited} s; is the server stopped, or its host overloaded?"
                 ),
             };
-            flight.state = State::Done(Err(CallError {
-                errno: Errno::ETIMEDOUT,
-                message,
-                server,
-            }));
+            let error = self.error_at(pending.call.server, Errno::ETIMEDOUT, message);
+            pending.state = State::Done(Err(error));
         }
     }
 }

@@ -18,11 +18,11 @@ use causeway_wire::fs::{
     Target, WantedSums,
 };
 
-use super::flight::{Attempt, Flight, State, results};
 use super::identity::Layout;
 use super::introduce::Known;
 use super::link::Link;
-use super::transfer::{Piece, Way};
+use super::pending::{Attempt, PendingCall, State, results};
+use super::transfer::{IoKind, Piece};
 use crate::Error;
 use crate::config::Configuration;
 
@@ -55,7 +55,7 @@ pub(crate) enum Body {
     /// An operation that carries everything in its message.
     Plain(Operation),
     /// A read or write of a datafile with memory that must be exported first.
-    Data(Way, Piece),
+    Data(IoKind, Piece),
 }
 
 impl Call {
@@ -79,27 +79,27 @@ impl Call {
 
     /// Has a read ask for sums of blocks.
     pub(crate) fn want_sums(&mut self, sums: WantedSums) {
-        if let Body::Data(Way::Read, piece) = &mut self.body {
+        if let Body::Data(IoKind::Read, piece) = &mut self.body {
             piece.sums = sums;
         }
     }
 
-    /// Whether it stores data, which a repetition may do twice.
+    /// Whether it stores data, which would be stored twice if it is repeated.
     pub(super) fn is_write(&self) -> bool {
-        matches!(self.body, Body::Data(Way::Write, _))
+        matches!(self.body, Body::Data(IoKind::Write, _))
     }
 
     /// A read or write of a datafile.
-    pub(crate) fn data(server: usize, way: Way, piece: Piece) -> Self {
+    pub(crate) fn data(server: usize, kind: IoKind, piece: Piece) -> Self {
         Self {
             server,
-            body: Body::Data(way, piece),
+            body: Body::Data(kind, piece),
             slot: None,
         }
     }
 }
 
-/// Why a call failed, before it is known on behalf of which path.
+/// Why a call failed, without the operation and its subject.
 #[derive(Debug, Clone)]
 pub(crate) struct CallError {
     /// What kind.
@@ -247,7 +247,7 @@ impl Rpc {
         self.links.get(server)?.known
     }
 
-    /// Makes progress for this long, while no call is on its way.
+    /// Makes progress for this long, while no call is in progress.
     pub(super) fn make_progress(&mut self, idle: Duration) {
         self.bmi.wait(self.context, idle);
     }
@@ -280,6 +280,16 @@ impl Rpc {
             server: self.links.get(server).map(Link::describe),
             ..error
         }
+    }
+
+    /// A failure that concerns a server.
+    pub(super) fn error_at(
+        &self,
+        server: usize,
+        errno: Errno,
+        message: impl Into<String>,
+    ) -> CallError {
+        self.at(server, CallError::local(errno, message))
     }
 
     /// Ends calls from elsewhere.
@@ -318,18 +328,20 @@ impl Rpc {
     /// Makes calls at once and returns all of their results, in order. When it returns, none of them is in flight any
     /// more and no server can reach the memory that they named.
     ///
-    /// Servers that are not known yet are asked for their identity first. A server that refuses a call as meant for another one is met
-    /// again, as long as its identity has changed.
+    /// The identities of servers that are not known yet are requested first, and again that of a server that refuses a
+    /// call as meant for another one, as long as it has changed.
     pub(crate) fn call_all(&mut self, calls: Vec<Call>) -> Vec<Result<ReplyBody, CallError>> {
         let deadline = Instant::now() + self.timeout;
-        let mut flights = self.flights(calls, None);
+        let mut pending_calls = self.start_calls(calls, None);
         loop {
-            self.introduce_all(&mut flights, deadline);
-            self.exchange(&mut flights, deadline);
-            if !self.redirect(&mut flights, deadline) {
-                flights.iter_mut().for_each(Flight::take_memory_back);
-                self.note_unconfirmed(&flights);
-                return results(flights);
+            self.introduce_all(&mut pending_calls, deadline);
+            self.exchange(&mut pending_calls, deadline);
+            if !self.redirect(&mut pending_calls, deadline) {
+                pending_calls
+                    .iter_mut()
+                    .for_each(PendingCall::detach_memory);
+                self.note_unconfirmed(&pending_calls);
+                return results(pending_calls);
             }
         }
     }
@@ -341,13 +353,13 @@ impl Rpc {
         target: Target,
         deadline: Instant,
     ) -> Vec<Result<ReplyBody, CallError>> {
-        let mut flights = self.flights(calls, Some(target));
-        self.exchange(&mut flights, deadline);
-        results(flights)
+        let mut pending_calls = self.start_calls(calls, Some(target));
+        self.exchange(&mut pending_calls, deadline);
+        results(pending_calls)
     }
 
-    fn flights(&mut self, calls: Vec<Call>, directed: Option<Target>) -> Vec<Flight> {
-        let flight = |call: Call| {
+    fn start_calls(&mut self, calls: Vec<Call>, given_target: Option<Target>) -> Vec<PendingCall> {
+        let start = |call: Call| {
             let sequence = match call.slot {
                 Some(slot) => self.next_sequence(slot),
                 None => {
@@ -355,65 +367,65 @@ impl Rpc {
                     self.writes
                 }
             };
-            Flight::new(call, sequence, directed)
+            PendingCall::new(call, sequence, given_target)
         };
-        calls.into_iter().map(flight).collect()
+        calls.into_iter().map(start).collect()
     }
 
-    /// Prepares flights for another round that were refused because they were meant for another server,
-    /// if the server that they should go to is another one now. Returns whether there are any.
-    fn redirect(&mut self, flights: &mut [Flight], deadline: Instant) -> bool {
-        let refused = |flight: &Flight| {
-            matches!(&flight.state, State::Done(Err(error)) if error.errno == Errno::WRONG_TARGET)
-                && flight.meant != Target::default()
+    /// Prepares calls for another round that were refused because they were meant for another server, if the server that
+    /// they should go to is another one now. Returns whether there are any.
+    fn redirect(&mut self, pending_calls: &mut [PendingCall], deadline: Instant) -> bool {
+        let refused = |pending: &PendingCall| {
+            matches!(&pending.state, State::Done(Err(error)) if error.errno == Errno::WRONG_TARGET)
+                && pending.sent_target != Target::default()
         };
-        if !flights.iter().any(refused) || Instant::now() >= deadline {
+        if !pending_calls.iter().any(refused) || Instant::now() >= deadline {
             return false;
         }
-        for flight in flights.iter().filter(|flight| refused(flight)) {
-            self.forget(flight.call.server, flight.meant);
+        for pending in pending_calls.iter().filter(|pending| refused(pending)) {
+            self.forget(pending.call.server, pending.sent_target);
         }
         let mut again = false;
-        for flight in flights.iter_mut() {
-            if !refused(flight) {
+        for pending in pending_calls.iter_mut() {
+            if !refused(pending) {
                 continue;
             }
             let until = Instant::now();
-            let said = std::mem::replace(&mut flight.state, State::Waiting { until });
-            self.introduce_all(std::slice::from_mut(flight), deadline);
-            if !flight.is_open() {
+            let refusal = std::mem::replace(&mut pending.state, State::Waiting { until });
+            self.introduce_all(std::slice::from_mut(pending), deadline);
+            if !pending.is_open() {
                 continue;
             }
-            match self.known(flight.call.server) {
-                Some(known) if known.target != flight.meant => again = true,
+            match self.known(pending.call.server) {
+                Some(known) if known.target != pending.sent_target => again = true,
                 // It has the identity that the request named, and refuses nevertheless.
-                _ => flight.state = said,
+                _ => pending.state = refusal,
             }
-            flight.meant = Target::default();
+            pending.sent_target = Target::default();
         }
         again
     }
 
-    /// Sends flights and waits until all are done.
-    fn exchange(&mut self, flights: &mut [Flight], deadline: Instant) {
+    /// Sends calls and waits until all are done.
+    fn exchange(&mut self, pending_calls: &mut [PendingCall], deadline: Instant) {
         let mut completions = Vec::new();
         loop {
             let now = Instant::now();
             if now >= deadline || self.interrupted.load(Ordering::Acquire) {
-                return self.give_up(flights);
+                return self.give_up(pending_calls);
             }
             let mut next = deadline;
             let mut open = false;
-            for (index, flight) in flights.iter_mut().enumerate() {
-                if let State::Waiting { until } = flight.state
+            for (index, pending) in pending_calls.iter_mut().enumerate() {
+                if let State::Waiting { until } = pending.state
                     && until <= now
                 {
-                    self.launch(flight, index);
+                    self.send(pending, index);
                 }
-                if let State::Waiting { until } = flight.state {
+                if let State::Waiting { until } = pending.state {
                     next = next.min(until);
                 }
-                open |= flight.is_open();
+                open |= pending.is_open();
             }
             if !open {
                 return;
@@ -425,55 +437,55 @@ impl Rpc {
                 .testcontext(self.context, BATCH, idle, &mut completions)
             {
                 let error = CallError::local(Errno::EIO, error.to_string());
-                for flight in flights.iter_mut() {
-                    flight.state = State::Done(Err(error.clone()));
+                for pending in pending_calls.iter_mut() {
+                    pending.state = State::Done(Err(error.clone()));
                 }
                 return;
             }
             for completion in completions.drain(..) {
-                self.completed(flights, completion);
+                self.completed(pending_calls, completion);
             }
         }
     }
 
-    /// Sends a flight's request.
-    fn launch(&mut self, flight: &mut Flight, index: usize) {
-        let attempt = match self.attempt(flight, index) {
+    /// Sends a call's request.
+    fn send(&mut self, pending: &mut PendingCall, index: usize) {
+        let attempt = match self.attempt(pending, index) {
             Ok(attempt) => attempt,
             Err(error) if error.errno == Errno::EHOSTUNREACH => {
-                flight.wait(error);
+                pending.wait(error);
                 return;
             }
             Err(error) => {
-                flight.state = State::Done(Err(error));
+                pending.state = State::Done(Err(error));
                 return;
             }
         };
-        flight.state = State::Sent(attempt);
-        self.settle(flight);
+        pending.state = State::Sent(attempt);
+        self.finish_attempt(pending);
     }
 
-    fn attempt(&mut self, flight: &mut Flight, index: usize) -> Result<Attempt, CallError> {
-        let known = self.known(flight.call.server).map(|known| known.target);
-        flight.meant = flight.directed.or(known).unwrap_or_default();
-        let addr = self.addr(flight.call.server)?;
+    fn attempt(&mut self, pending: &mut PendingCall, index: usize) -> Result<Attempt, CallError> {
+        let known = self.known(pending.call.server).map(|known| known.target);
+        pending.sent_target = pending.given_target.or(known).unwrap_or_default();
+        let addr = self.addr(pending.call.server)?;
         let mut exports = Vec::new();
-        let asks_clock = flight.unacknowledged.wants_clock();
-        let operation = match &flight.call.body {
+        let asks_clock = pending.unacknowledged.wants_clock();
+        let operation = match &pending.call.body {
             _ if asks_clock => Operation::Clock,
             Body::Plain(operation) => operation.clone(),
-            Body::Data(way, piece) => {
-                self.data_operation(flight, addr, *way, piece, &mut exports)?
+            Body::Data(kind, piece) => {
+                self.data_operation(pending, addr, *kind, piece, &mut exports)?
             }
         };
         let tag = self.next_tag;
         self.next_tag += 1;
         let request = Request {
             reply_tag: tag,
-            target: flight.meant,
+            target: pending.sent_target,
             client: self.client,
-            slot: flight.call.slot.unwrap_or(0),
-            sequence: flight.call.slot.map_or(0, |_| flight.sequence),
+            slot: pending.call.slot.unwrap_or(0),
+            sequence: pending.call.slot.map_or(0, |_| pending.sequence),
             caller: self.caller.clone(),
             operation,
         };
@@ -502,7 +514,7 @@ impl Rpc {
         ) {
             Ok(Posted::Pending(op)) => attempt.receive = Some(op),
             Ok(Posted::Complete(done)) => attempt.note_receive(done.result),
-            Err(error) => return Err(self.refused(flight.call.server, attempt, error)),
+            Err(error) => return Err(self.refused(pending.call.server, attempt, error)),
         }
         let message = Memory::from_vec(request.to_bytes());
         match self
@@ -511,7 +523,7 @@ impl Rpc {
         {
             Ok(Posted::Pending(op)) => attempt.send = Some(op),
             Ok(Posted::Complete(done)) => attempt.note_send(done.result),
-            Err(error) => return Err(self.refused(flight.call.server, attempt, error)),
+            Err(error) => return Err(self.refused(pending.call.server, attempt, error)),
         }
         Ok(attempt)
     }
@@ -532,26 +544,22 @@ impl Rpc {
             causeway_bmi::Error::UnexpectedTooLarge { .. } => Errno::EMSGSIZE,
             _ => Errno::EIO,
         };
-        CallError {
-            errno,
-            message: error.to_string(),
-            server: self.links.get(server).map(Link::describe),
-        }
+        self.error_at(server, errno, error.to_string())
     }
 
     fn data_operation(
         &mut self,
-        flight: &Flight,
+        pending: &PendingCall,
         addr: Addr,
-        way: Way,
+        kind: IoKind,
         piece: &Piece,
         exports: &mut Vec<RegionDescriptor>,
     ) -> Result<Operation, CallError> {
-        let access = match way {
-            Way::Read => Access::Write,
-            Way::Write => Access::Read,
+        let access = match kind {
+            IoKind::Read => Access::Write,
+            IoKind::Write => Access::Read,
         };
-        let described = self.links.get(flight.call.server).map(Link::describe);
+        let described = self.links.get(pending.call.server).map(Link::describe);
         let mut export = |bmi: &mut Bmi, memory: &Memory, access| {
             let region = bmi.export(addr, memory, access).map_err(|e| match e {
                 // Without a connection there is no peer to export to.
@@ -590,18 +598,18 @@ impl Rpc {
             (regions, _) => regions.clone(),
         };
         let object = piece.object;
-        Ok(match way {
-            Way::Read => Operation::Read {
+        Ok(match kind {
+            IoKind::Read => Operation::Read {
                 object,
                 at_least: piece.at_least,
                 regions,
                 memory,
                 sums: piece.sums,
             },
-            Way::Write => Operation::Write {
+            IoKind::Write => Operation::Write {
                 object,
-                number: flight.sequence,
-                repeated: flight.unacknowledged.moment(),
+                number: pending.sequence,
+                repeated: pending.unacknowledged.moment(),
                 at_least: piece.at_least,
                 regions,
                 memory,
@@ -610,14 +618,14 @@ impl Rpc {
         })
     }
 
-    /// The failure of a read whose bytes keep changing between a server and here.
+    /// The failure of a read whose bytes keep changing on the way from a server.
     pub(super) fn altered(&self, server: usize) -> CallError {
-        CallError {
-            errno: Errno::EIO,
-            message: "bytes that the server sent do not match their checksums when they arrive: memory or a network on the way is faulty"
-                .to_owned(),
-            server: self.links.get(server).map(Link::describe),
-        }
+        self.error_at(
+            server,
+            Errno::EIO,
+            "bytes that the server sent do not match their checksums when they arrive: memory or a network on the way \
+             is faulty",
+        )
     }
 }
 
@@ -637,16 +645,25 @@ pub(crate) fn encode_list(regions: &[causeway_wire::fs::Region]) -> Memory {
     Memory::from_vec(out.finish())
 }
 
-/// The reply to an operation that only succeeds.
+/// Takes the result out of a reply, which must be of the kind that fits the request.
+macro_rules! take_reply {
+    ($reply:expr, $pattern:pat => $result:expr) => {
+        match $reply {
+            $pattern => Ok($result),
+            other => Err($crate::client::rpc::unexpected_reply(&other)),
+        }
+    };
+}
+
+pub(crate) use take_reply;
+
+/// Takes the reply to an operation that returns nothing.
 pub(crate) fn done(reply: ReplyBody) -> Result<(), CallError> {
-    match reply {
-        ReplyBody::Done => Ok(()),
-        other => Err(unfit(&other)),
-    }
+    take_reply!(reply, ReplyBody::Done => ())
 }
 
 /// A server's reply is of another kind than the request's.
-pub(crate) fn unfit(reply: &ReplyBody) -> CallError {
+pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
     let kind = match reply {
         ReplyBody::Done => "done",
         ReplyBody::Node(_) => "a node",

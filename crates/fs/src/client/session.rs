@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use causeway_wire::fs::Operation;
 
-use super::flight::Flight;
+use super::pending::PendingCall;
 use super::rpc::{Call, Rpc};
 
 /// Longest time that the end of a client waits for the metadata server: a session that is not released ends with its
@@ -23,10 +23,10 @@ impl Rpc {
     }
 
     /// Notes whether any of these changes may reach the server once more.
-    pub(super) fn note_unconfirmed(&mut self, flights: &[Flight]) {
-        self.unconfirmed |= flights
+    pub(super) fn note_unconfirmed(&mut self, pending_calls: &[PendingCall]) {
+        self.unconfirmed |= pending_calls
             .iter()
-            .any(|flight| flight.sequence > 0 && flight.unfinished);
+            .any(|pending| pending.sequence > 0 && pending.unfinished);
     }
 
     /// Releases the session, if there is one and no change of it may still arrive: that would be carried out again.

@@ -1,4 +1,4 @@
-//! From what the caller asked to requests to I/O servers, and back.
+//! From lists of regions and memory to requests to I/O servers, and from their replies to the memory.
 //!
 //! A list of file regions and a list of memory fragments are distributed to the servers ([`plan`]), one
 //! [`Piece`] each. A piece names few spans of the caller's own fragments where it can, so that bytes
@@ -7,11 +7,12 @@
 
 use causeway_bmi::Memory;
 use causeway_wire::datafile::{BLOCK_BYTES, Binding};
-use causeway_wire::fs::{Distribution, Errno, ObjectId, Reach, Region, Regions, WantedSums};
+use causeway_wire::fs::{Errno, ObjectId, Reach, Region, Regions, WantedSums};
 
 use super::rpc::{CallError, encode_list};
+use crate::data::pieces::Cursor;
 use crate::data::sums::{BLOCK, crc, crc_in};
-use crate::distribution::{Layout, Share, compact};
+use crate::distribution::{Share, Striping, compact};
 use crate::sabotage::{self, Sabotage};
 
 /// Bytes up to which data travels inside the request or the reply: a message of this size still goes
@@ -22,13 +23,35 @@ const MAX_SPANS: usize = 256;
 /// Regions that one request holds at most, 16 bytes each; a longer list travels as exported memory.
 const MAX_REGIONS_HERE: usize = 256;
 
-/// Which way data travels, seen from the program.
+/// What is done with a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// From the file system.
+pub(crate) enum IoKind {
+    /// It is read.
     Read,
-    /// To the file system.
+    /// It is written.
     Write,
+}
+
+/// Regions of a file, and the memory that goes with them in the same order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IoList<'a> {
+    /// The regions.
+    pub regions: &'a [Region],
+    /// Fragments with as many bytes in all.
+    pub memory: &'a [Memory],
+}
+
+impl IoList<'_> {
+    /// Bytes in all.
+    pub(crate) fn len(self) -> u64 {
+        self.regions.iter().map(|region| region.len).sum()
+    }
+
+    /// How many bytes of the regions lie before byte `size`.
+    pub(crate) fn len_before(self, size: u64) -> u64 {
+        let before = |region: &Region| size.saturating_sub(region.offset).min(region.len);
+        self.regions.iter().map(before).sum()
+    }
 }
 
 /// A span of one of the caller's fragments.
@@ -64,7 +87,7 @@ pub(crate) struct Piece {
     pub sums: WantedSums,
 }
 
-/// A piece, and what is needed to make sense of its reply.
+/// A piece, and what is needed to check and deliver its reply.
 #[derive(Debug)]
 pub(crate) struct Planned {
     /// Position of the server in the file's distribution.
@@ -77,27 +100,23 @@ pub(crate) struct Planned {
     pub bounce: Option<Memory>,
 }
 
-/// Distributes regions of a file, in the order of `fragments`, to its servers, whose datafiles are at least as long as
-/// `lengths` says.
+/// Distributes a list to a file's servers, whose datafiles are at least as long as
+/// `at_least` returns for their positions.
 pub(crate) fn plan(
     object: ObjectId,
-    distribution: &Distribution,
-    lengths: &[u64],
-    regions: &[Region],
-    fragments: &[Memory],
-    way: Way,
-) -> Option<Vec<Planned>> {
-    let shares = Layout::new(distribution)?.split(regions);
-    let planned = shares
-        .into_iter()
-        .enumerate()
+    striping: &Striping,
+    at_least: impl Fn(usize) -> u64,
+    list: IoList<'_>,
+    kind: IoKind,
+) -> Vec<Planned> {
+    let shares = striping.split(list.regions).into_iter().enumerate();
+    shares
         .filter(|(_, share)| share.len > 0)
         .map(|(position, share)| {
-            let at_least = lengths.get(position).copied().unwrap_or(0);
-            plan_share(object, position, at_least, share, fragments, way)
+            let at_least = at_least(position);
+            plan_share(object, position, at_least, share, list.memory, kind)
         })
-        .collect();
-    Some(planned)
+        .collect()
 }
 
 fn plan_share(
@@ -106,7 +125,7 @@ fn plan_share(
     at_least: u64,
     share: Share,
     fragments: &[Memory],
-    way: Way,
+    kind: IoKind,
 ) -> Planned {
     let (regions, list) = describe(&share.regions);
     let mut spans = spans(&share.memory, fragments);
@@ -114,15 +133,15 @@ fn plan_share(
     let mut inline = Vec::new();
     let mut bounce = None;
     if share.len <= INLINE_BYTES {
-        if way == Way::Write {
-            inline = gather(&spans, fragments, share.len).into_vec();
+        if kind == IoKind::Write {
+            inline = gather(&slices(&spans, fragments), share.len);
         }
         spans.clear();
         piece_fragments.clear();
     } else if spans.len() > MAX_SPANS {
-        let buffer = match way {
-            Way::Write => gather(&spans, fragments, share.len),
-            Way::Read => Memory::zeroed(share.len as usize),
+        let buffer = match kind {
+            IoKind::Write => Memory::from_vec(gather(&slices(&spans, fragments), share.len)),
+            IoKind::Read => Memory::zeroed(share.len as usize),
         };
         spans = vec![Span {
             fragment: 0,
@@ -192,48 +211,40 @@ fn spans(memory: &[Region], fragments: &[Memory]) -> Vec<Span> {
     spans
 }
 
-fn gather(spans: &[Span], fragments: &[Memory], len: u64) -> Memory {
-    let buffer = Memory::zeroed(len as usize);
-    let mut at = 0;
-    for span in spans {
-        let len = span.len as usize;
-        buffer
-            .slice(at..at + len)
-            .copy_from(&slice(fragments, span));
-        at += len;
-    }
-    buffer
+/// The memory that spans name.
+fn slices(spans: &[Span], fragments: &[Memory]) -> Vec<Memory> {
+    let slice = |span: &Span| {
+        let start = span.offset as usize;
+        fragments[span.fragment].slice(start..start + span.len as usize)
+    };
+    spans.iter().map(slice).collect()
 }
 
-/// The CRC-32Cs of the whole blocks of spans that follow each other.
-fn block_crcs(spans: &[Memory]) -> impl Iterator<Item = u32> {
-    let mut rest = spans.iter();
-    let mut front = rest.next();
-    let mut used = 0;
+/// All `len` bytes of memory.
+fn gather(memory: &[Memory], len: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len as usize];
+    Cursor::new(memory).copy_out(&mut bytes);
+    bytes
+}
+
+/// The CRC-32Cs of at most `most` whole blocks of memory.
+fn block_crcs(memory: &[Memory], most: usize) -> Vec<u32> {
+    let len: usize = memory.iter().map(Memory::len).sum();
+    let count = most.min(len / BLOCK);
+    let mut memory = Cursor::new(memory);
+    let mut crcs = Vec::with_capacity(count);
     let mut block = [0; BLOCK];
-    std::iter::from_fn(move || {
-        let mut filled = 0;
-        while let Some(span) = front {
-            let left = span.len() - used;
-            if filled == 0 && left >= BLOCK {
-                used += BLOCK;
-                return Some(crc_in(span, used - BLOCK));
-            }
-            let len = left.min(BLOCK - filled);
-            span.read_at(used, &mut block[filled..filled + len]);
-            (used, filled) = (used + len, filled + len);
-            if filled == BLOCK {
-                return Some(crc(&block));
-            }
-            (front, used) = (rest.next(), 0);
+    while crcs.len() < count {
+        let whole = (memory.current_len() / BLOCK).min(count - crcs.len());
+        if whole > 0 {
+            let blocks = memory.take(whole * BLOCK);
+            crcs.extend((0..whole).map(|index| crc_in(&blocks, index * BLOCK)));
+        } else {
+            memory.copy_out(&mut block);
+            crcs.push(crc(&block));
         }
-        None
-    })
-}
-
-fn slice(fragments: &[Memory], span: &Span) -> Memory {
-    let start = span.offset as usize;
-    fragments[span.fragment].slice(start..start + span.len as usize)
+    }
+    crcs
 }
 
 impl Planned {
@@ -280,19 +291,16 @@ impl Planned {
         if sums.is_empty() || sabotage::is_on(Sabotage::SkipChecksum) {
             return true;
         }
-        let spans = match &self.bounce {
+        let memory = match &self.bounce {
             Some(bounce) => vec![bounce.clone()],
-            None => spans(&self.share.memory, fragments)
-                .iter()
-                .map(|span| slice(fragments, span))
-                .collect(),
+            None => self.memory(fragments),
         };
         let first = self.share.regions.first().map_or(0, |r| r.offset) / BLOCK_BYTES;
-        let mut found = (first..).zip(block_crcs(&spans));
-        sums.iter().all(|wanted| {
-            let next = found.next();
-            next.is_some_and(|(block, crc)| binding.sum(block, crc) == *wanted)
-        })
+        let crcs = block_crcs(&memory, sums.len());
+        let found = (first..).zip(crcs);
+        found
+            .map(|(block, crc)| binding.sum(block, crc))
+            .eq(sums.iter().copied())
     }
 
     /// Moves what a read has fetched into the caller's memory, and zeroes what lies behind the datafile's end.
@@ -300,61 +308,35 @@ impl Planned {
     ///
     /// Returns whether any byte lay behind the datafile's end.
     pub(crate) fn deliver(&self, fragments: &[Memory], inline: &[u8], size: u64) -> bool {
-        let spans = spans(&self.share.memory, fragments);
-        if self.share.len <= INLINE_BYTES {
-            let mut rest = inline;
-            for span in &spans {
-                let (now, later) = rest.split_at((span.len as usize).min(rest.len()));
-                slice(fragments, span).write_at(0, now);
-                rest = later;
-            }
-        } else if let Some(bounce) = &self.bounce {
-            let mut at = 0;
-            for span in &spans {
-                let len = span.len as usize;
-                slice(fragments, span).copy_from(&bounce.slice(at..at + len));
-                at += len;
-            }
-        }
-        self.clear_behind(&spans, fragments, size)
-    }
-
-    fn clear_behind(&self, spans: &[Span], fragments: &[Memory], size: u64) -> bool {
-        let mut behind = Vec::new();
-        let mut at = 0;
-        for region in &self.share.regions {
-            let end = region.offset + region.len;
-            if end > size {
-                let missing = end - size.max(region.offset);
-                behind.push((at + region.len - missing, at + region.len));
-            }
-            at += region.len;
-        }
-        if behind.is_empty() {
+        let is_inline = self.share.len <= INLINE_BYTES;
+        let mut regions = self.share.regions.iter();
+        let is_cut = regions.any(|region| region.offset + region.len > size);
+        if !is_inline && self.bounce.is_none() && !is_cut {
             return false;
         }
-        let mut at = 0;
-        let mut holes = behind.iter().peekable();
-        for span in spans {
-            let end = at + span.len;
-            while let Some(&&(from, to)) = holes.peek() {
-                let (start, stop) = (from.max(at), to.min(end));
-                if start < stop {
-                    let hole = Span {
-                        offset: span.offset + (start - at),
-                        len: stop - start,
-                        ..*span
-                    };
-                    slice(fragments, &hole).clear();
-                }
-                if to > end {
-                    break;
-                }
-                holes.next();
+        let memory = self.memory(fragments);
+        if is_inline {
+            Cursor::new(&memory).copy_in(inline);
+        } else if let Some(bounce) = &self.bounce {
+            let mut from = Cursor::new(std::slice::from_ref(bounce));
+            for span in &memory {
+                span.copy_from(&from.take(span.len()));
             }
-            at = end;
         }
-        true
+        if is_cut {
+            let mut memory = Cursor::new(&memory);
+            for region in &self.share.regions {
+                let inside = size.saturating_sub(region.offset).min(region.len);
+                memory.skip(inside);
+                memory.clear(region.len - inside);
+            }
+        }
+        is_cut
+    }
+
+    /// The caller's memory, in the order of the regions.
+    fn memory(&self, fragments: &[Memory]) -> Vec<Memory> {
+        slices(&spans(&self.share.memory, fragments), fragments)
     }
 }
 
@@ -368,7 +350,7 @@ fn disagrees(done: &str, bytes: u64, expected: u64) -> CallError {
 
 #[cfg(test)]
 mod tests {
-    use causeway_wire::fs::Generation;
+    use causeway_wire::fs::{Distribution, Generation};
 
     use super::*;
 
@@ -376,6 +358,19 @@ mod tests {
         lens.iter()
             .map(|len| Memory::from_vec(vec![7; *len]))
             .collect()
+    }
+
+    /// What the one server of a file has to do.
+    fn one_piece(regions: &[Region], fragments: &[Memory], kind: IoKind) -> Planned {
+        let distribution = Distribution {
+            strip_size: 4096,
+            servers: vec![0],
+        };
+        let striping = Striping::new(&distribution).expect("a distribution");
+        let memory = fragments;
+        let list = IoList { regions, memory };
+        let mut planned = plan(ObjectId(9), &striping, |_| 0, list, kind);
+        planned.pop().expect("one piece")
     }
 
     #[test]
@@ -401,10 +396,6 @@ mod tests {
 
     #[test]
     fn bytes_behind_the_datafiles_end_become_zero() {
-        let distribution = Distribution {
-            strip_size: 4096,
-            servers: vec![0],
-        };
         let regions = [
             Region { offset: 0, len: 4 },
             Region {
@@ -414,16 +405,7 @@ mod tests {
             Region { offset: 10, len: 2 },
         ];
         let fragments = fragments(&[5, 7]);
-        let planned = plan(
-            ObjectId(9),
-            &distribution,
-            &[],
-            &regions,
-            &fragments,
-            Way::Read,
-        )
-        .and_then(|mut planned| planned.pop())
-        .expect("one piece");
+        let planned = one_piece(&regions, &fragments, IoKind::Read);
         // The datafile ends at 103: the last three bytes of the second region are missing.
         let inline: Vec<u8> = (1..=12).collect();
         assert!(planned.deliver(&fragments, &inline, 103));
@@ -434,23 +416,10 @@ mod tests {
 
     #[test]
     fn reports_of_other_numbers_of_bytes_are_refused() {
-        let distribution = Distribution {
-            strip_size: 4096,
-            servers: vec![0],
-        };
         let piece = |len: u64| {
             let region = Region { offset: 10, len };
             let fragments = fragments(&[len as usize]);
-            plan(
-                ObjectId(9),
-                &distribution,
-                &[],
-                &[region],
-                &fragments,
-                Way::Read,
-            )
-            .and_then(|mut planned| planned.pop())
-            .expect("one piece")
+            one_piece(&[region], &fragments, IoKind::Read)
         };
         let small = piece(100);
         for (bytes, carried, size) in [
@@ -501,31 +470,19 @@ mod tests {
                 spans.push(Memory::from_vec(bytes[from..to].to_vec()));
                 from = to;
             }
-            assert_eq!(block_crcs(&spans).collect::<Vec<_>>(), wanted);
+            assert_eq!(block_crcs(&spans, usize::MAX), wanted);
+            assert_eq!(block_crcs(&spans, 2), wanted[..2]);
         }
     }
 
     #[test]
     fn blocks_of_another_place_do_not_match() {
-        let distribution = Distribution {
-            strip_size: 1 << 20,
-            servers: vec![0],
-        };
         let region = Region {
             offset: 3 * BLOCK_BYTES,
             len: 2 * BLOCK_BYTES,
         };
         let fragments = fragments(&[2 * BLOCK]);
-        let planned = plan(
-            ObjectId(9),
-            &distribution,
-            &[],
-            &[region],
-            &fragments,
-            Way::Read,
-        )
-        .and_then(|mut planned| planned.pop())
-        .expect("one piece");
+        let planned = one_piece(&[region], &fragments, IoKind::Read);
         let binding =
             |generation, object| Binding::new(1, Generation(generation), ObjectId(object));
         let ours = binding(2, 9);
@@ -540,25 +497,12 @@ mod tests {
 
     #[test]
     fn a_piece_of_very_many_spans_bounces() {
-        let distribution = Distribution {
-            strip_size: 4096,
-            servers: vec![0],
-        };
         let fragments = fragments(&vec![16; 1000]);
         let regions = [Region {
             offset: 0,
             len: 16_000,
         }];
-        let planned = plan(
-            ObjectId(9),
-            &distribution,
-            &[],
-            &regions,
-            &fragments,
-            Way::Write,
-        )
-        .and_then(|mut planned| planned.pop())
-        .expect("one piece");
+        let planned = one_piece(&regions, &fragments, IoKind::Write);
         assert_eq!(planned.piece.map(|piece| piece.spans.len()), Some(1));
         assert_eq!(
             planned.bounce.as_ref().map(Memory::to_vec),

@@ -57,7 +57,7 @@ impl Configuration {
     /// A file system with an I/O server on each host and the metadata server on the first one.
     /// `directory` is where each host keeps its data, `id` and `key_file` as in the configuration.
     ///
-    /// The error says which host is wrong.
+    /// The error names the host that is wrong.
     pub fn from_hosts(
         name: &str,
         id: u128,

@@ -26,10 +26,10 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most servers of one file system: indices of I/O servers are 16 bits wide.
 pub const MAX_SERVERS: usize = 4096;
 
-/// A file system: what its configuration file says.
+/// A file system: the content of its configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Configuration {
-    /// Name, for people.
+    /// Name, for messages.
     pub name: String,
     /// Identity, written by `causeway fs init`.
     pub id: u128,

@@ -1,96 +1,82 @@
 //! Writes a configuration as text, and the units that it uses.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::{Configuration, Durability};
+use super::{Configuration, Durability, ServerEntry};
 
 /// The file's text, with comments that explain it.
 pub(super) fn print(configuration: &Configuration) -> String {
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = write_file(&mut out, configuration);
-    out
-}
-
-fn write_file(out: &mut String, configuration: &Configuration) -> std::fmt::Result {
     let distribution = &configuration.distribution;
-    writeln!(
-        out,
-        "# A Causeway file system. The same file on every node."
-    )?;
-    writeln!(out, "name = {}", quoted(&configuration.name))?;
-    writeln!(
-        out,
-        "# Identity: never change it once servers have started."
-    )?;
-    writeln!(out, "id = \"{:032x}\"", configuration.id)?;
-    writeln!(
-        out,
-        "# synced: an acknowledged create, rename, unlink or fsync survives power loss.\n\
-         # relaxed: it survives the death of any process."
-    )?;
     let durability = match configuration.durability {
         Durability::Synced => "synced",
         Durability::Relaxed => "relaxed",
     };
-    writeln!(out, "durability = \"{durability}\"")?;
-    writeln!(out, "# How long an operation may take before it fails.")?;
-    writeln!(out, "timeout = \"{}\"", duration(configuration.timeout))?;
-    if let Some(key_file) = &configuration.key_file {
-        writeln!(
-            out,
-            "# 64 hexadecimal digits, mode 600, the same on every node."
-        )?;
-        writeln!(out, "key_file = {}", quoted(&key_file.to_string_lossy()))?;
-    }
-    writeln!(out, "# Turn off only on a network that is private.")?;
-    writeln!(out, "encrypt = {}", configuration.encrypt)?;
-    writeln!(
-        out,
-        "# Of the data in new files; verified whenever they are read."
-    )?;
-    writeln!(out, "checksums = {}", configuration.checksums)?;
-    if configuration.tcp_connections != 0 {
-        let most = configuration.tcp_connections;
-        writeln!(out, "# Most TCP connections between two processes.")?;
-        writeln!(out, "tcp_connections = {most}")?;
-    }
-    writeln!(out)?;
-    writeln!(
-        out,
-        "# How files are striped over I/O servers unless they say otherwise."
-    )?;
-    writeln!(out, "[distribution]")?;
-    if distribution.strip_size != 0 {
-        let size = size(u64::from(distribution.strip_size));
-        writeln!(out, "strip_size = \"{size}\"")?;
-    }
-    writeln!(out, "# 0: all I/O servers.")?;
-    writeln!(out, "servers = {}", distribution.servers)?;
-    writeln!(
-        out,
-        "# 0: files start on different servers; n: all start on the n-th."
-    )?;
-    writeln!(out, "start = {}", distribution.start)?;
-    for server in &configuration.servers {
-        writeln!(out)?;
-        writeln!(out, "[[server]]")?;
-        writeln!(out, "name = {}", quoted(&server.name))?;
-        let roles: Vec<&str> = [(server.metadata, "\"metadata\""), (server.io, "\"io\"")]
-            .into_iter()
-            .filter_map(|(has, role)| has.then_some(role))
-            .collect();
-        writeln!(out, "roles = [{}]", roles.join(", "))?;
-        let addresses: Vec<String> = server.addresses.iter().map(|a| quoted(a)).collect();
-        writeln!(out, "addresses = [{}]", addresses.join(", "))?;
-        writeln!(
-            out,
-            "directory = {}",
-            quoted(&server.directory.to_string_lossy())
-        )?;
-    }
-    Ok(())
+    let key_file = configuration.key_file.as_ref().map(|path| {
+        let path = quoted(&path.to_string_lossy());
+        format!("# 64 hexadecimal digits, mode 600, the same on every node.\nkey_file = {path}\n")
+    });
+    let tcp_connections = match configuration.tcp_connections {
+        0 => String::new(),
+        most => {
+            format!("# Most TCP connections between two processes.\ntcp_connections = {most}\n")
+        }
+    };
+    let strip_size = match distribution.strip_size {
+        0 => String::new(),
+        bytes => format!("strip_size = \"{}\"\n", size(bytes.into())),
+    };
+    format!(
+        "\
+# A Causeway file system. The same file on every node.
+name = {name}
+# Identity: never change it once servers have started.
+id = \"{id:032x}\"
+# synced: an acknowledged create, rename, unlink or fsync survives power loss.
+# relaxed: it survives the death of any process.
+durability = \"{durability}\"
+# How long an operation may take before it fails.
+timeout = \"{timeout}\"
+{key_file}# Turn off only on a network that is private.
+encrypt = {encrypt}
+# Of the data in new files; verified whenever they are read.
+checksums = {checksums}
+{tcp_connections}
+# How files are striped over I/O servers unless they say otherwise.
+[distribution]
+{strip_size}# 0: all I/O servers.
+servers = {servers}
+# 0: files start on different servers; n: all start on the n-th.
+start = {start}
+{entries}",
+        name = quoted(&configuration.name),
+        id = configuration.id,
+        timeout = duration(configuration.timeout),
+        key_file = key_file.unwrap_or_default(),
+        encrypt = configuration.encrypt,
+        checksums = configuration.checksums,
+        servers = distribution.servers,
+        start = distribution.start,
+        entries = configuration
+            .servers
+            .iter()
+            .map(print_server)
+            .collect::<String>(),
+    )
+}
+
+fn print_server(server: &ServerEntry) -> String {
+    let roles: Vec<&str> = [(server.metadata, "\"metadata\""), (server.io, "\"io\"")]
+        .into_iter()
+        .filter_map(|(has, role)| has.then_some(role))
+        .collect();
+    let addresses: Vec<String> = server.addresses.iter().map(|a| quoted(a)).collect();
+    format!(
+        "\n[[server]]\nname = {}\nroles = [{}]\naddresses = [{}]\ndirectory = {}\n",
+        quoted(&server.name),
+        roles.join(", "),
+        addresses.join(", "),
+        quoted(&server.directory.to_string_lossy())
+    )
 }
 
 /// A TOML basic string.

@@ -5,11 +5,12 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::durable::sync_directory;
 use causeway_wire::fs::ObjectId;
+
+use crate::files::{if_found, make_directories, sync_directory};
 
 /// How long they are kept.
 pub const KEEP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -25,7 +26,7 @@ pub struct Aside {
 
 /// Moves a datafile aside; the name that it gets is logged.
 pub(super) fn move_aside(from: &Path, directory: &Path, object: ObjectId) -> io::Result<()> {
-    super::store::make_directories(directory)?;
+    make_directories(directory)?;
     let now = seconds(SystemTime::now());
     for number in 0..1000 {
         let to = directory.join(format!("{:016x}.{now}.{number}", object.0));
@@ -42,18 +43,16 @@ pub(super) fn move_aside(from: &Path, directory: &Path, object: ObjectId) -> io:
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// How much lies aside; what has been there for longer than `keep` is deleted.
+/// How much was moved aside; what has been there for longer than `keep` is deleted.
 pub(super) fn count(directory: &Path, keep: Duration) -> io::Result<Aside> {
-    let entries = match std::fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Aside::default()),
-        Err(error) => return Err(error),
-    };
     let oldest = seconds(SystemTime::now()).saturating_sub(keep.as_secs());
     let mut aside = Aside::default();
-    for entry in entries {
+    for entry in if_found(std::fs::read_dir(directory))?
+        .into_iter()
+        .flatten()
+    {
         let entry = entry?;
-        let path: PathBuf = entry.path();
+        let path = entry.path();
         if moved(&entry.file_name()).is_some_and(|moved| moved < oldest) {
             tracing::info!(file = %path.display(), "a datafile that was moved aside is deleted for its age");
             std::fs::remove_file(path)?;

@@ -45,7 +45,7 @@ impl Changes {
     }
 
     /// How many changes there were, if none is in progress.
-    pub(super) fn settled(&self) -> Option<u64> {
+    pub(super) fn count_if_idle(&self) -> Option<u64> {
         let ended = self.ended.load(Ordering::Acquire);
         (self.begun.load(Ordering::Acquire) == ended).then_some(ended)
     }
@@ -65,7 +65,7 @@ impl Drop for Change<'_> {
     }
 }
 
-/// What the kernel says of a file when a request for it begins.
+/// A file's length and times when a request for it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     len: u64,
@@ -109,7 +109,7 @@ pub(super) struct Content {
     pub(super) datafile: u64,
     pub(super) block: u64,
     pub(super) changes: u64,
-    /// What the kernel said of the file before the block was read from it; `None` of a block that was written.
+    /// The file's stamp before the block was read from it; `None` of a block that was written.
     pub(super) stamp: Option<Stamp>,
 }
 

@@ -11,11 +11,11 @@ use causeway_wire::datafile::{
 };
 use causeway_wire::fs::{Region, WantedSums};
 
-use super::datafile::{Datafile, Wait};
-use super::disk::{put, put_memory, read_full};
+use super::datafile::{Datafile, ReadOptions, Wait};
+use super::disk::{put, put_memory, read_padded};
 use super::fault::{Fault, Result};
-use super::pieces::{Cursor, PART_BYTES, Scratch, Sought, Window};
-use super::sums::{BLOCK, Place, SUMS, crc_in, stored};
+use super::pieces::{Cursor, PART_BYTES, Scratch, Window};
+use super::sums::{BLOCK, BlockBinding, SUMS, both, crc_in, stored};
 use crate::sabotage::{self, Sabotage};
 
 /// Most blocks that one part touches.
@@ -77,20 +77,21 @@ impl Datafile {
         part: Region,
         memory: &mut Cursor<'_>,
         scratch: &mut Scratch,
-        wait: Wait,
-        wanted: &mut Sought,
+        options: &ReadOptions,
+        sums: &mut Vec<u32>,
     ) -> Result<u64> {
+        let wait = options.wait;
         // Where holes are may have to be read from the device.
-        if wait == Wait::Allowed && wanted.which == WantedSums::None && self.is_in_hole(part)? {
+        if wait == Wait::Allowed && options.sums == WantedSums::None && self.is_in_hole(part)? {
             window
                 .inside(part)
                 .for_each(|region| memory.clear(region.len));
             return Ok(self.size()?.clamp(part.offset, part.offset + part.len));
         }
-        if let Some(end) = self.read_whole_blocks(part, memory, wait, wanted)? {
+        if let Some(end) = self.read_whole_blocks(part, memory, options, sums)? {
             return Ok(end);
         }
-        if let Some(stamp) = wanted.stamp
+        if let Some(stamp) = options.stamp
             && window.regions.len() == 1
             && let Some(end) = self.read_small(part, memory, scratch, wait, stamp)?
         {
@@ -103,13 +104,11 @@ impl Datafile {
             let start = (region.offset - blocks.offset()) as usize;
             memory.copy_in(&bytes[start..start + region.len as usize]);
         }
-        if wanted.which != WantedSums::None {
-            let place = self.place(blocks);
+        if options.sums != WantedSums::None {
+            let binding = self.block_binding(blocks);
             let whole = bytes.chunks_exact(BLOCK).take(part.len as usize / BLOCK);
-            let sums = whole
-                .enumerate()
-                .map(|(index, block)| place.sum(index, block));
-            wanted.sums.extend(sums);
+            let found = whole.enumerate();
+            sums.extend(found.map(|(index, block)| binding.sum(index, block)));
         }
         Ok(blocks.offset() + found as u64)
     }
@@ -120,11 +119,11 @@ impl Datafile {
         &self,
         part: Region,
         memory: &mut Cursor<'_>,
-        wait: Wait,
-        wanted: &mut Sought,
+        options: &ReadOptions,
+        sums: &mut Vec<u32>,
     ) -> Result<Option<u64>> {
         let trust = self.trust();
-        let direct = match wanted.which {
+        let direct = match options.sums {
             WantedSums::None => true,
             WantedSums::Stored => trust == Trust::Latest,
             WantedSums::Sent => false,
@@ -133,25 +132,24 @@ impl Datafile {
         let Some(into) = into.filter(|_| direct && is_whole(part)) else {
             return Ok(None);
         };
-        let must = self.must_have_sums(Blocks::of(part));
-        let mut sums = [0; PART_BLOCKS * SUMS];
-        self.load_sums(Blocks::of(part), &mut sums, wait)?;
-        if first_without(&sums, must).is_some() {
+        let blocks = Blocks::of(part);
+        let must = self.must_have_sums(blocks);
+        let mut slots = [0; PART_BLOCKS * SUMS];
+        self.load_sums(blocks, &mut slots, options.wait)?;
+        if first_without(&slots, must).is_some() {
             return Ok(None);
         }
-        let count = self.read_part(&into, part.offset, wait)?;
+        let count = self.read_part(&into, part.offset, options.wait)?;
         into.slice(count..into.len()).clear();
         // The process whose memory this is may write it; harm done there is its own.
-        let place = self.place(Blocks::of(part));
-        let mut blocks = (0..into.len() / BLOCK).zip(stored(&sums));
-        if wanted.which == WantedSums::Stored {
-            wanted
-                .sums
-                .extend(blocks.map(|(index, sums)| place.meant(index, sums.latest)));
+        let binding = self.block_binding(blocks);
+        let mut blocks = (0..into.len() / BLOCK).zip(stored(&slots));
+        if options.sums == WantedSums::Stored {
+            sums.extend(blocks.map(|(index, sums)| binding.effective(index, sums.latest)));
         } else if !sabotage::is_on(Sabotage::SkipChecksum)
             && !blocks.all(|(index, sums)| {
-                let found = place.sum_of(index, crc_in(&into, index * BLOCK));
-                place.is_sum(index, found, sums, trust)
+                let found = binding.sum_of(index, crc_in(&into, index * BLOCK));
+                binding.is_sum(index, found, sums, trust)
             })
         {
             return Ok(None);
@@ -171,10 +169,10 @@ impl Datafile {
     ) -> Result<usize> {
         let (trust, must) = (self.trust(), self.must_have_sums(blocks));
         let found = self.load(blocks, bytes, sums, wait)?;
-        if first_bad(bytes, sums, self.place(blocks), trust, must).is_none() {
+        if first_bad(bytes, sums, self.block_binding(blocks), trust, must).is_none() {
             return Ok(found);
         }
-        // A write may be between its sums and its data: the blocks are judged while there is none.
+        // A write may be between its sums and its data: the blocks are verified while there is none.
         if wait == Wait::Refused {
             return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
         }
@@ -191,14 +189,14 @@ impl Datafile {
     ) -> Result<usize> {
         let must = self.must_have_sums(blocks);
         let found = self.load(blocks, bytes, sums, Wait::Allowed)?;
-        self.judge(blocks, bytes, sums, must)?;
+        self.verify_held(blocks, bytes, sums, must)?;
         Ok(found)
     }
 
-    /// Fails if a block that was read with its sums, while no other thread could write it, is not what they say.
-    fn judge(&self, blocks: Blocks, bytes: &[u8], sums: &[u8], must: usize) -> Result<()> {
+    /// Fails if a block that was read with its sums, while no other thread could write it, does not match them.
+    fn verify_held(&self, blocks: Blocks, bytes: &[u8], sums: &[u8], must: usize) -> Result<()> {
         let trust = self.trust();
-        let Some(bad) = first_bad(bytes, sums, self.place(blocks), trust, must) else {
+        let Some(bad) = first_bad(bytes, sums, self.block_binding(blocks), trust, must) else {
             return Ok(());
         };
         if trust == Trust::Unsynced {
@@ -223,14 +221,12 @@ impl Datafile {
         wait: Wait,
     ) -> io::Result<usize> {
         self.load_sums(blocks, sums, wait)?;
-        let found = read_full(&self.file, bytes, physical(blocks.offset()), wait)?;
-        bytes[found..].fill(0);
-        Ok(found)
+        read_padded(&self.file, bytes, physical(blocks.offset()), wait)
     }
 
     /// What the blocks' sums depend on.
-    pub(super) fn place(&self, blocks: Blocks) -> Place {
-        Place::new(self.binding, blocks.first)
+    pub(super) fn block_binding(&self, blocks: Blocks) -> BlockBinding {
+        BlockBinding::new(self.binding, blocks.first)
     }
 
     /// How many of the blocks, from the first on, have sums unless these are lost: all that a written group has. To be
@@ -244,59 +240,37 @@ impl Datafile {
 
     fn load_sums(&self, blocks: Blocks, sums: &mut [u8], wait: Wait) -> io::Result<()> {
         let wanted = &mut sums[..blocks.count * SUMS];
-        let found = read_full(&self.file, wanted, sums_offset(blocks.first), wait)?;
-        wanted[found..].fill(0);
-        Ok(())
+        read_padded(&self.file, wanted, sums_offset(blocks.first), wait).map(drop)
     }
 
-    /// Writes a part from the memory, whose blocks are held. What is `settled` does not change before the write has ended.
+    /// Writes a part from the memory, whose blocks are held. What is `stable` does not change before the write has ended.
     pub(super) fn write_blocks(
         &self,
         window: Window<'_>,
         part: Region,
         memory: &mut Cursor<'_>,
         scratch: &mut Scratch,
-        settled: bool,
+        stable: bool,
     ) -> Result<()> {
         let blocks = Blocks::of(part);
         let trust = self.trust();
         self.begin_group(blocks.group())?;
         let from = memory.peek(part.len as usize);
-        if let Some(from) = from.filter(|_| settled && is_whole(part) && trust == Trust::Latest) {
+        if let Some(from) = from.filter(|_| stable && is_whole(part) && trust == Trust::Latest) {
             memory.take(part.len as usize);
             return self.write_whole_blocks(blocks, &from, scratch);
         }
         let bytes = scratch.take(blocks.count * BLOCK);
         let mut sums = [0; PART_BLOCKS * SUMS];
-        if window.regions.len() > 1 {
-            self.fetch_held(blocks, bytes, &mut sums)?;
-        } else {
-            match trust {
-                Trust::Latest => {
-                    self.load_sums(blocks, &mut sums, Wait::Allowed)?;
-                    for edge in edges(part) {
-                        let bytes = &mut bytes[edge.span_in(blocks)];
-                        let found =
-                            read_full(&self.file, bytes, physical(edge.offset()), Wait::Allowed)?;
-                        bytes[found..].fill(0);
-                    }
-                }
-                _ => self
-                    .load(blocks, bytes, &mut sums, Wait::Allowed)
-                    .map(drop)?,
-            }
-            for edge in edges(part) {
-                let span = edge.span_in(blocks);
-                let its_sums = &sums[span.start / BLOCK * SUMS..][..SUMS];
-                let must = self.must_have_sums(edge);
-                self.judge(edge, &bytes[span], its_sums, must)?;
-            }
+        match window.regions.len() {
+            1 => self.fetch_edges(part, trust, bytes, &mut sums)?,
+            _ => self.fetch_held(blocks, bytes, &mut sums).map(drop)?,
         }
         let stored = &mut sums[..blocks.count * SUMS];
-        let place = self.place(blocks);
+        let binding = self.block_binding(blocks);
         if trust != Trust::Latest {
             // Either of both may be what the block matches: it must stay the one that counts.
-            set_all_latest(stored, bytes, place, 0);
+            set_all_latest(stored, bytes, binding, 0);
         }
         self.begin_write()?;
         if window.regions.len() > 1 {
@@ -317,7 +291,7 @@ impl Datafile {
                 let to = (part.offset + part.len).min(end);
                 memory.copy_out(&mut cached[(from - start) as usize..(to - start) as usize]);
             }
-            set_all_latest(sums, cached, place, number * CACHED_BLOCKS);
+            set_all_latest(sums, cached, binding, number * CACHED_BLOCKS);
             start = end;
         }
         let start = (part.offset - blocks.offset()) as usize;
@@ -325,8 +299,36 @@ impl Datafile {
         let written = put(&self.file, stored, sums_offset(blocks.first))
             .and_then(|()| put(&self.file, changed, physical(part.offset)));
         if let Err(error) = written {
-            self.settle(blocks, bytes, stored);
+            self.recompute_sums(blocks, bytes, stored);
             return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// Reads what a write of a part of blocks must keep: the sums of all of them, and the content of those that the part
+    /// covers only partly, which is verified; of all of them if the previous sums may count.
+    fn fetch_edges(
+        &self,
+        part: Region,
+        trust: Trust,
+        bytes: &mut [u8],
+        sums: &mut [u8],
+    ) -> Result<()> {
+        let blocks = Blocks::of(part);
+        if trust == Trust::Latest {
+            self.load_sums(blocks, sums, Wait::Allowed)?;
+            for edge in edges(part) {
+                let bytes = &mut bytes[edge.span_in(blocks)];
+                read_padded(&self.file, bytes, physical(edge.offset()), Wait::Allowed)?;
+            }
+        } else {
+            self.load(blocks, bytes, sums, Wait::Allowed)?;
+        }
+        for edge in edges(part) {
+            let span = edge.span_in(blocks);
+            let its_sums = &sums[span.start / BLOCK * SUMS..][..SUMS];
+            let must = self.must_have_sums(edge);
+            self.verify_held(edge, &bytes[span], its_sums, must)?;
         }
         Ok(())
     }
@@ -342,19 +344,19 @@ impl Datafile {
         let mut sums = [0; PART_BLOCKS * SUMS];
         self.load_sums(blocks, &mut sums, Wait::Allowed)?;
         let stored = &mut sums[..blocks.count * SUMS];
-        let place = self.place(blocks);
+        let binding = self.block_binding(blocks);
         self.begin_write()?;
         for (index, sums) in stored.chunks_exact_mut(SUMS).enumerate() {
             if index.is_multiple_of(CACHED_BLOCKS) {
                 let start = index * BLOCK;
                 from.fetch(start, (CACHED_BLOCKS * BLOCK).min(from.len() - start));
             }
-            set_latest(sums, place.sum_of(index, crc_in(from, index * BLOCK)));
+            set_latest(sums, binding.sum_of(index, crc_in(from, index * BLOCK)));
         }
         let written = put(&self.file, stored, sums_offset(blocks.first))
             .and_then(|()| put_memory(&self.file, from, physical(blocks.offset())));
         if let Err(error) = written {
-            self.settle(blocks, scratch.take(blocks.count * BLOCK), stored);
+            self.recompute_sums(blocks, scratch.take(blocks.count * BLOCK), stored);
             return Err(error.into());
         }
         Ok(())
@@ -362,18 +364,17 @@ impl Datafile {
 
     /// After a write that failed: each block is what it was, or what it should become, or a mixture, as
     /// failed writes leave it; its sum becomes that of what it is.
-    pub(super) fn settle(&self, blocks: Blocks, bytes: &mut [u8], sums: &mut [u8]) {
-        let settled = read_full(&self.file, bytes, physical(blocks.offset()), Wait::Allowed)
-            .and_then(|found| {
-                bytes[found..].fill(0);
-                let place = self.place(blocks);
+    pub(super) fn recompute_sums(&self, blocks: Blocks, bytes: &mut [u8], sums: &mut [u8]) {
+        let stored = read_padded(&self.file, bytes, physical(blocks.offset()), Wait::Allowed)
+            .and_then(|_| {
+                let binding = self.block_binding(blocks);
                 let slots = sums.chunks_exact_mut(SUMS).zip(bytes.chunks_exact(BLOCK));
                 for (index, (sums, block)) in slots.enumerate() {
-                    sums.copy_from_slice(&known(place.sum(index, block)).to_bytes());
+                    sums.copy_from_slice(&both(binding.sum(index, block)).to_bytes());
                 }
                 put(&self.file, sums, sums_offset(blocks.first))
             });
-        if let Err(error) = settled {
+        if let Err(error) = stored {
             tracing::warn!(object = self.object().0, %error, "checksums after a failed write");
         }
     }
@@ -383,11 +384,11 @@ impl Datafile {
     pub(super) fn verify(&self, part: Region, scratch: &mut Scratch) -> Result<Vec<(u64, u64)>> {
         let blocks = Blocks::of(part);
         let bytes = scratch.take(blocks.count * BLOCK);
-        let place = self.place(blocks);
+        let binding = self.block_binding(blocks);
         let must = self.must_have_sums(blocks);
         let mut sums = [0; PART_BLOCKS * SUMS];
         self.load(blocks, bytes, &mut sums, Wait::Allowed)?;
-        if first_bad(bytes, &sums, place, Trust::Latest, must).is_none() {
+        if first_bad(bytes, &sums, binding, Trust::Latest, must).is_none() {
             if must == 0 && stored(&sums).any(|sums| sums != Sums::default()) {
                 // The group was written, and the list of those that were has been lost or was full.
                 let _held = self.ranges.lock(blocks.offset(), blocks.end());
@@ -413,11 +414,12 @@ impl Datafile {
                 continue;
             };
             let is_lost = sums == Sums::default() && index < must;
-            if place.matches(index, block, sums, Trust::Latest) && !is_lost {
+            if binding.matches(index, block, sums, Trust::Latest) && !is_lost {
                 continue;
             }
-            if trust == Trust::Unsynced || (place.matches(index, block, sums, trust) && !is_lost) {
-                raw.copy_from_slice(&known(place.sum(index, block)).to_bytes());
+            if trust == Trust::Unsynced || (binding.matches(index, block, sums, trust) && !is_lost)
+            {
+                raw.copy_from_slice(&both(binding.sum(index, block)).to_bytes());
                 changed = true;
                 continue;
             }
@@ -436,7 +438,7 @@ impl Datafile {
 
     /// Before the datafile is truncated to `size`: the sums of the last group's blocks become those that the blocks
     /// will have. The caller holds all ranges.
-    pub(super) fn cut_sums(&self, size: u64) -> Result<()> {
+    pub(super) fn truncate_sums(&self, size: u64) -> Result<()> {
         let end = size.div_ceil(GROUP_BYTES) * GROUP_BYTES;
         let whole = Region {
             offset: size,
@@ -451,25 +453,28 @@ impl Datafile {
         for part in window.parts() {
             let blocks = Blocks::of(part);
             let mut sums = [0; PART_BLOCKS * SUMS];
-            let (place, kept) = (self.place(blocks), (part.offset - blocks.offset()) as usize);
+            let (binding, kept) = (
+                self.block_binding(blocks),
+                (part.offset - blocks.offset()) as usize,
+            );
             self.begin_group(blocks.group())?;
             if trust != Trust::Latest {
                 let bytes = scratch.take(blocks.count * BLOCK);
                 self.fetch_held(blocks, bytes, &mut sums)?;
-                set_all_latest(&mut sums, bytes, place, 0);
+                set_all_latest(&mut sums, bytes, binding, 0);
             } else {
                 self.load_sums(blocks, &mut sums, Wait::Allowed)?;
             }
             let stored = &mut sums[..blocks.count * SUMS];
             for (index, sums) in stored.chunks_exact_mut(SUMS).enumerate() {
-                set_latest(sums, place.zeros(index));
+                set_latest(sums, binding.zeros(index));
             }
             if kept > 0 {
                 let block = scratch.take(BLOCK);
                 let mut unused = [0; PART_BLOCKS * SUMS];
                 self.fetch_held(Blocks::one(blocks.first), block, &mut unused)?;
                 block[kept..].fill(0);
-                stored[SUMS / 2..SUMS].copy_from_slice(&place.sum(0, block).to_le_bytes());
+                stored[SUMS / 2..SUMS].copy_from_slice(&binding.sum(0, block).to_le_bytes());
             }
             put(&self.file, stored, sums_offset(blocks.first))?;
         }
@@ -483,22 +488,14 @@ fn edges(part: Region) -> impl Iterator<Item = Blocks> {
     let (first, last) = (part.offset / BLOCK_BYTES, (end - 1) / BLOCK_BYTES);
     let starts_inside = !part.offset.is_multiple_of(BLOCK_BYTES);
     let ends_inside = !end.is_multiple_of(BLOCK_BYTES);
-    let front = (starts_inside || (ends_inside && first == last)).then_some(first);
-    let back = (ends_inside && first != last).then_some(last);
-    front.into_iter().chain(back).map(Blocks::one)
+    let start = (starts_inside || (ends_inside && first == last)).then_some(first);
+    let end = (ends_inside && first != last).then_some(last);
+    start.into_iter().chain(end).map(Blocks::one)
 }
 
 /// Whether a part consists of whole blocks.
 fn is_whole(part: Region) -> bool {
     part.offset.is_multiple_of(BLOCK_BYTES) && part.len.is_multiple_of(BLOCK_BYTES)
-}
-
-/// The sums of a block that is known to match.
-fn known(sum: u32) -> Sums {
-    Sums {
-        previous: sum,
-        latest: sum,
-    }
 }
 
 /// Makes the latest sum the previous one, and `latest` the latest.
@@ -509,22 +506,28 @@ pub(super) fn set_latest(sums: &mut [u8], latest: u32) {
 }
 
 /// The same for whole blocks, the first of which has this index.
-fn set_all_latest(sums: &mut [u8], bytes: &[u8], place: Place, first: usize) {
+fn set_all_latest(sums: &mut [u8], bytes: &[u8], binding: BlockBinding, first: usize) {
     let slots = sums.chunks_exact_mut(SUMS).zip(bytes.chunks_exact(BLOCK));
     for (index, (sums, block)) in slots.enumerate() {
-        set_latest(sums, place.sum(first + index, block));
+        set_latest(sums, binding.sum(first + index, block));
     }
 }
 
-/// The first block that is not what its sums say, or has none though it is one of the `must` first ones.
-fn first_bad(bytes: &[u8], sums: &[u8], place: Place, trust: Trust, must: usize) -> Option<usize> {
+/// The first block that does not match its sums, or has none though it is one of the `must` first ones.
+fn first_bad(
+    bytes: &[u8],
+    sums: &[u8],
+    binding: BlockBinding,
+    trust: Trust,
+    must: usize,
+) -> Option<usize> {
     if sabotage::is_on(Sabotage::SkipChecksum) {
         return None;
     }
     let blocks = bytes.chunks_exact(BLOCK).zip(stored(sums));
     let bad = blocks
         .enumerate()
-        .find(|(index, (block, sums))| !place.matches(*index, block, *sums, trust))
+        .find(|(index, (block, sums))| !binding.matches(*index, block, *sums, trust))
         .map(|(index, _)| index);
     match (bad, first_without(sums, must)) {
         (Some(bad), Some(without)) => Some(bad.min(without)),

@@ -3,10 +3,11 @@
 //! With checksums, a part of an access goes through a buffer of the thread's (`blocks`): it is summed where
 //! no client can change it. Without, bytes move directly between the file and the memory.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use causeway_sys::memory::Memory;
 use causeway_sys::nowait;
@@ -15,17 +16,18 @@ use causeway_wire::datafile::{
     Algorithm, BLOCK_BYTES, Binding, GROUP_BYTES, Header, State, Trust, file_len, physical,
     size_of_file,
 };
-use causeway_wire::fs::{ObjectId, Region};
+use causeway_wire::fs::{ObjectId, Region, WantedSums};
 
 use super::block_cache::{Changes, Stamp};
-use super::disk::{put, put_memory, read_full, set_len, sync, sync_all};
+use super::disk::{put, put_memory, read_padded, set_len, sync, sync_all};
 use super::fault::{Fault, Result};
-use super::front::binding;
-use super::groups::Groups;
+use super::groups::{GroupSpans, Groups};
+use super::header_page::binding;
 use super::pieces::{Cursor, DIRECT_LEN, SIEVE_SPAN, Window, windows};
-pub use super::pieces::{Piece, Scratch, Sought};
+pub use super::pieces::{Piece, Scratch};
 use super::ranges::{Ranges, Spans};
 use super::store::Common;
+use crate::locks::lock;
 use crate::sabotage::{self, Sabotage};
 
 /// The number of the next datafile that is opened.
@@ -47,7 +49,7 @@ pub struct Datafile {
     algorithm: Algorithm,
     /// The header's trust, for readers that must not wait for its lock.
     trust: AtomicU8,
-    /// The header in the file says that this run of the server may be writing.
+    /// The header in the file is dirty, of this run of the server.
     dirty: AtomicBool,
     pub(super) changes: Changes,
     /// Counts writes and truncations.
@@ -56,11 +58,11 @@ pub struct Datafile {
     durable: AtomicU64,
     /// Held during a sync.
     syncing: Mutex<()>,
-    /// What the header says that the size is at least.
-    floor: AtomicU64,
+    /// The least size by the header.
+    min_size: AtomicU64,
     /// Groups that were written, if its blocks have checksums.
     pub(super) groups: Groups,
-    /// Bytes from the front that a scrub has gone through without a pause.
+    /// Bytes from the start that a scrub has gone through without a pause.
     pub(super) scrubbed: AtomicU64,
 }
 
@@ -108,26 +110,41 @@ fn blocks_of(piece: &Piece) -> Spans {
 }
 
 /// Whether a read may wait for the storage device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wait {
     /// It may.
+    #[default]
     Allowed,
     /// It fails with [`io::ErrorKind::WouldBlock`] instead.
     Refused,
 }
 
+/// How a piece is read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReadOptions {
+    /// Whether the read may wait.
+    pub wait: Wait,
+    /// How many bytes the datafile must have.
+    pub at_least: u64,
+    /// The file's stamp when the read began; without it, all bytes are read from the file.
+    pub stamp: Option<Stamp>,
+    /// Sums of whole blocks that the caller wants. With stored ones, blocks are read without verifying them, which is
+    /// left to the caller; the piece then is one region that begins with a block.
+    pub sums: WantedSums,
+}
+
 impl Datafile {
-    /// A file whose header says `header`, and whose written groups are these.
+    /// A file with this header and these written groups.
     pub(super) fn open(
         file: File,
         common: Arc<Common>,
         mut header: Header,
-        written: Vec<(u64, u64)>,
+        written: GroupSpans,
     ) -> Self {
         let mut dirty = false;
-        let mut floor = 0;
+        let mut min_size = 0;
         match header.state {
-            State::Clean => floor = header.size,
+            State::Clean => min_size = header.size,
             State::Dirty if header.run == common.run => dirty = true,
             State::Dirty if header.boot == common.boot() => {
                 header.trust = header.trust.max(Trust::Either);
@@ -151,7 +168,7 @@ impl Datafile {
             writes: AtomicU64::new(u64::from(header.state == State::Dirty)),
             durable: AtomicU64::new(0),
             syncing: Mutex::default(),
-            floor: AtomicU64::new(floor),
+            min_size: AtomicU64::new(min_size),
             groups: Groups::new(written, size.div_ceil(GROUP_BYTES)),
             scrubbed: AtomicU64::new(0),
         }
@@ -179,12 +196,12 @@ impl Datafile {
 
     /// Fails unless the datafile has `at_least` bytes, and those that its header promises.
     pub fn check_size(&self, at_least: u64) -> Result<()> {
-        if self.size()? >= self.floor(at_least) {
+        if self.size()? >= self.min_size(at_least) {
             return Ok(());
         }
         // It may just have been written, or truncated.
         let _all = self.ranges.lock_all();
-        let (size, wanted) = (self.size()?, self.floor(at_least));
+        let (size, wanted) = (self.size()?, self.min_size(at_least));
         match size >= wanted {
             true => Ok(()),
             false => Err(Fault::Short { size, wanted }),
@@ -204,15 +221,15 @@ impl Datafile {
         }
     }
 
-    pub(super) fn floor(&self, at_least: u64) -> u64 {
+    pub(super) fn min_size(&self, at_least: u64) -> u64 {
         if sabotage::is_on(Sabotage::IgnoreLength) {
             return 0;
         }
-        at_least.max(self.floor.load(Ordering::Relaxed))
+        at_least.max(self.min_size.load(Ordering::Relaxed))
     }
 
     fn lock_header(&self) -> MutexGuard<'_, Header> {
-        self.header.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.header)
     }
 
     /// Writes a piece. The datafile must have had `at_least` bytes before. Returns its size afterwards.
@@ -233,27 +250,21 @@ impl Datafile {
     fn write_held(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<u64> {
         let write = piece.origin.write;
         let history = &self.common.history;
-        match piece.origin.repeated {
+        let left = match piece.origin.repeated {
             Some(first) if !sabotage::is_on(Sabotage::RepeatWrites) => {
-                let left = history.left(write, first, self.object, &piece.regions)?;
-                if left == piece.regions {
-                    history.note(write, self.object, &left)?;
-                    return self.write_noted(piece, scratch, at_least);
-                }
-                history.note(write, self.object, &left)?;
-                self.write_noted(&piece.part(left), scratch, at_least)
+                let overwritten = history.overwritten(write, first, self.object, &piece.regions)?;
+                Cow::Owned(piece.outside(&overwritten))
             }
-            _ => {
-                history.note(write, self.object, &piece.regions)?;
-                self.write_noted(piece, scratch, at_least)
-            }
-        }
+            _ => Cow::Borrowed(piece),
+        };
+        history.note(write, self.object, &left.regions)?;
+        self.write_recorded(&left, scratch, at_least)
     }
 
-    fn write_noted(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<u64> {
+    fn write_recorded(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<u64> {
         let change = self.changes.begin();
         let mut memory = Cursor::new(&piece.memory);
-        let wanted = self.floor(at_least);
+        let wanted = self.min_size(at_least);
         let size = self.size()?;
         let mut reached = size;
         for window in windows(&piece.regions) {
@@ -274,7 +285,7 @@ impl Datafile {
                 }
                 let is_all = piece.regions.len() == 1 && part.len == window.span.len;
                 if !is_all || !self.write_small(part, &mut memory, scratch, &change)? {
-                    self.write_blocks(window, part, &mut memory, scratch, piece.settled)?;
+                    self.write_blocks(window, part, &mut memory, scratch, piece.stable)?;
                 }
             }
             reached = reached.max(end);
@@ -282,28 +293,17 @@ impl Datafile {
         Ok(reached)
     }
 
-    /// Reads a piece; what lies behind the end is filled with zeros, but fails if it should have been in front
-    /// of it: the datafile must have `at_least` bytes. Returns how many bytes were found in front of the end.
+    /// Reads a piece; what lies behind the end is filled with zeros, but fails if it should have been before it.
+    /// Returns how many bytes were found before the end, and adds the wanted sums to `sums` in the order of the blocks:
+    /// none if the datafile has no checksums.
     pub fn read(
         &self,
         piece: &Piece,
         scratch: &mut Scratch,
-        wait: Wait,
-        at_least: u64,
+        options: &ReadOptions,
+        sums: &mut Vec<u32>,
     ) -> Result<u64> {
-        self.read_with_sums(piece, scratch, wait, at_least, &mut Sought::default())
-    }
-
-    /// As [`Datafile::read`], but the caller may verify blocks of the piece, which then is one region that begins
-    /// with a block: see [`Sought`].
-    pub fn read_with_sums(
-        &self,
-        piece: &Piece,
-        scratch: &mut Scratch,
-        wait: Wait,
-        at_least: u64,
-        wanted: &mut Sought,
-    ) -> Result<u64> {
+        let at_least = options.at_least;
         let mut memory = Cursor::new(&piece.memory);
         let mut found = 0;
         for window in windows(&piece.regions) {
@@ -316,9 +316,9 @@ impl Datafile {
                 piece.check_wanted()?;
                 let end = match self.has_sums() {
                     true => self
-                        .read_blocks(window, part, &mut memory, scratch, wait, wanted)
-                        .map_err(|fault| self.cut_off(fault, at_least))?,
-                    false => self.read_plain(window, part, &mut memory, scratch, wait)?,
+                        .read_blocks(window, part, &mut memory, scratch, options, sums)
+                        .map_err(|fault| self.as_truncated(fault, at_least))?,
+                    false => self.read_plain(window, part, &mut memory, scratch, options.wait)?,
                 };
                 if end < part.offset + part.len {
                     self.check_end(end, part, at_least)?;
@@ -333,9 +333,9 @@ impl Datafile {
     }
 
     /// A block that is damaged because the file was truncated in it is part of that loss.
-    fn cut_off(&self, fault: Fault, at_least: u64) -> Fault {
+    fn as_truncated(&self, fault: Fault, at_least: u64) -> Fault {
         let size = self.size();
-        let wanted = self.floor(at_least);
+        let wanted = self.min_size(at_least);
         match (&fault, size) {
             (Fault::Damaged { offset, len }, Ok(size)) if size < wanted && offset + len > size => {
                 Fault::Short { size, wanted }
@@ -346,13 +346,13 @@ impl Datafile {
 
     /// A part ended at `end`, before its own end: fails if there should have been more.
     fn check_end(&self, end: u64, part: Region, at_least: u64) -> Result<()> {
-        let wanted = self.floor(at_least);
+        let wanted = self.min_size(at_least);
         if wanted <= end.max(part.offset) {
             return Ok(());
         }
         let size = self.size()?;
         // It may just have been truncated.
-        let wanted = wanted.min(self.floor(at_least));
+        let wanted = wanted.min(self.min_size(at_least));
         match size < wanted && size < part.offset + part.len {
             true => Err(Fault::Short { size, wanted }),
             false => Ok(()),
@@ -369,8 +369,7 @@ impl Datafile {
         self.begin_write()?;
         if window.regions.len() > 1 {
             let bytes = scratch.take(part.len as usize);
-            let found = read_full(&self.file, bytes, physical(part.offset), Wait::Allowed)?;
-            bytes[found..].fill(0);
+            read_padded(&self.file, bytes, physical(part.offset), Wait::Allowed)?;
             for region in window.inside(part) {
                 let start = (region.offset - part.offset) as usize;
                 memory.copy_out(&mut bytes[start..start + region.len as usize]);
@@ -381,7 +380,7 @@ impl Datafile {
         let end = part.offset + part.len;
         while offset < end {
             let left = (end - offset) as usize;
-            if memory.front_len() >= left.min(DIRECT_LEN as usize) {
+            if memory.current_len() >= left.min(DIRECT_LEN as usize) {
                 let taken = memory.take(left);
                 put_memory(&self.file, &taken, physical(offset))?;
                 offset += taken.len() as u64;
@@ -406,8 +405,7 @@ impl Datafile {
     ) -> Result<u64> {
         if window.regions.len() > 1 {
             let bytes = scratch.take(part.len as usize);
-            let found = read_full(&self.file, bytes, physical(part.offset), wait)?;
-            bytes[found..].fill(0);
+            let found = read_padded(&self.file, bytes, physical(part.offset), wait)?;
             for region in window.inside(part) {
                 let start = (region.offset - part.offset) as usize;
                 memory.copy_in(&bytes[start..start + region.len as usize]);
@@ -419,15 +417,14 @@ impl Datafile {
         let mut found = part.offset;
         while offset < end {
             let left = (end - offset) as usize;
-            let (wanted, count) = if memory.front_len() >= left.min(DIRECT_LEN as usize) {
+            let (wanted, count) = if memory.current_len() >= left.min(DIRECT_LEN as usize) {
                 let taken = memory.take(left);
                 let count = self.read_part(&taken, offset, wait)?;
                 taken.slice(count..taken.len()).clear();
                 (taken.len(), count)
             } else {
                 let bytes = scratch.take(left.min(SIEVE_SPAN as usize));
-                let count = read_full(&self.file, bytes, physical(offset), wait)?;
-                bytes[count..].fill(0);
+                let count = read_padded(&self.file, bytes, physical(offset), wait)?;
                 memory.copy_in(bytes);
                 (bytes.len(), count)
             };
@@ -467,29 +464,25 @@ impl Datafile {
         if self.lock_header().version >= version {
             return Ok(());
         }
-        let (now, wanted) = (self.size()?, self.floor(at_least).min(size));
+        let (now, wanted) = (self.size()?, self.min_size(at_least).min(size));
         if now < wanted {
             return Err(Fault::Short { size: now, wanted });
         }
         self.common.history.note_cut(self.object, size)?;
         self.begin_write()?;
         // Before the file is truncated: a check that sees it short must not miss what was there.
-        self.floor.fetch_min(size, Ordering::Relaxed);
+        self.min_size.fetch_min(size, Ordering::Relaxed);
         if self.has_sums() && size < now {
-            self.cut_sums(size)?;
+            self.truncate_sums(size)?;
         }
         // What lies behind the end reads as zeros: a shorter one need not grow, which the disk may not allow.
         if size < now {
             set_len(&self.file, file_len(size))?;
         }
-        self.cut_groups(size.div_ceil(GROUP_BYTES))?;
+        self.truncate_groups(size.div_ceil(GROUP_BYTES))?;
         self.scrubbed.fetch_min(size, Ordering::Relaxed);
         // The version comes last: after a crash in between, the truncation is repeated.
-        let mut header = self.lock_header();
-        let next = Header { version, ..*header };
-        self.put_header(&next)?;
-        *header = next;
-        drop(header);
+        self.change_header(|header| header.version = version)?;
         match self.common.synced {
             true => Ok(self.sync(true)?),
             false => Ok(()),
@@ -497,15 +490,15 @@ impl Datafile {
     }
 
     /// Syncs the file, or with `all` also what else there is about it. One after the other: a failure is reported
-    /// to one of them only, and must be noted before another one succeeds.
+    /// to one of them only, and must be note_failed_sync before another one succeeds.
     pub(super) fn sync(&self, all: bool) -> io::Result<()> {
-        let _one_at_a_time = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock(&self.syncing);
         let synced = match all {
             true => sync_all(&self.file),
             false => sync(&self.file),
         };
         self.common
-            .noted(synced, format_args!("object {}", self.object.0))
+            .note_failed_sync(synced, format_args!("object {}", self.object.0))
     }
 
     /// Makes what was written durable.
@@ -540,23 +533,19 @@ impl Datafile {
         if !self.is_durable() {
             return Ok(false);
         }
-        let mut header = self.lock_header();
-        if header.state == State::Dirty {
+        if self.header().state == State::Dirty {
             let size = self.size()?;
-            let next = Header {
-                state: State::Clean,
-                size,
-                ..*header
-            };
-            self.put_header(&next)?;
-            *header = next;
-            self.floor.store(size, Ordering::Relaxed);
+            self.change_header(|header| {
+                header.state = State::Clean;
+                header.size = size;
+            })?;
+            self.min_size.store(size, Ordering::Relaxed);
             self.dirty.store(false, Ordering::Release);
         }
         Ok(true)
     }
 
-    /// Counts a write and makes the header say that the datafile may be written, before it is. The caller holds
+    /// Counts a write and marks the header dirty, before the datafile is written. The caller holds
     /// a range.
     pub(super) fn begin_write(&self) -> io::Result<()> {
         self.writes.fetch_add(1, Ordering::AcqRel);
@@ -574,7 +563,7 @@ impl Datafile {
             ..*header
         };
         self.put_header(&next)?;
-        // What the device holds must not say that the data agree with their sums while they change.
+        // The header on the device must not be clean while data and sums change.
         if header.state == State::Clean && !self.common.in_memory {
             self.sync(false)?;
         }
@@ -588,14 +577,18 @@ impl Datafile {
     pub(super) fn restore_trust(&self) -> io::Result<()> {
         let _all = self.ranges.lock_all();
         self.begin_write()?;
+        self.change_header(|header| header.trust = Trust::Latest)?;
+        self.trust.store(Trust::Latest as u8, Ordering::Release);
+        Ok(())
+    }
+
+    /// Changes the header in the file, and then the one that is known.
+    fn change_header(&self, change: impl FnOnce(&mut Header)) -> io::Result<()> {
         let mut header = self.lock_header();
-        let next = Header {
-            trust: Trust::Latest,
-            ..*header
-        };
+        let mut next = *header;
+        change(&mut next);
         self.put_header(&next)?;
         *header = next;
-        self.trust.store(next.trust as u8, Ordering::Release);
         Ok(())
     }
 

@@ -38,6 +38,18 @@ pub(super) fn read_full(
     Ok(done)
 }
 
+/// Fills `bytes` from `offset` on, with zeros behind the end of the file; returns how many bytes the file has there.
+pub(super) fn read_padded(
+    file: &File,
+    bytes: &mut [u8],
+    offset: u64,
+    wait: Wait,
+) -> io::Result<usize> {
+    let found = read_full(file, bytes, offset, wait)?;
+    bytes[found..].fill(0);
+    Ok(found)
+}
+
 /// Writes all of `bytes` at `offset`.
 pub(super) fn put(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     #[cfg(test)]

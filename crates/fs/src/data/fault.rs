@@ -43,7 +43,7 @@ pub enum Fault {
         /// What it should say.
         wanted: String,
     },
-    /// Something else has put another file in its place, or removed it, while the server had it open.
+    /// Another program has put another file in its place, or removed it, while the server had it open.
     #[error(
         "the datafile was replaced or removed by something else while the server had it open: what was written to the old \
          one is lost; `causeway fs fsck --repair`, a scrub or a restart of the server takes the one that is there now"
@@ -61,8 +61,8 @@ pub enum Fault {
     /// The header cannot be understood.
     #[error("the datafile's header is damaged: {0}")]
     Header(String),
-    /// The client has given up, or has disconnected.
-    #[error("the client is gone")]
+    /// The client has abandoned the request, or has disconnected.
+    #[error("the client has disconnected")]
     Abandoned,
     /// A write that was sent before may have been stored, and overwritten since.
     #[error(

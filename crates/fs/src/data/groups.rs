@@ -14,35 +14,38 @@ use causeway_wire::datafile::{
 use super::datafile::{Datafile, Wait};
 use super::disk::{put, read_full};
 use super::fault::Result;
-use super::sums::{BLOCK, Place, SUMS};
+use super::sums::{BLOCK, BlockBinding, SUMS, both};
 use crate::locks::lock;
+
+/// Ascending spans of groups that are not adjacent: the first one of each, and the one behind its last.
+pub(super) type GroupSpans = Vec<(u64, u64)>;
 
 /// The written groups of one datafile.
 #[derive(Debug)]
 pub(super) struct Groups {
-    /// Groups from the front on that were all written, for readers.
-    front: AtomicU64,
-    /// Spans of written groups, ascending and not adjacent.
-    spans: Mutex<Vec<(u64, u64)>>,
+    /// Groups from the first one on that were all written, for readers.
+    prefix: AtomicU64,
+    /// The written groups.
+    spans: Mutex<GroupSpans>,
     /// Held while a group is begun, and while the header's page gets the spans.
     beginning: Mutex<()>,
 }
 
 impl Groups {
     /// Those of these spans, as far as a datafile of so many groups has them.
-    pub(super) fn new(spans: Vec<(u64, u64)>, count: u64) -> Self {
+    pub(super) fn new(spans: GroupSpans, count: u64) -> Self {
         let groups = Self {
-            front: AtomicU64::new(u64::MAX),
+            prefix: AtomicU64::new(u64::MAX),
             spans: Mutex::new(spans),
             beginning: Mutex::default(),
         };
-        groups.cut(count);
+        groups.truncate(count);
         groups
     }
 
     /// Whether a group was written. To be asked before its sums are read.
     pub(super) fn has(&self, group: u64) -> bool {
-        group < self.front.load(Ordering::Acquire)
+        group < self.prefix.load(Ordering::Acquire)
             || self.next(group).is_some_and(|next| next == group)
     }
 
@@ -81,29 +84,29 @@ impl Groups {
             _ => spans.insert(at, (group, group + 1)),
         }
         forget_shortest(&mut spans);
-        self.note_front(&spans);
+        self.note_prefix(&spans);
     }
 
     /// Notes that the datafile has no more than so many groups. The caller keeps all writers out.
-    pub(super) fn cut(&self, count: u64) {
+    pub(super) fn truncate(&self, count: u64) {
         let mut spans = lock(&self.spans);
         spans.retain_mut(|(first, end)| {
             *end = (*end).min(count);
             *first < *end
         });
-        self.note_front(&spans);
+        self.note_prefix(&spans);
     }
 
-    fn note_front(&self, spans: &[(u64, u64)]) {
-        let front = spans.first().filter(|(first, _)| *first == 0);
-        self.front
-            .store(front.map_or(0, |(_, end)| *end), Ordering::Release);
+    fn note_prefix(&self, spans: &[(u64, u64)]) {
+        let prefix = spans.first().filter(|(first, _)| *first == 0);
+        self.prefix
+            .store(prefix.map_or(0, |(_, end)| *end), Ordering::Release);
     }
 }
 
 /// Only so many spans far behind have room in the header's page. In a group that is forgotten, what is lost together
 /// with its sums reads as a hole, until the group is written or scrubbed again.
-fn forget_shortest(spans: &mut Vec<(u64, u64)>) {
+fn forget_shortest(spans: &mut GroupSpans) {
     let far = spans.partition_point(|(_, end)| *end <= NEAR_GROUPS);
     if spans.len() - far <= MAX_FAR_SPANS {
         return;
@@ -127,17 +130,12 @@ impl Datafile {
             return Ok(());
         }
         let first = group * GROUP_BLOCKS;
-        let place = Place::new(self.binding, first);
+        let binding = BlockBinding::new(self.binding, first);
         let mut page = [0; BLOCK];
         read_full(&self.file, &mut page, sums_offset(first), Wait::Allowed)?;
         for (index, sums) in page.chunks_exact_mut(SUMS).enumerate() {
             if sums == Sums::default().to_bytes() {
-                let zeros = place.zeros(index);
-                let both = Sums {
-                    previous: zeros,
-                    latest: zeros,
-                };
-                sums.copy_from_slice(&both.to_bytes());
+                sums.copy_from_slice(&both(binding.zeros(index)).to_bytes());
             }
         }
         // The sums come first: a kill in between leaves holes that have sums, in a group that need not have any.
@@ -147,9 +145,9 @@ impl Datafile {
     }
 
     /// Forgets the groups behind a truncation to `count` of them. The caller holds all ranges.
-    pub(super) fn cut_groups(&self, count: u64) -> Result<()> {
+    pub(super) fn truncate_groups(&self, count: u64) -> Result<()> {
         let _one_at_a_time = lock(&self.groups.beginning);
-        self.groups.cut(count);
+        self.groups.truncate(count);
         match self.has_sums() {
             true => self.put_groups(),
             false => Ok(()),
@@ -178,7 +176,7 @@ mod tests {
             let (groups, mut written) = (Groups::new(Vec::new(), 0), [false; 80]);
             for (group, cut) in steps {
                 if cut && group % 7 == 0 {
-                    groups.cut(group);
+                    groups.truncate(group);
                     written[group as usize..].fill(false);
                 } else {
                     groups.note(group);

@@ -9,11 +9,11 @@
 //! The file outlives a killed server, as the data do, in the kernel's page cache. Of an earlier boot of the host, and of
 //! writes that began before the oldest entry, nothing is known: then a repeated write fails.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use causeway_wire::codec::{Wire as _, Writer};
 use causeway_wire::datafile::{
@@ -24,11 +24,12 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::fault::{Fault, Result};
 use super::store::Owner;
+use crate::files::open_or_create;
+use crate::locks::lock;
 
 /// Name of the file.
 const NAME: &str = "history";
-const FILE_MODE: u32 = 0o600;
-/// Most entries of one piece of a write; of a longer list of regions only the hull is kept.
+/// Most entries of one piece of a write; of a longer list of regions only the span that covers it is kept.
 const MAX_EXTENTS: usize = 256;
 
 /// The request that a piece is of.
@@ -71,13 +72,7 @@ impl History {
     /// Opens the history in `directory`, or begins one: also where the file is another server's, or of an earlier run
     /// of the host.
     pub(super) fn open(directory: &Path, owner: Owner, boot: u128) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(FILE_MODE)
-            .open(directory.join(NAME))?;
+        let file = open_or_create(&directory.join(NAME))?;
         let history = Self {
             file,
             state: Mutex::new(State {
@@ -91,14 +86,14 @@ impl History {
         Ok(history)
     }
 
-    /// Reads the file again, or begins it anew: the host's boot may have another identity now.
+    /// Reads the file again, or begins a new one: the host's boot may have another identity now.
     pub(super) fn load(&self, owner: Owner, boot: u128) -> io::Result<()> {
         let len = (HISTORY_ENTRIES + 1) * HISTORY_ENTRY_BYTES as u64;
         let mut bytes = Vec::new();
         let mut file = &self.file;
         io::Seek::rewind(&mut file)?;
         file.take(len).read_to_end(&mut bytes)?;
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let header = bytes
             .get(..HISTORY_ENTRY_BYTES)
             .and_then(|bytes| HistoryHeader::from_bytes(bytes).ok());
@@ -112,7 +107,7 @@ impl History {
                         == (owner.file_system, owner.generation, boot) =>
             {
                 state.since = header.since;
-                state.take_in(&bytes[HISTORY_ENTRY_BYTES..]);
+                state.load_entries(&bytes[HISTORY_ENTRY_BYTES..]);
                 Ok(())
             }
             _ => {
@@ -152,7 +147,7 @@ impl History {
     }
 
     fn append(&self, write: WriteId, object: ObjectId, extents: &[Extent]) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let at = now();
         let mut rest = extents;
         while !rest.is_empty() {
@@ -179,24 +174,50 @@ impl History {
         Ok(())
     }
 
-    /// What is still to be stored of a piece of a write that was sent before, at `first` or later: what other writes
-    /// have not overwritten after it was stored. Its blocks must be held.
-    pub(super) fn left(
+    /// Ascending spans of a piece of a write that was sent before, at `first` or later, which other writes have overwritten
+    /// since it was stored there. Its blocks must be held.
+    pub(super) fn overwritten(
         &self,
         write: WriteId,
         first: Moment,
         object: ObjectId,
         regions: &[Region],
-    ) -> Result<Vec<Region>> {
-        let overwritten = self.state().overwritten(write, first, object, regions)?;
-        Ok(regions
-            .iter()
-            .flat_map(|region| without(*region, &overwritten))
-            .collect())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    ) -> Result<Vec<(u64, u64)>> {
+        let state = lock(&self.state);
+        if first.boot != state.boot || first.at <= state.since {
+            return Err(Fault::Unknown);
+        }
+        let mut later: Vec<Extent> = Vec::new();
+        let mut spans = Vec::new();
+        for position in (state.next.saturating_sub(HISTORY_ENTRIES)..state.next).rev() {
+            let Some(entry) = &state.entries[(position % HISTORY_ENTRIES) as usize] else {
+                continue;
+            };
+            if entry.at < first.at {
+                break;
+            }
+            if entry.object != object {
+                continue;
+            }
+            if entry.write != write {
+                later.push(entry.extent);
+                continue;
+            }
+            for region in regions {
+                let end = region.offset.saturating_add(region.len);
+                for own in intersect(&entry.extent, (region.offset, end)).spans {
+                    for other in &later {
+                        let common = intersect(other, own);
+                        if !common.is_exact && !common.spans.is_empty() {
+                            return Err(Fault::Unknown);
+                        }
+                        spans.extend(common.spans);
+                    }
+                }
+            }
+        }
+        spans.sort_unstable();
+        Ok(spans)
     }
 }
 
@@ -210,7 +231,7 @@ impl State {
     }
 
     /// Loads the entries of a file. One that a kill has cut short is of a write that was not begun.
-    fn take_in(&mut self, bytes: &[u8]) {
+    fn load_entries(&mut self, bytes: &[u8]) {
         let decoded = |bytes: &[u8]| HistoryEntry::from_bytes(bytes).ok();
         let found = bytes.chunks_exact(HISTORY_ENTRY_BYTES).map(decoded);
         for (place, entry) in found.enumerate() {
@@ -226,65 +247,21 @@ impl State {
             self.since = self.since.max(at);
         }
     }
-
-    /// Ascending spans of the regions that the write has stored and others have overwritten since.
-    fn overwritten(
-        &self,
-        write: WriteId,
-        first: Moment,
-        object: ObjectId,
-        regions: &[Region],
-    ) -> Result<Vec<(u64, u64)>> {
-        if first.boot != self.boot || first.at <= self.since {
-            return Err(Fault::Unknown);
-        }
-        let mut later: Vec<Extent> = Vec::new();
-        let mut spans = Vec::new();
-        for position in (self.next.saturating_sub(HISTORY_ENTRIES)..self.next).rev() {
-            let Some(entry) = &self.entries[(position % HISTORY_ENTRIES) as usize] else {
-                continue;
-            };
-            if entry.at < first.at {
-                break;
-            }
-            if entry.object != object {
-                continue;
-            }
-            if entry.write != write {
-                later.push(entry.extent);
-                continue;
-            }
-            for region in regions {
-                let end = region.offset.saturating_add(region.len);
-                for own in inside(&entry.extent, (region.offset, end)).spans {
-                    for other in &later {
-                        let common = inside(other, own);
-                        if !common.is_exact && !common.spans.is_empty() {
-                            return Err(Fault::Unknown);
-                        }
-                        spans.extend(common.spans);
-                    }
-                }
-            }
-        }
-        spans.sort_unstable();
-        Ok(spans)
-    }
 }
 
 /// What of an extent lies inside a span.
-struct Inside {
+struct Intersection {
     spans: Vec<(u64, u64)>,
     /// Each byte of the spans is one of the extent's.
     is_exact: bool,
 }
 
-fn inside(extent: &Extent, (start, end): (u64, u64)) -> Inside {
+fn intersect(extent: &Extent, (start, end): (u64, u64)) -> Intersection {
     let cut = |(from, to): (u64, u64)| {
         let span = (from.max(start), to.min(end));
         (span.0 < span.1).then_some(span)
     };
-    let one = |from, to, is_exact| Inside {
+    let one = |from, to, is_exact| Intersection {
         spans: cut((from, to)).into_iter().collect(),
         is_exact,
     };
@@ -315,7 +292,7 @@ fn inside(extent: &Extent, (start, end): (u64, u64)) -> Inside {
                     cut((from, from.saturating_add(len)))
                 })
                 .collect();
-            Inside {
+            Intersection {
                 spans,
                 is_exact: true,
             }
@@ -336,7 +313,10 @@ fn single(region: &Region) -> Extent {
 fn extents(regions: &[Region]) -> Vec<Extent> {
     let mut out: Vec<Extent> = Vec::new();
     for region in regions.iter().filter(|region| region.len > 0) {
-        if !out.last_mut().is_some_and(|last| goes_on(last, region)) {
+        if !out
+            .last_mut()
+            .is_some_and(|last| extend_steps(last, region))
+        {
             out.push(single(region));
         }
     }
@@ -352,7 +332,7 @@ fn extents(regions: &[Region]) -> Vec<Extent> {
 }
 
 /// Adds a region to the steps before it, if it is the next one of these.
-fn goes_on(last: &mut Extent, region: &Region) -> bool {
+fn extend_steps(last: &mut Extent, region: &Region) -> bool {
     let Extent::Steps {
         offset,
         len,
@@ -377,32 +357,6 @@ fn goes_on(last: &mut Extent, region: &Region) -> bool {
     }
     *count += 1;
     true
-}
-
-/// What a region has outside ascending spans.
-fn without(region: Region, spans: &[(u64, u64)]) -> Vec<Region> {
-    let end = region.offset.saturating_add(region.len);
-    let mut left = Vec::new();
-    let mut at = region.offset;
-    for &(from, to) in spans {
-        if from >= end || to <= at {
-            continue;
-        }
-        if from > at {
-            left.push(Region {
-                offset: at,
-                len: from - at,
-            });
-        }
-        at = to;
-    }
-    if at < end {
-        left.push(Region {
-            offset: at,
-            len: end - at,
-        });
-    }
-    left
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ const MAX_PROBES: usize = 256;
 
 impl Store {
     /// The first bytes of a datafile at or behind `offset` that may be anything else than zeros. What it lacks of
-    /// `at_least` bytes counts as data: reading that tells what is wrong.
+    /// `at_least` bytes counts as data: reading that reports what is wrong.
     pub fn find_data(
         &self,
         object: ObjectId,
@@ -35,7 +35,7 @@ impl Store {
 impl Datafile {
     fn find_data(&self, offset: u64, at_least: u64) -> io::Result<Option<Region>> {
         let size = self.size()?;
-        let wanted = self.floor(at_least);
+        let wanted = self.min_size(at_least);
         let mut span = None;
         if offset < size {
             let group = self.next_data(offset / GROUP_BYTES * GROUP_BYTES, size)?;
@@ -56,7 +56,7 @@ impl Datafile {
         }))
     }
 
-    /// How far the data go on from the start of a group that is no hole, or less if that is far.
+    /// How far the data reach from the start of a group that is no hole, or less if that is far.
     fn end_of_data(&self, group: u64, size: u64) -> io::Result<u64> {
         let mut end = group;
         for _ in 0..MAX_PROBES {

@@ -2,12 +2,12 @@
 //!
 //! One file per object, made when it is first written, with checksums inside (`docs/formats/datafile.md`
 //! draws it). Read [`store`] first (finding, making, seeding, truncating, removing, listing), then
-//! [`datafile`] (header, positioned I/O) over [`pieces`] (lists of regions and of memory), `blocks`
-//! (access with checksums, over `sums` and the locks of `ranges`; `groups` tells holes from losses; `small` has
-//! accesses to a few bytes, over the `block_cache`) and `disk` (the system calls). `history` records the order of
-//! writes, for writes that are repeated. [`fault`] has what can be wrong, [`scrub`] searches for it, [`aside`] keeps
-//! what must not be deleted; [`place`] has names and directories, and [`pool`] threads for what would block the
-//! server's loop.
+//! [`datafile`] (positioned I/O) over `header_page` (the first page of its file), [`pieces`] (lists of regions and of
+//! memory), `blocks` (access with checksums, over `sums` and the locks of `ranges`; `groups` distinguishes holes from
+//! losses; `small` has accesses to a few bytes, over the `block_cache`) and `disk` (the system calls). `history` records
+//! the order of writes, for writes that are repeated. [`fault`] has what can be wrong, [`scrub`] searches for it,
+//! [`aside`] keeps what must not be deleted; [`paths`] has names and directories, and [`pool`] threads for what would
+//! block the server's loop.
 
 pub mod aside;
 mod block_cache;
@@ -15,12 +15,12 @@ mod blocks;
 pub mod datafile;
 mod disk;
 pub mod fault;
-mod front;
 mod groups;
+mod header_page;
 pub mod history;
 mod holes;
+pub mod paths;
 pub mod pieces;
-pub mod place;
 pub mod pool;
 mod ranges;
 mod replaced;
@@ -35,9 +35,9 @@ mod steps;
 mod tests;
 
 pub use block_cache::Stamp;
-pub use datafile::Datafile;
+pub use datafile::{Datafile, ReadOptions};
 pub use fault::Fault;
 pub use history::Origin;
-pub use pieces::{Abandoned, Piece, Scratch, Sought};
+pub use pieces::{Abandoned, Piece, Scratch};
 pub use pool::Pool;
 pub use store::{Owner, Settings, Space, Store};

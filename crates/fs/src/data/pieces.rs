@@ -2,20 +2,21 @@
 //!
 //! A [`Piece`] pairs datafile regions with memory of the same number of bytes, both in order. Where
 //! regions are many and small and lie close together, one larger access replaces them: reading takes
-//! the whole span and copies what is wanted; writing reads the span, patches it and writes it back, while other writers wait (data
-//! sieving, as ROMIO does it, but at the server, where it needs no network and no
-//! distributed lock).
+//! the whole span and copies what is wanted; writing reads the span, patches it and writes it back, while
+//! other writers wait (data sieving, as ROMIO does it, but at the server, where it needs no network and no distributed
+//! lock).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use causeway_sys::memory::Memory;
 use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES};
-use causeway_wire::fs::{Region, WantedSums};
+use causeway_wire::fs::Region;
 
-use super::block_cache::{BlockCache, Stamp};
+use super::block_cache::BlockCache;
 use super::fault::{Fault, Result};
 use super::history::Origin;
+use crate::cutter::Cutter;
 use crate::sabotage::{self, Sabotage};
 
 /// Regions at least this long are read and written by a call of their own, in bytes.
@@ -38,7 +39,7 @@ pub struct Piece {
     /// Memory fragments with as many bytes in all.
     pub memory: Vec<Memory>,
     /// Nothing changes the memory before the piece is written, so that what is summed is what is stored.
-    pub settled: bool,
+    pub stable: bool,
     /// Set once the client does not wait for it any more.
     pub abandoned: Abandoned,
     /// The request that it is of.
@@ -46,31 +47,25 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// What of it lies in these regions, which are parts of its own in their order.
-    pub(super) fn part(&self, regions: Vec<Region>) -> Self {
-        let mut memory = Vec::new();
-        // Bytes of memory in front of the piece's region.
-        let mut front = 0;
-        let mut parts = regions.iter().peekable();
-        for region in &self.regions {
-            let end = region.offset.saturating_add(region.len);
-            while let Some(part) = parts.next_if(|part| {
-                part.offset >= region.offset && part.offset.saturating_add(part.len) <= end
-            }) {
-                slice(
-                    &self.memory,
-                    front + (part.offset - region.offset),
-                    part.len,
-                    &mut memory,
-                );
-            }
-            front += region.len;
-        }
-        Self {
-            regions,
-            memory,
+    /// What of it lies outside these ascending spans.
+    pub(super) fn outside(&self, spans: &[(u64, u64)]) -> Self {
+        let mut memory = Cutter::new(self.memory.iter().cloned());
+        let mut left = Self {
+            regions: Vec::new(),
+            memory: Vec::new(),
             ..self.clone()
+        };
+        for region in &self.regions {
+            let (mut at, end) = (region.offset, region.offset.saturating_add(region.len));
+            for part in subtract(*region, spans) {
+                memory.take(part.offset - at);
+                left.memory.extend(memory.take(part.len));
+                at = part.offset + part.len;
+                left.regions.push(part);
+            }
+            memory.take(end - at);
         }
+        left
     }
 
     /// Fails once the client does not wait for the piece any more: its memory may serve another purpose by then.
@@ -82,25 +77,38 @@ impl Piece {
     }
 }
 
-/// Adds `len` bytes from `start` on of fragments behind each other to `into`.
-fn slice(fragments: &[Memory], start: u64, len: u64, into: &mut Vec<Memory>) {
-    let (mut start, mut len) = (start as usize, len as usize);
-    for fragment in fragments {
-        let here = fragment.len().saturating_sub(start).min(len);
-        if here > 0 {
-            into.push(fragment.slice(start..start + here));
+/// What a region has outside ascending spans.
+pub(super) fn subtract(region: Region, spans: &[(u64, u64)]) -> Vec<Region> {
+    let end = region.offset.saturating_add(region.len);
+    let mut left = Vec::new();
+    let mut at = region.offset;
+    for &(from, to) in spans {
+        if from >= end || to <= at {
+            continue;
         }
-        start = start.saturating_sub(fragment.len());
-        len -= here;
+        if from > at {
+            left.push(Region {
+                offset: at,
+                len: from - at,
+            });
+        }
+        at = to;
     }
+    if at < end {
+        left.push(Region {
+            offset: at,
+            len: end - at,
+        });
+    }
+    left
 }
 
-/// Whether the client that a piece belongs to has given up. Clones share the flag.
+/// Whether the client has abandoned the request that a piece belongs to. Clones share the flag.
 #[derive(Debug, Clone, Default)]
 pub struct Abandoned(Arc<AtomicBool>);
 
 impl Abandoned {
-    /// Notes that the client has given up.
+    /// Records that the client has abandoned the request.
     pub fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -108,17 +116,6 @@ impl Abandoned {
     fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
-}
-
-/// What a reader wants besides the bytes, and knows beforehand.
-#[derive(Debug, Default)]
-pub struct Sought {
-    /// The file's stamp when the read began; without it, all bytes are read from the file.
-    pub stamp: Option<Stamp>,
-    /// Sums of whole blocks that the reader wants. With stored ones, the server sends blocks without verifying them.
-    pub which: WantedSums,
-    /// Those that were read, in the order of the blocks; none if the datafile has no checksums.
-    pub sums: Vec<u32>,
 }
 
 /// What a thread keeps for accesses that do not move bytes directly: a buffer, and blocks that it had lately.
@@ -215,94 +212,104 @@ pub(super) fn windows(regions: &[Region]) -> impl Iterator<Item = Window<'_>> {
     })
 }
 
-/// Walks memory fragments from front to back. The caller never takes more than there is.
-pub(super) struct Cursor<'a> {
+/// Walks memory fragments from first to last. The caller never takes more than there is.
+pub(crate) struct Cursor<'a> {
     rest: std::slice::Iter<'a, Memory>,
-    front: Option<&'a Memory>,
+    current: Option<&'a Memory>,
+    /// Bytes of the current fragment that were taken.
     used: usize,
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(memory: &'a [Memory]) -> Self {
+    pub(crate) fn new(memory: &'a [Memory]) -> Self {
         let mut rest = memory.iter();
-        let front = rest.next();
+        let current = rest.next();
         let mut cursor = Self {
             rest,
-            front,
+            current,
             used: 0,
         };
-        cursor.settle();
+        cursor.skip_used();
         cursor
     }
 
     /// Moves on to the next fragment that has bytes left.
-    fn settle(&mut self) {
-        while let Some(front) = self.front
-            && self.used == front.len()
+    fn skip_used(&mut self) {
+        while let Some(current) = self.current
+            && self.used == current.len()
         {
-            self.front = self.rest.next();
+            self.current = self.rest.next();
             self.used = 0;
         }
     }
 
-    pub(super) fn front_len(&self) -> usize {
-        self.front.map_or(0, |front| front.len() - self.used)
+    /// Bytes that are left of the current fragment.
+    pub(crate) fn current_len(&self) -> usize {
+        self.current.map_or(0, |current| current.len() - self.used)
     }
 
-    /// The next `len` bytes, which stay to be taken, if the front fragment has as many.
+    /// The next `len` bytes, which stay to be taken, if the current fragment has as many.
     pub(super) fn peek(&self, len: usize) -> Option<Memory> {
-        let front = self.front.filter(|_| self.front_len() >= len)?;
-        Some(front.slice(self.used..self.used + len))
+        let current = self.current.filter(|_| self.current_len() >= len)?;
+        Some(current.slice(self.used..self.used + len))
     }
 
-    /// At most `most` bytes of the front fragment.
-    pub(super) fn take(&mut self, most: usize) -> Memory {
-        let Some(front) = self.front else {
+    /// At most `most` bytes of the current fragment.
+    pub(crate) fn take(&mut self, most: usize) -> Memory {
+        let Some(current) = self.current else {
             return Memory::from_vec(Vec::new());
         };
-        let len = most.min(front.len() - self.used);
-        let part = front.slice(self.used..self.used + len);
+        let len = most.min(current.len() - self.used);
+        let part = current.slice(self.used..self.used + len);
         self.used += len;
-        self.settle();
+        self.skip_used();
         part
     }
 
+    /// Leaves out the next `len` bytes.
+    pub(crate) fn skip(&mut self, len: u64) {
+        self.take_each(len, drop);
+    }
+
     /// Sets the next `len` bytes to zero.
-    pub(super) fn clear(&mut self, len: u64) {
+    pub(crate) fn clear(&mut self, len: u64) {
+        self.take_each(len, |part| part.clear());
+    }
+
+    fn take_each(&mut self, len: u64, act: impl Fn(Memory)) {
         let mut left = usize::try_from(len).unwrap_or(usize::MAX);
-        while left > 0 {
+        while left > 0 && self.current.is_some() {
             let part = self.take(left);
-            if part.is_empty() {
-                break;
-            }
-            part.clear();
             left -= part.len();
+            act(part);
         }
     }
 
-    pub(super) fn copy_out(&mut self, mut into: &mut [u8]) {
-        while let Some(front) = self.front
+    /// Fills `into` with the next bytes.
+    pub(crate) fn copy_out(&mut self, mut into: &mut [u8]) {
+        while let Some(current) = self.current
             && !into.is_empty()
         {
-            let len = into.len().min(front.len() - self.used);
+            let len = into.len().min(current.len() - self.used);
             let (head, tail) = into.split_at_mut(len);
-            front.read_uncached_at(self.used, head);
+            current.read_uncached_at(self.used, head);
             into = tail;
             self.used += len;
-            self.settle();
+            self.skip_used();
         }
     }
 
-    pub(super) fn copy_in(&mut self, mut from: &[u8]) {
-        while let Some(front) = self.front
+    /// Puts `from` into the next bytes.
+    pub(crate) fn copy_in(&mut self, mut from: &[u8]) {
+        while let Some(current) = self.current
             && !from.is_empty()
         {
-            let len = from.len().min(front.len() - self.used);
+            let len = from.len().min(current.len() - self.used);
             let (head, tail) = from.split_at(len);
-            front.write_at(self.used, head);
+            current.write_at(self.used, head);
             from = tail;
             self.used += len;
-            self.settle();
+            self.skip_used();
         }
     }
 }

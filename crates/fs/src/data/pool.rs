@@ -4,13 +4,14 @@
 //! has none.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use causeway_sys::waits;
 
 use super::datafile::Scratch;
-use crate::fatal::AbortOnPanic;
+use crate::locks::{lock, wait_timeout_while};
+use crate::threads::AbortOnPanic;
 
 /// How long an idle thread stays, so that an idle server has none. No task waits for its end.
 const LINGER: Duration = Duration::from_secs(5);
@@ -61,12 +62,6 @@ struct State {
     stopping: bool,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Pool {
     /// A pool of at most `most` threads.
     pub fn new(most: usize) -> Self {
@@ -76,7 +71,7 @@ impl Pool {
         }
     }
 
-    /// Has `task` run by one of the threads, or here and now if no thread can be started.
+    /// Has `task` run by one of the threads, or by the caller if no thread can be started.
     pub fn run(&self, task: impl FnOnce(&mut Scratch) + Send + 'static) {
         self.queue(Queued::Task(Box::new(task)));
     }
@@ -97,7 +92,7 @@ impl Pool {
     }
 
     fn queue(&self, queued: Queued) {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
         state.tasks.push_back(queued);
         if state.idle >= state.tasks.len() || state.threads >= self.most {
             drop(state);
@@ -121,7 +116,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.lock().stopping = true;
+        lock(&self.shared.state).stopping = true;
         self.shared.work.notify_all();
     }
 }
@@ -131,43 +126,29 @@ impl Shared {
     fn serve(&self) {
         let _guard = AbortOnPanic("storage");
         let mut scratch = Scratch::default();
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             if let Some(queued) = state.tasks.pop_front() {
                 let task = queued.into_task();
                 drop(state);
                 task(&mut scratch);
-                state = self.lock();
+                state = lock(&self.state);
                 continue;
             }
             if state.stopping {
                 break;
             }
             state.idle += 1;
-            let (woken, is_time_up) = self.wait(state, waits::tidy_after(LINGER));
+            let (woken, is_time_up) =
+                wait_timeout_while(&self.work, state, waits::tidy_after(LINGER), |state| {
+                    state.tasks.is_empty() && !state.stopping
+                });
             state = woken;
             state.idle -= 1;
-            if is_time_up && state.tasks.is_empty() {
+            if is_time_up {
                 break;
             }
         }
         state.threads -= 1;
-    }
-
-    /// Waits for a task or the end, at most `limit`; returns whether the time is up.
-    fn wait<'a>(
-        &self,
-        state: MutexGuard<'a, State>,
-        limit: Option<Duration>,
-    ) -> (MutexGuard<'a, State>, bool) {
-        let Some(limit) = limit else {
-            let woken = self.work.wait(state);
-            return (woken.unwrap_or_else(PoisonError::into_inner), false);
-        };
-        let (woken, timeout) = self
-            .work
-            .wait_timeout(state, limit)
-            .unwrap_or_else(PoisonError::into_inner);
-        (woken, timeout.timed_out())
     }
 }

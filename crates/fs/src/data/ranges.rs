@@ -1,6 +1,8 @@
 //! Locks of ranges: writers of disjoint blocks proceed concurrently, all others in the order of their claims.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex};
+
+use crate::locks::{lock, wait_while};
 
 /// The locked ranges of one datafile.
 #[derive(Debug, Default)]
@@ -36,7 +38,7 @@ pub(super) struct Spans {
 
 /// A range that is held until this is dropped.
 #[derive(Debug)]
-pub(super) struct Held<'a> {
+pub(super) struct RangeGuard<'a> {
     ranges: &'a Ranges,
     number: u64,
 }
@@ -112,7 +114,7 @@ fn any_common(mut one: &[(u64, u64)], mut other: &[(u64, u64)]) -> bool {
 impl Ranges {
     /// Takes a place in the order, and returns its number, which must be waited for and released.
     pub(super) fn claim(&self, spans: Spans) -> u64 {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let number = state.next;
         state.next += 1;
         state.all.push(Claim { number, spans });
@@ -121,18 +123,14 @@ impl Ranges {
 
     /// Waits until no earlier claim overlaps this one.
     pub(super) fn wait(&self, number: u64) {
-        let mut state = self.state();
-        while state.is_blocked(number) {
-            state = self
-                .freed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        drop(wait_while(&self.freed, lock(&self.state), |state| {
+            state.is_blocked(number)
+        }));
     }
 
     /// Ends a claim.
     pub(super) fn release(&self, number: u64) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.all.retain(|claim| claim.number != number);
         let waited_for = !state.all.is_empty();
         drop(state);
@@ -143,27 +141,23 @@ impl Ranges {
 
     /// Waits until nothing that overlaps the spans is held, then holds them. A thread holds one range of a
     /// datafile at a time.
-    pub(super) fn lock_spans(&self, spans: Spans) -> Held<'_> {
+    pub(super) fn lock_spans(&self, spans: Spans) -> RangeGuard<'_> {
         let number = self.claim(spans);
         self.wait(number);
-        Held {
+        RangeGuard {
             ranges: self,
             number,
         }
     }
 
     /// As [`Ranges::lock_spans`], for one span.
-    pub(super) fn lock(&self, start: u64, end: u64) -> Held<'_> {
+    pub(super) fn lock(&self, start: u64, end: u64) -> RangeGuard<'_> {
         self.lock_spans(Spans::one(start, end))
     }
 
     /// Holds everything.
-    pub(super) fn lock_all(&self) -> Held<'_> {
+    pub(super) fn lock_all(&self) -> RangeGuard<'_> {
         self.lock(0, u64::MAX)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -178,7 +172,7 @@ impl State {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for RangeGuard<'_> {
     fn drop(&mut self) {
         self.ranges.release(self.number);
     }
@@ -210,7 +204,7 @@ mod tests {
         let first = ranges.claim(Spans::of(vec![(0, 10), (20, 30)]));
         let between = ranges.claim(Spans::one(10, 20));
         let second = ranges.claim(Spans::one(25, 26));
-        let is_blocked = |number| ranges.state().is_blocked(number);
+        let is_blocked = |number| lock(&ranges.state).is_blocked(number);
         assert!(!is_blocked(first) && !is_blocked(between) && is_blocked(second));
         ranges.release(between);
         assert!(is_blocked(second));

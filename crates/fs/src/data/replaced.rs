@@ -1,14 +1,15 @@
 //! Datafiles that something else has replaced or removed while they were open.
 //!
 //! What was written to the old file meanwhile is lost, and the new one does not show it: it may be a whole copy. So
-//! this is remembered until a scrub or a repair has reported it to an operator, or the content is given up.
+//! this is recorded until a scrub or a repair has reported it to an operator, or the content is discarded.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use causeway_wire::fs::ObjectId;
 
 use super::fault::{Fault, Result};
+use crate::locks::lock;
 
 /// Most that are remembered. Of what comes beyond, each is reported once and logged.
 const MAX_REPLACED: usize = 1 << 16;
@@ -18,17 +19,13 @@ const MAX_REPLACED: usize = 1 << 16;
 pub(super) struct Replaced(Mutex<BTreeSet<ObjectId>>);
 
 impl Replaced {
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<ObjectId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Remembers an object's datafile, and returns what is wrong with it.
     pub(super) fn note(&self, object: ObjectId) -> Fault {
         tracing::error!(
             object = object.0,
             "a datafile was replaced or removed by something else while the server had it open"
         );
-        let mut objects = self.lock();
+        let mut objects = lock(&self.0);
         if objects.len() < MAX_REPLACED {
             objects.insert(object);
         }
@@ -37,7 +34,7 @@ impl Replaced {
 
     /// Fails if an object's datafile was replaced.
     pub(super) fn check(&self, object: ObjectId) -> Result<()> {
-        match self.lock().contains(&object) {
+        match lock(&self.0).contains(&object) {
             true => Err(Fault::Replaced),
             false => Ok(()),
         }
@@ -45,7 +42,7 @@ impl Replaced {
 
     /// Accepts the object's present datafile as the right one.
     pub(super) fn accept(&self, object: ObjectId) {
-        if self.lock().remove(&object) {
+        if lock(&self.0).remove(&object) {
             tracing::warn!(
                 object = object.0,
                 "the datafile that has taken another one's place is accepted"

@@ -4,12 +4,13 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES, Trust};
-use causeway_wire::fs::{ObjectId, Region};
+use causeway_wire::fs::{ObjectId, Region, ScrubPosition};
 
 use super::datafile::{Datafile, Scratch};
 use super::fault::{Fault, Result};
 use super::pieces::PART_BYTES;
 use super::store::Store;
+use crate::files::if_found;
 use crate::sabotage::{self, Sabotage};
 
 /// Damaged spans that one step reports for one datafile; what follows is found by later steps.
@@ -24,20 +25,11 @@ pub struct Finding {
     pub fault: Fault,
 }
 
-/// Where a scrub goes on: behind everything before this byte of this object's datafile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
-    /// The datafile.
-    pub object: ObjectId,
-    /// The byte.
-    pub offset: u64,
-}
-
 /// A step of a scrub.
 #[derive(Debug)]
 pub struct Step {
     /// Cursor of the next step; `None` at the end.
-    pub next: Option<Position>,
+    pub next: Option<ScrubPosition>,
     /// Bytes that were verified.
     pub bytes: u64,
     /// Datafiles whose end was reached.
@@ -46,21 +38,21 @@ pub struct Step {
     pub findings: Vec<Finding>,
 }
 
-/// Name of the file beside the store's directories that says how far a scrub has come.
+/// Name of the file beside the store's directories with the position of the last scrub.
 const POSITION: &str = "scrub";
 
 impl Store {
-    /// Where the last scrub stopped; the front if it reached the end.
-    pub fn scrub_position(&self) -> Position {
+    /// Where the last scrub stopped; the start if it reached the end.
+    pub fn scrub_position(&self) -> ScrubPosition {
         let text = std::fs::read_to_string(self.beside(POSITION)).unwrap_or_default();
         let mut numbers = text.split_whitespace().map(str::parse);
         match (numbers.next(), numbers.next()) {
-            (Some(Ok(object)), Some(Ok(offset))) => Position {
+            (Some(Ok(object)), Some(Ok(offset))) => ScrubPosition {
                 object: ObjectId(object),
                 offset,
             },
-            // Nothing is lost with it but that a scrub begins anew.
-            _ => Position {
+            // Without it, a scrub only begins at the start.
+            _ => ScrubPosition {
                 object: ObjectId(0),
                 offset: 0,
             },
@@ -68,23 +60,20 @@ impl Store {
     }
 
     /// Remembers where a scrub came to, also for a later run of the server.
-    pub fn keep_scrub_position(&self, next: Option<Position>) -> io::Result<()> {
+    pub fn keep_scrub_position(&self, next: Option<ScrubPosition>) -> io::Result<()> {
         let path = self.beside(POSITION);
         match next {
-            Some(Position { object, offset }) => {
+            Some(ScrubPosition { object, offset }) => {
                 let new = path.with_extension("new");
                 std::fs::write(&new, format!("{} {offset}\n", object.0))?;
                 std::fs::rename(new, path)
             }
-            None => match std::fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            },
+            None => if_found(std::fs::remove_file(path)).map(drop),
         }
     }
 
     /// Verifies about `budget` bytes of the datafiles from `from` on.
-    pub fn scrub(&self, from: Position, budget: u64, scratch: &mut Scratch) -> Result<Step> {
+    pub fn scrub(&self, from: ScrubPosition, budget: u64, scratch: &mut Scratch) -> Result<Step> {
         /// What opening a datafile costs, in bytes that could be verified instead.
         const OPENING: u64 = 16 << 10;
         let mut step = Step {
@@ -97,21 +86,21 @@ impl Store {
         loop {
             // The object that was begun comes first, then those behind it.
             let before = ObjectId(from.object.0.saturating_sub(1));
-            let (listed, end) = super::place::list(self.root(), before, 64)?;
+            let (listed, end) = super::paths::list(self.root(), before, 64)?;
             for object in listed {
                 let offset = match object == from.object {
                     true => from.offset,
                     false => 0,
                 };
                 if effort >= budget || step.findings.len() >= MAX_SPANS {
-                    step.next = Some(Position { object, offset });
+                    step.next = Some(ScrubPosition { object, offset });
                     return Ok(step);
                 }
                 effort += OPENING;
                 let left = budget.saturating_sub(effort).max(PART_BYTES);
                 match self.scrub_one(object, offset, left, scratch, &mut step) {
                     Ok(Some(offset)) => {
-                        step.next = Some(Position { object, offset });
+                        step.next = Some(ScrubPosition { object, offset });
                         return Ok(step);
                     }
                     Ok(None) => step.datafiles += 1,
@@ -122,7 +111,7 @@ impl Store {
                     Err(fault) => return Err(fault),
                 }
                 effort = effort.max(step.bytes);
-                from = Position {
+                from = ScrubPosition {
                     object: ObjectId(object.0.saturating_add(1)),
                     offset: 0,
                 };
@@ -133,7 +122,7 @@ impl Store {
         }
     }
 
-    /// Returns where to go on, unless the end was reached.
+    /// Returns where to continue, unless the end was reached.
     fn scrub_one(
         &self,
         object: ObjectId,
@@ -203,7 +192,7 @@ impl Store {
 
 impl Datafile {
     fn note_scrubbed(&self, part: Region) {
-        // A scrub that begins in the middle has not seen what lies before.
+        // A scrub that begins in the middle has not verified what lies before.
         if part.offset == 0 {
             self.scrubbed.store(part.len, Ordering::Relaxed);
         } else {
@@ -217,7 +206,7 @@ impl Datafile {
         }
     }
 
-    /// The end was reached: if all of it was seen, blocks are held to their latest sums again.
+    /// The end was reached: if all of it was verified, blocks must match their latest sums again.
     fn end_scrub(&self, size: u64) -> Result<()> {
         let seen = self.scrubbed.swap(0, Ordering::Relaxed);
         if self.has_sums() && self.trust() != Trust::Latest && seen >= size {

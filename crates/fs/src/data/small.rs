@@ -18,8 +18,8 @@ fn block_of(part: Region) -> Option<u64> {
 }
 
 impl Datafile {
-    /// Reads some bytes of a block; returns where the data ended. `stamp` is what the kernel said of the file when the
-    /// request began. `None`, and nothing is done, if the part is not of that kind.
+    /// Reads some bytes of a block; returns where the data ended. `stamp` is the file's when the request
+    /// began. `None`, and nothing is done, if the part is not of that kind.
     pub(super) fn read_small(
         &self,
         part: Region,
@@ -32,7 +32,7 @@ impl Datafile {
             return Ok(None);
         };
         let blocks = Blocks::of(part);
-        let changes = self.changes.settled();
+        let changes = self.changes.count_if_idle();
         let slot = scratch.cache.slot(self.number, block);
         let cached = slot.find(self.number, block, changes);
         if cached.is_none_or(|content| content.stamp != Some(stamp)) {
@@ -77,11 +77,14 @@ impl Datafile {
         let start = (part.offset - blocks.offset()) as usize;
         let end = start + part.len as usize;
         memory.copy_out(&mut slot.bytes[start..end]);
-        set_latest(&mut slot.sums, self.place(blocks).sum(0, &slot.bytes[..]));
+        set_latest(
+            &mut slot.sums,
+            self.block_binding(blocks).sum(0, &slot.bytes[..]),
+        );
         let written = put(&self.file, &slot.sums, sums_offset(block))
             .and_then(|()| put(&self.file, &slot.bytes[start..end], physical(part.offset)));
         if let Err(error) = written {
-            self.settle(blocks, &mut slot.bytes[..], &mut slot.sums);
+            self.recompute_sums(blocks, &mut slot.bytes[..], &mut slot.sums);
             return Err(error.into());
         }
         slot.found = slot.found.max(end);

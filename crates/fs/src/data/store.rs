@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,20 +17,19 @@ use causeway_wire::fs::{Generation, Incarnation, ObjectId, Region};
 use rustix::fs::RenameFlags;
 
 use super::aside::{self, Aside};
-use super::datafile::{Datafile, Piece, Scratch, Wait};
+use super::datafile::{Datafile, Piece, ReadOptions, Scratch};
 use super::fault::{Fault, Result};
-use super::front::{self, Front};
+use super::groups::GroupSpans;
+use super::header_page::{self, HeaderPage};
 use super::history::{History, Origin};
+use super::paths::{self, Directory};
 use super::pieces::Abandoned;
-use super::place::{self, Directory};
 use super::replaced::Replaced;
-use crate::durable::sync_directory;
 use crate::failed_syncs::FailureCount;
+use crate::files::{create_new, if_found, make_directories, open_or_create, sync_directory};
 use crate::locks::lock;
 use crate::sabotage::{self, Sabotage};
 
-/// Permissions of datafiles: the server's user alone.
-const FILE_MODE: u32 = 0o600;
 /// Most datafiles that are kept open.
 const MAX_OPEN: usize = 512;
 /// Most datafiles that are remembered to be marked clean; what is beyond stays marked dirty until it is written
@@ -94,8 +93,12 @@ impl Common {
         Incarnation(self.incarnation.load(Ordering::Relaxed))
     }
 
-    /// Notes it if a sync has failed, before a client can learn that a later one has succeeded.
-    pub(super) fn noted(&self, synced: io::Result<()>, what: impl Display) -> io::Result<()> {
+    /// Records a failed sync, before a later one that succeeds is reported to a client.
+    pub(super) fn note_failed_sync(
+        &self,
+        synced: io::Result<()>,
+        what: impl Display,
+    ) -> io::Result<()> {
         if let Err(error) = &synced {
             self.failed_syncs.note(what, error);
         }
@@ -127,7 +130,7 @@ impl Common {
                 true => Algorithm::Crc32c,
                 false => Algorithm::None,
             },
-            // Never clean so far, so no device can hold a header that says so.
+            // Never clean so far, so no device can hold a clean header.
             state: State::Dirty,
             trust: Trust::Latest,
             boot: self.boot(),
@@ -241,24 +244,24 @@ impl Store {
         self.root.with_file_name(name)
     }
 
+    fn path(&self, object: ObjectId) -> PathBuf {
+        paths::path(&self.root, object)
+    }
+
     /// An object's datafile, if it exists.
     pub fn find(&self, object: ObjectId) -> Result<Option<Arc<Datafile>>> {
         let mut open = lock(&self.open);
         if let Some(datafile) = open.find(object) {
             return Ok(Some(datafile));
         }
-        match self.open_file(object, false) {
-            Ok(file) => match Front::read(&file)? {
-                Some(front) => {
-                    let header = self.owned(object, front.header)?;
-                    let written = front.written(&self.common)?;
-                    Ok(Some(open.insert(file, &self.common, header, written)))
-                }
-                None => Ok(None),
-            },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let path = self.path(object);
+        let Some(file) = if_found(File::options().read(true).write(true).open(path))? else {
+            return Ok(None);
+        };
+        let Some((header, written)) = self.read_header(&file, object)? else {
+            return Ok(None);
+        };
+        Ok(Some(open.insert(file, &self.common, header, written)))
     }
 
     /// An object's datafile, made if it does not exist. One that should have `at_least` bytes must exist.
@@ -273,23 +276,21 @@ impl Store {
         if let Some(datafile) = open.find(object) {
             return Ok(datafile);
         }
-        let file = match self.open_file(object, true) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        let path = self.path(object);
+        let file = match if_found(open_or_create(&path))? {
+            Some(file) => file,
+            None => {
                 make_directories(&Directory::of(object).path(&self.root))?;
-                self.open_file(object, true)
+                open_or_create(&path)?
             }
-            other => other,
-        }?;
+        };
         self.note_entry(object);
         // Another thread may have made it meanwhile; one without a header was left by a kill.
-        let (header, written, new) = match Front::read(&file)? {
-            Some(front) => {
-                let header = self.owned(object, front.header)?;
-                (header, front.written(&self.common)?, false)
-            }
+        let (header, written, new) = match self.read_header(&file, object)? {
+            Some((header, written)) => (header, written, false),
             None => {
                 let header = self.common.new_header(object);
-                front::put_new(&file, &header)?;
+                header_page::put_new(&file, &header)?;
                 (header, Vec::new(), true)
             }
         };
@@ -302,18 +303,16 @@ impl Store {
     }
 
     /// Checks the file of a datafile that is open: something else than this server may have put another one in its
-    /// place, removed it, or written over it. One that is another file now is opened anew when it is next
+    /// place, removed it, or written over it. One that is another file now is opened again when it is next
     /// used; what was written to the old one is lost, which is remembered.
     pub(super) fn check_open_file(&self, object: ObjectId) -> Result<()> {
         let Some(datafile) = self.peek(object) else {
             return self.replaced.check(object);
         };
         let open = datafile.file.metadata()?;
-        let is_named = match std::fs::metadata(place::path(&self.root, object)) {
-            Ok(named) => (named.dev(), named.ino()) == (open.dev(), open.ino()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(error.into()),
-        };
+        let named = if_found(std::fs::metadata(self.path(object)))?;
+        let is_named =
+            named.is_some_and(|named| (named.dev(), named.ino()) == (open.dev(), open.ino()));
         if !is_named {
             if self.peek(object).is_none() {
                 // The server itself has removed it meanwhile.
@@ -322,8 +321,8 @@ impl Store {
             self.forget(object);
             return Err(self.replaced.note(object));
         }
-        match Front::read(&datafile.file)? {
-            Some(front) => self.owned(object, front.header).map(drop)?,
+        match HeaderPage::read(&datafile.file)? {
+            Some(page) => self.check_owner(object, &page.header)?,
             None => return Err(Fault::Header("it is empty".to_owned())),
         }
         self.replaced.check(object)
@@ -334,25 +333,26 @@ impl Store {
         self.replaced.accept(object);
     }
 
-    fn open_file(&self, object: ObjectId, make: bool) -> io::Result<File> {
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(make)
-            .truncate(false)
-            .mode(FILE_MODE)
-            .open(place::path(&self.root, object))
+    /// A file's header, if it is this object's, and the groups that were written; `None` if nothing was ever written to
+    /// the file.
+    fn read_header(&self, file: &File, object: ObjectId) -> Result<Option<(Header, GroupSpans)>> {
+        let Some(page) = HeaderPage::read(file)? else {
+            return Ok(None);
+        };
+        let header = page.header;
+        self.check_owner(object, &header)?;
+        Ok(Some((header, page.written(&self.common)?)))
     }
 
-    /// Passes a header on if it is this object's, of this file system and server.
-    fn owned(&self, object: ObjectId, header: Header) -> Result<Header> {
+    /// Fails unless a header is this object's, of this file system and server.
+    fn check_owner(&self, object: ObjectId, header: &Header) -> Result<()> {
         let owner = self.common.owner;
-        let said = (header.object, header.file_system, header.generation);
+        let found = (header.object, header.file_system, header.generation);
         let wanted = (object, owner.file_system, owner.generation);
-        match said == wanted {
-            true => Ok(header),
+        match found == wanted {
+            true => Ok(()),
             false => Err(Fault::Foreign {
-                found: describe(said),
+                found: describe(found),
                 wanted: describe(wanted),
             }),
         }
@@ -360,24 +360,20 @@ impl Store {
 
     /// Makes a datafile with this content unless it exists with just that. All of it appears at once, and is
     /// durable also in a relaxed store: the copy beside the metadata, which may have been durable for long, is
-    /// given up for it.
+    /// removed afterwards.
     pub fn seed(&self, object: ObjectId, content: &[u8]) -> Result<()> {
         let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
         let temporary = self.temporary.join(format!("{number}"));
         let written = self
             .write_seed(&temporary, object, content)
             .and_then(|()| self.name_seed(&temporary, object));
-        match written {
-            Ok(()) => {}
-            Err(fault) => {
-                // Best effort: what is left is removed at the next start.
-                let _ = std::fs::remove_file(&temporary);
-                if !matches!(&fault, Fault::Io(error) if error.kind() == io::ErrorKind::AlreadyExists)
-                {
-                    return Err(fault);
-                }
-                self.check_seed(object, content)?;
+        if let Err(fault) = written {
+            // Best effort: what is left is removed at the next start.
+            let _ = std::fs::remove_file(&temporary);
+            if !matches!(&fault, Fault::Io(error) if error.kind() == io::ErrorKind::AlreadyExists) {
+                return Err(fault);
             }
+            self.check_seed(object, content)?;
         }
         // Another seed may have renamed it and not synced it yet.
         self.note_entry(object);
@@ -386,14 +382,9 @@ impl Store {
 
     /// A datafile in a file without a name among the others, durable.
     fn write_seed(&self, path: &Path, object: ObjectId, content: &[u8]) -> Result<()> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(FILE_MODE)
-            .open(path)?;
+        let file = create_new(path)?;
         let header = self.common.new_header(object);
-        front::put_new(&file, &header)?;
+        header_page::put_new(&file, &header)?;
         let datafile = Datafile::open(file, Arc::clone(&self.common), header, Vec::new());
         datafile.write(&whole(content.to_vec()), &mut Scratch::default(), 0)?;
         // It has no name yet: the mark is as durable as the content before another thread can find it.
@@ -403,7 +394,7 @@ impl Store {
     }
 
     fn name_seed(&self, temporary: &Path, object: ObjectId) -> Result<()> {
-        let path = place::path(&self.root, object);
+        let path = self.path(object);
         make_directories(&Directory::of(object).path(&self.root))?;
         let at = rustix::fs::CWD;
         rustix::fs::renameat_with(at, temporary, at, &path, RenameFlags::NOREPLACE)
@@ -427,8 +418,12 @@ impl Store {
         let piece = whole(vec![0; content.len()]);
         let same = datafile.header().incarnation == incarnation
             && datafile.size()? == content.len() as u64
-            && datafile.read(&piece, &mut Scratch::default(), Wait::Allowed, 0)?
-                == content.len() as u64
+            && datafile.read(
+                &piece,
+                &mut Scratch::default(),
+                &ReadOptions::default(),
+                &mut Vec::new(),
+            )? == content.len() as u64
             && piece
                 .memory
                 .iter()
@@ -491,10 +486,7 @@ impl Store {
     fn delete(&self, object: ObjectId) -> io::Result<()> {
         self.forget(object);
         self.accept(object);
-        match std::fs::remove_file(place::path(&self.root, object)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        if_found(std::fs::remove_file(self.path(object))).map(drop)
     }
 
     fn forget(&self, object: ObjectId) {
@@ -537,7 +529,7 @@ impl Store {
     fn move_aside(&self, object: ObjectId) -> io::Result<()> {
         self.forget(object);
         self.accept(object);
-        aside::move_aside(&place::path(&self.root, object), &self.aside, object)
+        aside::move_aside(&self.path(object), &self.aside, object)
     }
 
     /// What was moved aside and is still kept.
@@ -551,10 +543,9 @@ impl Store {
         directories.sort_unstable();
         directories.dedup();
         for directory in directories {
-            match sync_directory(&directory.path(&self.root)) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                synced => self.common.noted(synced, "a directory of datafiles")?,
-            }
+            let synced = if_found(sync_directory(&directory.path(&self.root)));
+            self.common
+                .note_failed_sync(synced.map(drop), "a directory of datafiles")?;
         }
         Ok(())
     }
@@ -562,20 +553,17 @@ impl Store {
     /// The first `limit` datafiles behind `after` with their sizes, in order, and whether nothing follows the last
     /// one.
     pub fn list(&self, after: ObjectId, limit: usize) -> io::Result<(Vec<(ObjectId, u64)>, bool)> {
-        let (objects, end) = place::list(&self.root, after, limit)?;
+        let (objects, end) = paths::list(&self.root, after, limit)?;
         let mut datafiles = Vec::with_capacity(objects.len());
         for object in objects {
-            match std::fs::metadata(place::path(&self.root, object)) {
-                Ok(metadata) => datafiles.push((object, size_of_file(metadata.len()))),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
+            let found = if_found(std::fs::metadata(self.path(object)))?;
+            datafiles.extend(found.map(|metadata| (object, size_of_file(metadata.len()))));
         }
         Ok((datafiles, end))
     }
 
-    /// What is wrong with an object's datafile, which should have `at_least` bytes, as far as its header and
-    /// length tell.
+    /// What is wrong with an object's datafile, which should have `at_least` bytes, by its header and
+    /// length.
     pub fn check(&self, object: ObjectId, at_least: u64) -> Result<()> {
         self.check_open_file(object)?;
         match self.find(object)? {
@@ -617,7 +605,7 @@ impl Store {
 
     fn sync_disk(&self, root: &File) -> io::Result<()> {
         let synced = rustix::fs::syncfs(root).map_err(io::Error::from);
-        self.common.noted(synced, "the datafiles' disk")
+        self.common.note_failed_sync(synced, "the datafiles' disk")
     }
 
     /// Whether datafiles wait to be marked clean.
@@ -669,9 +657,8 @@ impl Store {
     /// A datafile that is open.
     fn peek(&self, object: ObjectId) -> Option<Arc<Datafile>> {
         let open = lock(&self.open);
-        open.files
-            .get(&object)
-            .map(|(datafile, _)| Arc::clone(datafile))
+        let (datafile, _) = open.files.get(&object)?;
+        Some(Arc::clone(datafile))
     }
 
     fn note_entry(&self, object: ObjectId) {
@@ -693,7 +680,8 @@ impl Store {
         let synced = sync_directory(&directory.path(&self.root))
             .and_then(|()| sync_directory(&directory.upper(&self.root)))
             .and_then(|()| sync_directory(&self.root));
-        self.common.noted(synced, "a directory of datafiles")?;
+        self.common
+            .note_failed_sync(synced, "a directory of datafiles")?;
         lock(&self.directories)
             .entry(directory)
             .or_default()
@@ -715,7 +703,7 @@ impl OpenFiles {
         file: File,
         common: &Arc<Common>,
         header: Header,
-        written: Vec<(u64, u64)>,
+        written: GroupSpans,
     ) -> Arc<Datafile> {
         if self.files.len() >= MAX_OPEN {
             self.evict();
@@ -749,7 +737,7 @@ fn whole(content: Vec<u8>) -> Piece {
             len: content.len() as u64,
         }],
         memory: vec![Memory::from_vec(content)],
-        settled: true,
+        stable: true,
         abandoned: Abandoned::default(),
         origin: Origin::default(),
     }
@@ -760,12 +748,6 @@ fn describe((object, file_system, generation): (ObjectId, u128, Generation)) -> 
         "object {}, file system {file_system:032x}, generation {generation}",
         object.0
     )
-}
-
-/// Makes a directory and those above it, for the server's user alone.
-pub(super) fn make_directories(path: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(path)
 }
 
 fn random_number() -> io::Result<u64> {

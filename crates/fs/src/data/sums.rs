@@ -29,14 +29,23 @@ pub(super) fn stored(bytes: &[u8]) -> impl Iterator<Item = Sums> {
     })
 }
 
-/// The place of consecutive blocks, on which their sums depend. Blocks are named by their index from the first.
+/// The sums of a block that is known to match.
+pub(super) fn both(sum: u32) -> Sums {
+    Sums {
+        previous: sum,
+        latest: sum,
+    }
+}
+
+/// What the sums of consecutive blocks depend on: the datafile, and where they begin in it. Blocks are named by their
+/// index from the first.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct BlockBinding {
     binding: Binding,
     first: u64,
 }
 
-impl Place {
+impl BlockBinding {
     pub(super) fn new(binding: Binding, first: u64) -> Self {
         Self { binding, first }
     }
@@ -57,21 +66,21 @@ impl Place {
     }
 
     /// The sum that a stored one stands for.
-    pub(super) fn meant(self, index: usize, stored: u32) -> u32 {
+    pub(super) fn effective(self, index: usize, stored: u32) -> u32 {
         match stored {
             0 => self.zeros(index),
             sum => sum,
         }
     }
 
-    /// Whether a block is what one of its sums says.
+    /// Whether a block matches one of its sums.
     pub(super) fn matches(self, index: usize, block: &[u8], sums: Sums, trust: Trust) -> bool {
         self.is_sum(index, self.sum(index, block), sums, trust)
     }
 
     /// Whether a block's sum is one of those that it may have. A block that was never written consists of zeros.
     pub(super) fn is_sum(self, index: usize, found: u32, sums: Sums, trust: Trust) -> bool {
-        let is = |stored: u32| found == self.meant(index, stored);
+        let is = |stored: u32| found == self.effective(index, stored);
         is(sums.latest) || (trust != Trust::Latest && is(sums.previous))
     }
 }

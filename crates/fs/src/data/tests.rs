@@ -8,10 +8,9 @@ use std::sync::mpsc::channel;
 
 use causeway_sys::memory::Memory;
 use causeway_wire::datafile::{GROUP_BYTES, State, WriteId};
-use causeway_wire::fs::{Generation, Incarnation, Moment, ObjectId, Region};
+use causeway_wire::fs::{Generation, Incarnation, Moment, ObjectId, Region, ScrubPosition};
 use proptest::prelude::*;
 
-use super::datafile::Wait;
 use super::*;
 use causeway_wire::random::SplitMix64;
 
@@ -50,7 +49,7 @@ fn piece(offset: u64, bytes: &[u8]) -> Piece {
             len: bytes.len() as u64,
         }],
         memory: vec![Memory::from_vec(bytes.to_vec())],
-        settled: true,
+        stable: true,
         abandoned: Abandoned::default(),
         origin: Origin::default(),
     }
@@ -64,8 +63,11 @@ fn write(datafile: &Datafile, offset: u64, bytes: &[u8]) -> fault::Result<()> {
 
 fn read(datafile: &Datafile, offset: u64, len: usize, at_least: u64) -> fault::Result<Vec<u8>> {
     let piece = piece(offset, &vec![0xee; len]);
-    let scratch = &mut Scratch::default();
-    let found = datafile.read(&piece, scratch, Wait::Allowed, at_least)?;
+    let options = ReadOptions {
+        at_least,
+        ..ReadOptions::default()
+    };
+    let found = datafile.read(&piece, &mut Scratch::default(), &options, &mut Vec::new())?;
     let mut bytes = piece.memory[0].to_vec();
     assert!(bytes[found as usize..].iter().all(|byte| *byte == 0));
     bytes.truncate(found as usize);
@@ -173,7 +175,7 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
                 let piece = Piece {
                     regions: list(&regions),
                     memory: fragments(bytes.clone(), &cuts),
-                    settled: version.is_multiple_of(2),
+                    stable: version.is_multiple_of(2),
                     abandoned: Abandoned::default(),
                     origin: Origin::default(),
                 };
@@ -187,16 +189,17 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
                 let piece = Piece {
                     regions: list(&regions),
                     memory: memory.clone(),
-                    settled: false,
+                    stable: false,
                     abandoned: Abandoned::default(),
                     origin: Origin::default(),
                 };
-                let mut sought = Sought {
+                let options = ReadOptions {
+                    at_least,
                     stamp: Some(datafile.stamp().unwrap()),
-                    ..Sought::default()
+                    ..ReadOptions::default()
                 };
                 let found = datafile
-                    .read_with_sums(&piece, scratch, Wait::Allowed, at_least, &mut sought)
+                    .read(&piece, scratch, &options, &mut Vec::new())
                     .unwrap();
                 let (mut wanted, mut wanted_found) = (Vec::new(), 0);
                 for (offset, len) in regions {
@@ -393,7 +396,7 @@ fn disjoint_sieved_and_plain_writers_do_not_disturb_each_other() {
                         let piece = Piece {
                             regions: regions.to_vec(),
                             memory: vec![bytes.into()],
-                            settled: writer % 2 == 0,
+                            stable: writer % 2 == 0,
                             abandoned: Abandoned::default(),
                             origin: Origin::default(),
                         };
@@ -505,6 +508,30 @@ fn a_repeated_write_does_not_undo_later_ones() {
     let refused = datafile.write(&other, scratch, 0);
     assert!(matches!(refused, Err(Fault::Unknown)));
     assert!(whole(&datafile) == expected[..4096]);
+}
+
+/// Also of a piece whose regions overlap, each byte is stored from the memory of its own region.
+#[test]
+fn a_repeated_piece_with_overlapping_regions_is_stored_as_at_first() {
+    let (_directory, store) = store(SETTINGS);
+    let datafile = make(&store, 3);
+    let first = history::now();
+    let piece = |repeated| Piece {
+        regions: [(0, 10), (5, 3)]
+            .map(|(offset, len)| Region { offset, len })
+            .to_vec(),
+        memory: vec![Memory::from_vec((1..=13).collect())],
+        ..sent(0, &[], 1, repeated)
+    };
+    let scratch = &mut Scratch::default();
+    datafile.write(&piece(None), scratch, 0).unwrap();
+    datafile
+        .write(&sent(2, &[99; 2], 2, None), scratch, 0)
+        .unwrap();
+    let stored = read(&datafile, 0, 10, 0).unwrap();
+    assert_eq!(stored, [1, 2, 99, 99, 5, 11, 12, 13, 9, 10]);
+    datafile.write(&piece(Some(first)), scratch, 0).unwrap();
+    assert_eq!(read(&datafile, 0, 10, 0).unwrap(), stored);
 }
 
 /// A datafile that is being truncated is not short of anything.

@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn layout(strip: u64, servers: u64) -> Layout {
-    Layout { strip, servers }
+fn striping(strip: u64, servers: u64) -> Striping {
+    Striping { strip, servers }
 }
 
 /// Byte by byte: where file byte `offset` lies.
@@ -22,22 +22,22 @@ proptest! {
     fn single_offsets_agree_with_dealing_byte_by_byte(
         strip in 1u64..9, servers in 1u64..5, offset in 0u64..200,
     ) {
-        let layout = layout(strip, servers);
-        let (server, at) = layout.locate(offset);
+        let striping = striping(strip, servers);
+        let (server, at) = striping.locate(offset);
         prop_assert_eq!((server, at), slow_locate(strip, servers, offset));
-        prop_assert_eq!(layout.file_offset(server, at), offset);
+        prop_assert_eq!(striping.file_offset(server, at), offset);
     }
 
     #[test]
     fn sizes_agree_with_counting(strip in 1u64..9, servers in 1u64..5, size in 0u64..200) {
-        let layout = layout(strip, servers);
+        let striping = striping(strip, servers);
         let mut counted = vec![0; servers as usize];
         for byte in 0..size {
-            counted[layout.locate(byte).0] += 1;
+            counted[striping.locate(byte).0] += 1;
         }
-        let sizes: Vec<u64> = (0..servers as usize).map(|s| layout.datafile_size(s, size)).collect();
+        let sizes: Vec<u64> = (0..servers as usize).map(|s| striping.datafile_size(s, size)).collect();
         prop_assert_eq!(&sizes, &counted);
-        let ends = (0..servers as usize).filter(|s| sizes[*s] > 0).map(|s| layout.file_offset(s, sizes[s] - 1) + 1);
+        let ends = (0..servers as usize).filter(|s| sizes[*s] > 0).map(|s| striping.file_offset(s, sizes[s] - 1) + 1);
         prop_assert_eq!(ends.max().unwrap_or(0), size);
     }
 
@@ -47,14 +47,14 @@ proptest! {
         servers in 1u64..5,
         regions in prop::collection::vec((0u64..100, 0u64..40), 0..12),
     ) {
-        let layout = layout(strip, servers);
+        let striping = striping(strip, servers);
         let regions: Vec<Region> =
             regions.into_iter().map(|(offset, len)| Region { offset, len }).collect();
-        let shares = layout.split(&regions);
+        let shares = striping.split(&regions);
         // What each memory byte should hold: (server, datafile offset).
         let wanted: Vec<(usize, u64)> = regions
             .iter()
-            .flat_map(|r| (r.offset..r.offset + r.len).map(|byte| layout.locate(byte)))
+            .flat_map(|r| (r.offset..r.offset + r.len).map(|byte| striping.locate(byte)))
             .collect();
         let mut found = vec![None; wanted.len()];
         for (server, share) in shares.iter().enumerate() {
@@ -95,17 +95,17 @@ proptest! {
 #[test]
 fn the_largest_offsets_do_not_overflow() {
     for (strip, servers) in [(1 << 20, 4), (1 << 30, 1024), (4096, 1), (16384, 3)] {
-        let layout = layout(strip, servers);
+        let striping = striping(strip, servers);
         for offset in [MAX_FILE_BYTES, MAX_FILE_BYTES - 1, MAX_FILE_BYTES - strip] {
-            let (server, at) = layout.locate(offset);
-            assert_eq!(layout.file_offset(server, at), offset);
+            let (server, at) = striping.locate(offset);
+            assert_eq!(striping.file_offset(server, at), offset);
         }
         let last = Region {
             offset: MAX_FILE_BYTES - 3 * strip,
             len: 3 * strip,
         };
-        let shares = layout.split(&[last]);
+        let shares = striping.split(&[last]);
         assert_eq!(shares.iter().map(|share| share.len).sum::<u64>(), 3 * strip);
-        assert!(layout.file_offset(servers as usize - 1, u64::MAX) >= MAX_FILE_BYTES);
+        assert!(striping.file_offset(servers as usize - 1, u64::MAX) >= MAX_FILE_BYTES);
     }
 }

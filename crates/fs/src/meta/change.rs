@@ -15,13 +15,13 @@ use causeway_wire::store::{
 };
 
 use super::Settings;
-use super::fault::{Outcome, corrupt, fail, plain};
+use super::fault::{Outcome, corrupt, fail, plain, quoted};
 use super::layout::Layout;
 use super::overlay::Overlay;
 use super::query::{Query, further_names, in_group, owns};
 use super::walk::Found;
 
-/// Strip size where neither the request, nor the directory, nor the settings say.
+/// Strip size where neither the request, nor the directory, nor the settings have one.
 const DEFAULT_STRIP_BYTES: u32 = 1 << 20;
 /// Strip sizes are multiples of this.
 const STRIP_UNIT_BYTES: u32 = 4 << 10;
@@ -45,9 +45,9 @@ pub(super) struct Change<'a> {
     pub(super) layout: &'a Layout,
     pub(super) now: Timestamp,
     /// Number for a new object, if the request makes one.
-    pub(super) fresh: ObjectId,
-    /// Whether `fresh` was used.
-    pub(super) used_fresh: bool,
+    pub(super) new_object: ObjectId,
+    /// Whether `new_object` was used.
+    pub(super) used_new_object: bool,
     /// Truncations get this version at least: above all that datafiles can have seen, also of metadata of which
     /// these are an older copy.
     pub(super) least_version: u64,
@@ -114,7 +114,7 @@ impl Change<'_> {
     }
 
     /// Puts a new entry and counts it.
-    pub(super) fn enter(
+    pub(super) fn add_entry(
         &mut self,
         directory: ObjectId,
         name: &[u8],
@@ -135,13 +135,13 @@ impl Change<'_> {
         size: u64,
         body: Body,
     ) -> Outcome<Found> {
-        let object = self.fresh;
+        let object = self.new_object;
         let kind = match body {
             Body::Directory(_) => Kind::Directory,
             Body::Link(_) => Kind::SymbolicLink,
             Body::Stuffed { .. } | Body::Striped { .. } => Kind::File,
         };
-        self.used_fresh = true;
+        self.used_new_object = true;
         let (mode, gid) = self.inherit(&directory.record, mode & MODE_BITS, kind);
         let record = ObjectRecord {
             mode,
@@ -157,7 +157,7 @@ impl Change<'_> {
             body,
         };
         self.put_object(object, &record);
-        self.enter(directory.object, &record.name, object, kind)?;
+        self.add_entry(directory.object, &record.name, object, kind)?;
         self.counters.objects += 1;
         Ok(Found { object, record })
     }
@@ -193,17 +193,17 @@ impl Change<'_> {
         }
     }
 
-    /// Refuses to take a name out of a sticky directory unless the caller owns either.
+    /// Refuses to remove a name from a sticky directory unless the caller owns either.
     pub(super) fn check_sticky(&self, directory: &Found, victim: &Found) -> Outcome<()> {
         let sticky = directory.record.mode & STICKY != 0;
         if sticky && !owns(&victim.record, self.caller) && !owns(&directory.record, self.caller) {
             return fail(
                 Errno::EPERM,
                 format!(
-                    "directory {} is sticky: user {} owns neither it nor {:?}",
+                    "directory {} is sticky: user {} owns neither it nor {}",
                     directory.object.0,
                     self.caller.uid,
-                    String::from_utf8_lossy(&victim.record.name)
+                    quoted(&victim.record.name)
                 ),
             );
         }
@@ -246,7 +246,7 @@ impl Change<'_> {
         }
     }
 
-    /// Takes one of an object's names away, and the object with the last one. The entry itself and
+    /// Removes one of an object's names, and the object with the last one. The entry itself and
     /// the directory's count are the caller's to change.
     pub(super) fn drop_name(
         &mut self,
@@ -256,7 +256,7 @@ impl Change<'_> {
     ) -> Outcome<()> {
         let last = found.record.kind() == Kind::Directory || found.record.links <= 1;
         if last {
-            return self.destroy(found);
+            return self.remove_object(found);
         }
         let Found { object, record } = &mut found;
         if (record.parent, record.name.as_slice()) == (directory, name) {
@@ -280,7 +280,7 @@ impl Change<'_> {
     }
 
     /// Removes an object, with a record for the reclaimer if it may have datafiles.
-    fn destroy(&mut self, found: Found) -> Outcome<()> {
+    fn remove_object(&mut self, found: Found) -> Outcome<()> {
         let Found { object, record } = found;
         self.state.remove(object_key(object));
         let servers = match record.body {

@@ -18,7 +18,7 @@ use causeway_wire::store::{
 };
 
 use super::change::Change;
-use super::fault::{Outcome, fail};
+use super::fault::{Outcome, fail, quoted, unless_corrupt};
 use super::query::{find_entry, find_object, further_names, owns};
 use super::store::{View, prefix_end};
 use super::walk::Found;
@@ -49,11 +49,11 @@ enum Fix {
     None,
     RemoveEntry(ObjectId, Vec<u8>),
     RemoveLink(ObjectId, ObjectId, Vec<u8>),
-    /// The entry is right: the object must know this name of it.
+    /// The entry is right: the object's record must get this name.
     Adopt(ObjectId, ObjectId, Vec<u8>),
     /// The entry names the object, but calls it something else.
     SetKind(ObjectId, Vec<u8>, EntryRecord),
-    /// The first name is gone but there is another one.
+    /// The first name was removed but there is another one.
     Promote(ObjectId, ObjectId, Vec<u8>),
     /// Give the object a name in [`LOST_AND_FOUND`]; take the one it has, if any.
     Attach(ObjectId),
@@ -70,18 +70,13 @@ pub(super) fn inspect_batch(
     after: Option<&CheckCursor>,
 ) -> Outcome<ReplyBody> {
     check_caller(view, caller)?;
-    let (places, end) = next_places(view, after)?;
-    let mut batch = Batch::default();
-    for place in places {
-        batch.record();
+    let places = next_places(view, after)?;
+    check_places(places, |place, batch| {
         for finding in inspect(view, &place.key, &mut batch.effort)? {
             batch.find(finding.text);
         }
-        if batch.is_full() {
-            return Ok(batch.into_reply(Some(place)));
-        }
-    }
-    Ok(batch.into_reply(end))
+        Ok(())
+    })
 }
 
 /// One batch, repairing what is found if `repair`.
@@ -94,15 +89,26 @@ pub(super) fn run(
         return inspect_batch(&*change.state, change.caller, after);
     }
     check_caller(&*change.state, change.caller)?;
-    let (places, end) = next_places(&*change.state, after)?;
-    let mut batch = Batch::default();
-    for place in places {
-        batch.record();
+    let places = next_places(&*change.state, after)?;
+    check_places(places, |place, batch| {
         for finding in inspect(&*change.state, &place.key, &mut batch.effort)? {
             batch.repaired += u64::from(apply(change, finding.fix)?);
             batch.effort.reach_root.clear();
             batch.find(finding.text);
         }
+        Ok(())
+    })
+}
+
+/// Checks the places of a batch with `check` until the batch is full.
+fn check_places(
+    (places, end): (Vec<CheckCursor>, Option<CheckCursor>),
+    mut check: impl FnMut(&CheckCursor, &mut Batch) -> Outcome<()>,
+) -> Outcome<ReplyBody> {
+    let mut batch = Batch::default();
+    for place in places {
+        batch.records += 1;
+        check(&place, &mut batch)?;
         if batch.is_full() {
             return Ok(batch.into_reply(Some(place)));
         }
@@ -120,7 +126,7 @@ struct Batch {
     effort: Effort,
 }
 
-/// What a batch has cost, and has learned on the way.
+/// What a batch has cost, and which directories it has found to be reachable.
 #[derive(Default)]
 struct Effort {
     /// Lookups beside the records' own.
@@ -131,10 +137,6 @@ struct Effort {
 }
 
 impl Batch {
-    fn record(&mut self) {
-        self.records += 1;
-    }
-
     fn find(&mut self, text: String) {
         self.finding_bytes += text.len();
         self.findings.push(text);
@@ -209,11 +211,11 @@ fn inspect(view: &dyn View, key: &[u8], effort: &mut Effort) -> Outcome<Vec<Find
         Key::Content(object) => {
             let wanted = matches!(
                 find(view, object)?,
-                Sought::Found(ObjectRecord {
+                Lookup::Found(ObjectRecord {
                     body: Body::Stuffed { .. },
                     size: 1..,
                     ..
-                }) | Sought::Damaged
+                }) | Lookup::Damaged
             );
             Ok(found(!wanted, || Finding {
                 text: format!("content is kept for object {}, which has none", object.0),
@@ -228,7 +230,7 @@ fn inspect(view: &dyn View, key: &[u8], effort: &mut Effort) -> Outcome<Vec<Find
                     fix: Fix::RemoveRemoval(object),
                 }));
             }
-            let gone = matches!(find(view, object)?, Sought::Missing);
+            let gone = matches!(find(view, object)?, Lookup::Missing);
             Ok(found(!gone, || Finding {
                 text: format!("object {} is noted as removed but exists", object.0),
                 fix: Fix::RemoveRemoval(object),
@@ -242,37 +244,29 @@ fn found(wrong: bool, finding: impl FnOnce() -> Finding) -> Vec<Finding> {
     wrong.then(finding).into_iter().collect()
 }
 
-/// The result of a lookup of an object.
-enum Sought {
+/// The result of the lookup of an object.
+enum Lookup {
     Missing,
     Damaged,
     Found(ObjectRecord),
 }
 
-fn find(view: &dyn View, object: ObjectId) -> Outcome<Sought> {
-    match find_object(view, object) {
-        Ok(Some(record)) => Ok(Sought::Found(record)),
-        Ok(None) => Ok(Sought::Missing),
-        Err(failure) if failure.errno == Errno::CORRUPT => Ok(Sought::Damaged),
-        Err(failure) => Err(failure),
-    }
+fn find(view: &dyn View, object: ObjectId) -> Outcome<Lookup> {
+    Ok(match unless_corrupt(find_object(view, object))? {
+        Some(Some(record)) => Lookup::Found(record),
+        Some(None) => Lookup::Missing,
+        None => Lookup::Damaged,
+    })
 }
 
 /// Whether a directory's entry of that name names the object.
 fn names(view: &dyn View, directory: ObjectId, name: &[u8], object: ObjectId) -> Outcome<bool> {
-    match find_entry(view, directory, name) {
-        Ok(entry) => Ok(entry.is_some_and(|entry| entry.object == object)),
-        Err(failure) if failure.errno == Errno::CORRUPT => Ok(false),
-        Err(failure) => Err(failure),
-    }
-}
-
-fn show(name: &[u8]) -> String {
-    format!("{:?}", String::from_utf8_lossy(name))
+    let entry = unless_corrupt(find_entry(view, directory, name))?.flatten();
+    Ok(entry.is_some_and(|entry| entry.object == object))
 }
 
 fn inspect_entry(view: &dyn View, directory: ObjectId, name: Vec<u8>) -> Outcome<Vec<Finding>> {
-    let label = format!("entry {} of directory {}", show(&name), directory.0);
+    let label = format!("entry {} of directory {}", quoted(&name), directory.0);
     let remove = |why: String| {
         Ok(vec![Finding {
             text: format!("{label} {why}"),
@@ -288,21 +282,20 @@ fn inspect_entry(view: &dyn View, directory: ObjectId, name: Vec<u8>) -> Outcome
     if bad_name {
         return remove("has a name that cannot be".into());
     }
-    let entry = match find_entry(view, directory, &name) {
-        Ok(Some(entry)) => entry,
-        Ok(None) => return Ok(Vec::new()),
-        Err(failure) if failure.errno == Errno::CORRUPT => return remove("is damaged".into()),
-        Err(failure) => return Err(failure),
+    let entry = match unless_corrupt(find_entry(view, directory, &name))? {
+        Some(Some(entry)) => entry,
+        Some(None) => return Ok(Vec::new()),
+        None => return remove("is damaged".into()),
     };
     match find(view, directory)? {
-        Sought::Found(record) if record.kind() == Kind::Directory => {}
-        Sought::Damaged => return Ok(Vec::new()),
+        Lookup::Found(record) if record.kind() == Kind::Directory => {}
+        Lookup::Damaged => return Ok(Vec::new()),
         _ => return remove("belongs to a directory that does not exist".into()),
     }
     let record = match find(view, entry.object)? {
-        Sought::Found(record) => record,
-        Sought::Damaged => return Ok(Vec::new()),
-        Sought::Missing => {
+        Lookup::Found(record) => record,
+        Lookup::Damaged => return Ok(Vec::new()),
+        Lookup::Missing => {
             return remove(format!(
                 "names object {}, which does not exist",
                 entry.object.0
@@ -344,20 +337,20 @@ fn inspect_link(
     name: Vec<u8>,
 ) -> Outcome<Vec<Finding>> {
     let why = match find(view, object)? {
-        Sought::Missing => Some("does not exist"),
-        Sought::Damaged => None,
-        Sought::Found(record) if record.kind() == Kind::Directory => Some("is a directory"),
-        Sought::Found(record) if (record.parent, &record.name) == (directory, &name) => {
+        Lookup::Missing => Some("does not exist"),
+        Lookup::Damaged => None,
+        Lookup::Found(record) if record.kind() == Kind::Directory => Some("is a directory"),
+        Lookup::Found(record) if (record.parent, &record.name) == (directory, &name) => {
             Some("has it as its first name already")
         }
-        Sought::Found(_) if !names(view, directory, &name, object)? => Some("is not what it names"),
-        Sought::Found(_) => None,
+        Lookup::Found(_) if !names(view, directory, &name, object)? => Some("is not what it names"),
+        Lookup::Found(_) => None,
     };
     Ok(why
         .map(|why| Finding {
             text: format!(
                 "name {} in directory {} is noted for object {}, which {why}",
-                show(&name),
+                quoted(&name),
                 directory.0,
                 object.0
             ),
@@ -370,14 +363,14 @@ fn inspect_link(
 fn inspect_object(view: &dyn View, object: ObjectId, effort: &mut Effort) -> Outcome<Vec<Finding>> {
     let one = |text, fix| Ok(vec![Finding { text, fix }]);
     let record = match find(view, object)? {
-        Sought::Missing => return Ok(Vec::new()),
-        Sought::Damaged => {
+        Lookup::Missing => return Ok(Vec::new()),
+        Lookup::Damaged => {
             return one(
                 format!("the record of object {} is damaged", object.0),
                 Fix::None,
             );
         }
-        Sought::Found(record) => record,
+        Lookup::Found(record) => record,
     };
     if object != ObjectId::ROOT {
         let first = names(view, record.parent, &record.name, object)?;
@@ -486,7 +479,7 @@ fn is_on_loop(
         effort.work += 1;
         passed.push(above);
         match find(view, above)? {
-            Sought::Found(record) => above = record.parent,
+            Lookup::Found(record) => above = record.parent,
             _ => return Ok(false),
         }
     }
@@ -535,7 +528,7 @@ fn apply(change: &mut Change<'_>, fix: Fix) -> Outcome<bool> {
     Ok(true)
 }
 
-/// Makes an object know a name: as its first one if that names something else.
+/// Adds a name to an object's record: as its first one if that names something else.
 fn adopt(
     change: &mut Change<'_>,
     object: ObjectId,
@@ -576,7 +569,7 @@ fn attach(change: &mut Change<'_>, object: ObjectId) -> Outcome<()> {
         record.links = 1;
     }
     change.put_object(object, &record);
-    change.enter(home.object, &name, object, kind)
+    change.add_entry(home.object, &name, object, kind)
 }
 
 fn lost_and_found(change: &mut Change<'_>) -> Outcome<Found> {

@@ -6,10 +6,7 @@ use super::change::{Change, MODE_BITS, SET_GID};
 use super::fault::{Outcome, fail, plain};
 use super::query::{in_group, owns};
 use super::walk::Found;
-use crate::distribution::Layout;
-
-/// Largest size of a file, in bytes.
-pub const MAX_FILE_BYTES: u64 = i64::MAX as u64;
+use crate::distribution::{MAX_FILE_BYTES, Striping};
 
 impl Change<'_> {
     /// Changes attributes.
@@ -114,9 +111,9 @@ impl Change<'_> {
                 let kept = size.min(old);
                 *version = (*version + 1).max(self.least_version);
                 *truncating = Some(truncating.map_or(kept, |pending| pending.min(kept)));
-                if let Some(layout) = Layout::new(distribution) {
+                if let Some(striping) = Striping::new(distribution) {
                     for (position, length) in lengths.iter_mut().enumerate() {
-                        *length = (*length).min(layout.datafile_size(position, kept));
+                        *length = (*length).min(striping.datafile_size(position, kept));
                     }
                 }
             }
@@ -231,7 +228,7 @@ impl Change<'_> {
         self.query().node(found, true)
     }
 
-    /// Gives up a small file's content, which lies in its first datafile now.
+    /// Removes a small file's content from the metadata: it lies in the first datafile now.
     pub(super) fn finish_unstuff(&mut self, object: ObjectId) -> Outcome<ReplyBody> {
         let mut found = self.writable_file(object)?;
         match found.record.body.clone() {
@@ -257,7 +254,7 @@ impl Change<'_> {
             Body::Stuffed { .. } => {
                 return fail(
                     Errno::EINVAL,
-                    format!("the content of object {} was not on its way", object.0),
+                    format!("the content of object {} was not being moved", object.0),
                 );
             }
             _ => {}

@@ -1,4 +1,4 @@
-//! The layout: which I/O servers there are, by which number distributions name them for ever, and which of their
+//! The layout: which I/O servers there are, by which permanent number distributions name them, and which of their
 //! directories they are. It changes only when an operator asks for it, or when a server is registered.
 
 use causeway_wire::codec::Wire;
@@ -9,6 +9,7 @@ use causeway_wire::store::{
 
 use super::change::Change;
 use super::fault::{Outcome, corrupt, fail, malformed};
+use super::query::read_record;
 use super::store::{Batch, View, prefix_end};
 
 /// First bytes of the keys of servers.
@@ -40,8 +41,7 @@ impl Layout {
 
     /// Reads the layout.
     pub(super) fn load(view: &dyn View) -> Outcome<Self> {
-        let epoch = view.get(LAYOUT_EPOCH_KEY)?.unwrap_or_default();
-        let epoch = Counter::from_bytes(&epoch).map_err(malformed("the layout's epoch"))?;
+        let epoch: Counter = read_record(view, LAYOUT_EPOCH_KEY, "the layout's epoch")?;
         let mut servers = Vec::new();
         for pair in view.range(SERVERS, &prefix_end(SERVERS)) {
             let (key, value) = pair?;
@@ -69,29 +69,31 @@ impl Layout {
             LAYOUT_EPOCH_KEY.to_vec(),
             Some(Counter(self.epoch).to_bytes()),
         );
-        for (index, record) in (0..).zip(&self.servers) {
+        for (index, record) in self.numbered() {
             batch.insert(server_key(index), Some(record.to_bytes()));
         }
     }
 
+    /// The servers with their numbers.
+    fn numbered(&self) -> impl Iterator<Item = (u16, &ServerRecord)> {
+        (0..).zip(&self.servers)
+    }
+
     /// Numbers of the servers that new files use.
     pub(super) fn active(&self) -> Vec<u16> {
-        (0..)
-            .zip(&self.servers)
+        self.numbered()
             .filter_map(|(index, record)| record.active.then_some(index))
             .collect()
     }
 
     /// The servers as clients see them.
     pub(crate) fn for_clients(&self) -> impl Iterator<Item = LayoutServer> {
-        (0..)
-            .zip(&self.servers)
-            .map(|(index, record)| LayoutServer {
-                index,
-                name: record.name.clone(),
-                generation: record.generation,
-                active: record.active,
-            })
+        self.numbered().map(|(index, record)| LayoutServer {
+            index,
+            name: record.name.clone(),
+            generation: record.generation,
+            active: record.active,
+        })
     }
 
     /// A part of the layout, as clients see it.
@@ -107,17 +109,14 @@ impl Layout {
 
     /// Servers whose directory is to be registered.
     pub(crate) fn unregistered(&self) -> Vec<(u16, ServerRecord)> {
-        (0..)
-            .zip(&self.servers)
+        self.numbered()
             .filter(|(_, record)| record.generation.is_none() || !record.accepted.is_none())
             .map(|(index, record)| (index, record.clone()))
             .collect()
     }
 
     fn find(&self, name: &str) -> Option<(u16, &ServerRecord)> {
-        (0..)
-            .zip(&self.servers)
-            .find(|(_, record)| record.name == name)
+        self.numbered().find(|(_, record)| record.name == name)
     }
 
     fn known(&self, name: &str) -> Outcome<(u16, &ServerRecord)> {
@@ -137,16 +136,22 @@ impl Layout {
         record.active |= record.generation.is_none();
         record.generation = generation;
         record.accepted = Generation::NONE;
-        let mut batch = Batch::new();
-        batch.insert(server_key(index), Some(record.to_bytes()));
+        let changed = self.with_server(index, &record);
+        Some(changed.map(|(key, value)| (key, Some(value))).into())
+    }
+
+    /// The records of the next layout that differ: it has this server under this number.
+    fn with_server(&self, index: u16, record: &ServerRecord) -> [(Vec<u8>, Vec<u8>); 2] {
         let epoch = Counter(self.epoch + 1);
-        batch.insert(LAYOUT_EPOCH_KEY.to_vec(), Some(epoch.to_bytes()));
-        Some(batch)
+        [
+            (server_key(index), record.to_bytes()),
+            (LAYOUT_EPOCH_KEY.to_vec(), epoch.to_bytes()),
+        ]
     }
 }
 
 /// Whether a batch changes the layout.
-pub(super) fn concerned(batch: &Batch) -> bool {
+pub(super) fn is_changed_by(batch: &Batch) -> bool {
     batch.contains_key(LAYOUT_EPOCH_KEY) || batch.contains_key(SUPERBLOCK_KEY)
 }
 
@@ -210,7 +215,7 @@ impl Change<'_> {
         if generation.is_none() {
             return fail(Errno::EINVAL, "a directory's generation is never 0");
         }
-        // Also a directory that was registered before is registered again: it may have lost the note of it.
+        // Also a directory that was registered before is registered again: the record of that in it may be lost.
         let record = ServerRecord {
             accepted: generation,
             ..record.clone()
@@ -220,9 +225,9 @@ impl Change<'_> {
     }
 
     fn put_server(&mut self, layout: &Layout, index: u16, record: &ServerRecord) {
-        self.state.put(server_key(index), record.to_bytes());
-        let epoch = Counter(layout.epoch + 1);
-        self.state.put(LAYOUT_EPOCH_KEY.to_vec(), epoch.to_bytes());
+        for (key, value) in layout.with_server(index, record) {
+            self.state.put(key, value);
+        }
     }
 }
 
@@ -231,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new_servers_are_used_once_met_and_drained_ones_stay_drained() {
+    fn new_servers_are_used_once_registered_and_drained_ones_stay_drained() {
         let mut layout = Layout::new(&["new".to_owned(), "drained".to_owned()]);
         layout.servers[0].active = false;
         layout.servers[1].active = false;

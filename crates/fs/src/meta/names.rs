@@ -6,9 +6,9 @@ use causeway_wire::fs::{
 use causeway_wire::store::entry_key;
 
 use super::change::Change;
-use super::fault::{Outcome, fail, plain};
+use super::fault::{Outcome, fail, plain, quoted};
 use super::query::{SEARCH, WRITE};
-use super::walk::{Budget, Found, Last, Spot, missing, not_a_directory};
+use super::walk::{Budget, Found, Last, Resolved, missing, not_a_directory};
 
 /// What [`Change::create`] is asked for.
 pub(super) struct NewFile<'a> {
@@ -35,7 +35,8 @@ impl Change<'_> {
         let mut budget = Budget::new();
         let (mut base, mut path) = (new.place.base, new.place.path.clone());
         loop {
-            let Spot { directory, last } = self.query().walk_to_last(base, &path, &mut budget)?;
+            let Resolved { directory, last } =
+                self.query().resolve_parent(base, &path, &mut budget)?;
             let (name, slash) = last.name(|| is_a_directory(&path))?;
             let Some(found) = self.query().child(&directory, &name)? else {
                 if slash {
@@ -68,7 +69,7 @@ impl Change<'_> {
         new: &NewFile<'_>,
     ) -> Outcome<ReplyBody> {
         self.query().check(directory, WRITE)?;
-        let distribution = self.distribute(self.fresh, new.distribution, &directory.record)?;
+        let distribution = self.distribute(self.new_object, new.distribution, &directory.record)?;
         let body = Body::Stuffed {
             distribution,
             content: None,
@@ -89,7 +90,7 @@ impl Change<'_> {
         mode: u16,
         distribution: Option<DistributionHint>,
     ) -> Outcome<ReplyBody> {
-        let (directory, name, _) = self.walk_to_new(place)?;
+        let (directory, name, _) = self.resolve_new(place)?;
         let hint = match distribution {
             Some(hint) => {
                 self.check_distribution(hint)?;
@@ -112,7 +113,7 @@ impl Change<'_> {
         if target.contains(&0) {
             return fail(Errno::EINVAL, "a path cannot contain a NUL byte");
         }
-        let (directory, name, slash) = self.walk_to_new(place)?;
+        let (directory, name, slash) = self.resolve_new(place)?;
         if slash {
             return missing(&name);
         }
@@ -124,7 +125,7 @@ impl Change<'_> {
     /// Gives an object one more name.
     pub(super) fn hard_link(&mut self, object: ObjectId, place: &Place) -> Outcome<ReplyBody> {
         let mut found = self.found(object)?;
-        let (directory, name, slash) = self.walk_to_new(place)?;
+        let (directory, name, slash) = self.resolve_new(place)?;
         let kind = found.record.kind();
         if kind == Kind::Directory {
             return fail(Errno::EPERM, "a directory has one name only");
@@ -135,21 +136,22 @@ impl Change<'_> {
         self.add_name(&mut found, directory.object, &name)?;
         found.record.changed = self.now;
         self.put_object(object, &found.record);
-        self.enter(directory.object, &name, object, kind)?;
+        self.add_entry(directory.object, &name, object, kind)?;
         self.node_reply(found)
     }
 
     /// Walks to a name that must not exist yet, in a directory that the caller may change. Also returns whether
     /// slashes follow the name.
-    fn walk_to_new(&self, place: &Place) -> Outcome<(Found, Vec<u8>, bool)> {
+    fn resolve_new(&self, place: &Place) -> Outcome<(Found, Vec<u8>, bool)> {
         let query = self.query();
-        let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
-        let (name, slash) = spot.last.name(|| exists(&place.path))?;
-        if query.child(&spot.directory, &name)?.is_some() {
+        let Resolved { directory, last } =
+            query.resolve_parent(place.base, &place.path, &mut Budget::new())?;
+        let (name, slash) = last.name(|| exists(&place.path))?;
+        if query.child(&directory, &name)?.is_some() {
             return exists(&name);
         }
-        query.check(&spot.directory, WRITE)?;
-        Ok((spot.directory, name, slash))
+        query.check(&directory, WRITE)?;
+        Ok((directory, name, slash))
     }
 
     /// Removes a name of a file or a link.
@@ -159,22 +161,14 @@ impl Change<'_> {
         expected: Option<ObjectId>,
     ) -> Outcome<ReplyBody> {
         let query = self.query();
-        let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
-        let (name, slash) = spot.last.name(|| is_a_directory(&place.path))?;
-        let directory = spot.directory;
-        let Some(found) = query.child(&directory, &name)? else {
-            return missing(&name);
-        };
-        check_expected(&name, &found, expected)?;
+        let resolved = query.resolve_parent(place.base, &place.path, &mut Budget::new())?;
+        let (name, slash) = resolved.last.name(|| is_a_directory(&place.path))?;
+        let found = self.expected_child(&resolved.directory, &name, expected)?;
         match found.record.kind() {
-            Kind::Directory => return is_a_directory(&name),
-            _ if slash => return not_a_directory(&name),
-            _ => {}
+            Kind::Directory => is_a_directory(&name),
+            _ if slash => not_a_directory(&name),
+            _ => self.remove_name(&resolved.directory, &name, found),
         }
-        query.check(&directory, WRITE | SEARCH)?;
-        self.check_sticky(&directory, &found)?;
-        self.leave(&directory, &name, found)?;
-        Ok(ReplyBody::Done)
     }
 
     /// Removes an empty directory.
@@ -184,51 +178,68 @@ impl Change<'_> {
         expected: Option<ObjectId>,
     ) -> Outcome<ReplyBody> {
         let query = self.query();
-        let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
-        let name = match spot.last {
+        let resolved = query.resolve_parent(place.base, &place.path, &mut Budget::new())?;
+        let name = match resolved.last {
             Last::Name(name, _) => name,
             Last::Empty => return plain(Errno::ENOENT),
             Last::Root => return fail(Errno::EBUSY, "the root cannot be removed"),
             Last::Dot => return fail(Errno::EINVAL, "a directory cannot be removed as \".\""),
             Last::DotDot => return plain(Errno::ENOTEMPTY),
         };
-        let directory = spot.directory;
-        let Some(found) = query.child(&directory, &name)? else {
-            return missing(&name);
-        };
-        check_expected(&name, &found, expected)?;
-        if found.record.kind() != Kind::Directory {
-            return not_a_directory(&name);
+        let found = self.expected_child(&resolved.directory, &name, expected)?;
+        match found.record.kind() {
+            Kind::Directory => self.remove_name(&resolved.directory, &name, found),
+            _ => not_a_directory(&name),
         }
-        query.check(&directory, WRITE | SEARCH)?;
-        self.check_sticky(&directory, &found)?;
-        check_empty(&found)?;
-        self.leave(&directory, &name, found)?;
+    }
+
+    /// What a name in a directory names. Fails if that has become another object than the `expected` one, which the
+    /// caller has looked up.
+    fn expected_child(
+        &self,
+        directory: &Found,
+        name: &[u8],
+        expected: Option<ObjectId>,
+    ) -> Outcome<Found> {
+        let Some(found) = self.query().child(directory, name)? else {
+            return missing(name);
+        };
+        match expected {
+            Some(expected) if expected != found.object => fail(
+                Errno::ESTALE,
+                format!(
+                    "{} is object {} now, no longer object {}",
+                    quoted(name),
+                    found.object.0,
+                    expected.0
+                ),
+            ),
+            _ => Ok(found),
+        }
+    }
+
+    /// Removes a name if the caller may, and the object with its last one.
+    fn remove_name(&mut self, directory: &Found, name: &[u8], found: Found) -> Outcome<ReplyBody> {
+        self.query().check(directory, WRITE | SEARCH)?;
+        self.check_sticky(directory, &found)?;
+        if found.record.kind() == Kind::Directory {
+            check_empty(&found)?;
+        }
+        self.remove_entry(directory, name, found)?;
         Ok(ReplyBody::Done)
     }
 
     /// Takes a name out of a directory, and the object with its last name.
-    pub(super) fn leave(&mut self, directory: &Found, name: &[u8], found: Found) -> Outcome<()> {
+    pub(super) fn remove_entry(
+        &mut self,
+        directory: &Found,
+        name: &[u8],
+        found: Found,
+    ) -> Outcome<()> {
         let kind = found.record.kind();
         self.state.remove(entry_key(directory.object, name));
         self.drop_name(found, directory.object, name)?;
         self.count_entry(directory.object, kind, false)
-    }
-}
-
-/// Refuses a name that has become another object's since the caller looked it up.
-fn check_expected(name: &[u8], found: &Found, expected: Option<ObjectId>) -> Outcome<()> {
-    match expected {
-        Some(expected) if expected != found.object => fail(
-            Errno::ESTALE,
-            format!(
-                "{:?} is object {} now, no longer object {}",
-                String::from_utf8_lossy(name),
-                found.object.0,
-                expected.0
-            ),
-        ),
-        _ => Ok(()),
     }
 }
 
@@ -238,26 +249,17 @@ pub(super) fn check_empty(directory: &Found) -> Outcome<()> {
         0 => Ok(()),
         entries => fail(
             Errno::ENOTEMPTY,
-            format!(
-                "{:?} has {entries} entries",
-                String::from_utf8_lossy(&directory.record.name)
-            ),
+            format!("{} has {entries} entries", quoted(&directory.record.name)),
         ),
     }
 }
 
 /// The name exists.
 pub(super) fn exists<T>(name: &[u8]) -> Outcome<T> {
-    fail(
-        Errno::EEXIST,
-        format!("{:?} exists", String::from_utf8_lossy(name)),
-    )
+    fail(Errno::EEXIST, format!("{} exists", quoted(name)))
 }
 
 /// The name is a directory's.
 pub(super) fn is_a_directory<T>(name: &[u8]) -> Outcome<T> {
-    fail(
-        Errno::EISDIR,
-        format!("{:?} is a directory", String::from_utf8_lossy(name)),
-    )
+    fail(Errno::EISDIR, format!("{} is a directory", quoted(name)))
 }

@@ -3,7 +3,7 @@
 use std::collections::btree_map;
 use std::iter::Peekable;
 
-use super::store::{Batch, Pair, Pairs, StoreError, View};
+use super::store::{Batch, Pair, Pairs, StoreError, View, range_of};
 
 /// A view with changes on top, the last request's of which can be taken back.
 pub(super) struct Overlay {
@@ -68,16 +68,9 @@ impl View for Overlay {
     }
 
     fn range<'a>(&'a self, start: &[u8], end: &[u8]) -> Pairs<'a> {
-        if start >= end {
-            return Box::new(std::iter::empty());
-        }
-        let bounds = (
-            std::ops::Bound::Included(start),
-            std::ops::Bound::Excluded(end),
-        );
         Box::new(Merged {
             base: self.base.range(start, end).peekable(),
-            changes: self.changes.range::<[u8], _>(bounds).peekable(),
+            changes: range_of(&self.changes, start, end).peekable(),
         })
     }
 }

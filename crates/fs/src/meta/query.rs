@@ -1,5 +1,7 @@
 //! Reading records, checking permissions, and the operations that change nothing.
 
+use std::fmt::Display;
+
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
     Attributes, Body, Caller, Entry, Errno, Kind, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, Node,
@@ -9,7 +11,7 @@ use causeway_wire::store::{
     self, COUNTERS_KEY, Counters, EntryRecord, ObjectRecord, content_key, entry_key, object_key,
 };
 
-use super::fault::{Outcome, corrupt, fail, malformed, stale};
+use super::fault::{Outcome, corrupt, fail, malformed, quoted, stale, unless_corrupt};
 use super::store::{View, prefix_end};
 use super::walk::Found;
 
@@ -30,14 +32,27 @@ pub(super) struct Query<'a> {
     pub(super) caller: &'a Caller,
 }
 
+/// The record under a key, if there is one; `what` names it in messages.
+pub(super) fn find_record<T: Wire>(
+    view: &dyn View,
+    key: &[u8],
+    what: impl Display,
+) -> Outcome<Option<T>> {
+    match view.get(key)? {
+        Some(bytes) => T::from_bytes(&bytes).map(Some).map_err(malformed(what)),
+        None => Ok(None),
+    }
+}
+
+/// The record under a key, which must be there.
+pub(super) fn read_record<T: Wire>(view: &dyn View, key: &[u8], what: &str) -> Outcome<T> {
+    find_record(view, key, what)?.ok_or_else(|| corrupt(format_args!("{what} is missing")))
+}
+
 /// The record of an object, if it exists.
 pub(super) fn find_object(view: &dyn View, object: ObjectId) -> Outcome<Option<ObjectRecord>> {
-    let Some(bytes) = view.get(&object_key(object))? else {
-        return Ok(None);
-    };
-    ObjectRecord::from_bytes(&bytes)
-        .map(Some)
-        .map_err(malformed(format_args!("the record of object {}", object.0)))
+    let what = format_args!("the record of object {}", object.0);
+    find_record(view, &object_key(object), what)
 }
 
 /// What a name in a directory names.
@@ -46,24 +61,13 @@ pub(super) fn find_entry(
     directory: ObjectId,
     name: &[u8],
 ) -> Outcome<Option<EntryRecord>> {
-    let Some(bytes) = view.get(&entry_key(directory, name))? else {
-        return Ok(None);
-    };
-    EntryRecord::from_bytes(&bytes)
-        .map(Some)
-        .map_err(malformed(format_args!(
-            "entry {:?} of directory {}",
-            String::from_utf8_lossy(name),
-            directory.0
-        )))
+    let what = format_args!("entry {} of directory {}", quoted(name), directory.0);
+    find_record(view, &entry_key(directory, name), what)
 }
 
 /// How much there is.
 pub(super) fn read_counters(view: &dyn View) -> Outcome<Counters> {
-    match view.get(COUNTERS_KEY)? {
-        Some(bytes) => Counters::from_bytes(&bytes).map_err(malformed("the record of counters")),
-        None => Ok(Counters::default()),
-    }
+    Ok(find_record(view, COUNTERS_KEY, "the record of counters")?.unwrap_or_default())
 }
 
 /// An object's attributes.
@@ -170,9 +174,9 @@ impl Query<'_> {
         fail(
             Errno::EACCES,
             format!(
-                "user {} may not {access} {:?} (object {}, mode {:04o}, owner {}:{})",
+                "user {} may not {access} {} (object {}, mode {:04o}, owner {}:{})",
                 self.caller.uid,
-                String::from_utf8_lossy(match record.name.as_slice() {
+                quoted(match record.name.as_slice() {
                     [] => b"/",
                     name => name,
                 }),
@@ -304,16 +308,15 @@ impl Query<'_> {
     fn exist(&self, objects: &[ObjectId]) -> Outcome<ReplyBody> {
         let mut existing = Vec::new();
         for object in objects {
-            // A file whose content is on its way has a datafile already. A damaged record may be that of a file too:
+            // A file whose content is being moved has a datafile already. A damaged record may be that of a file too:
             // its datafiles must stay.
-            let keep = match find_object(self.view, *object) {
-                Ok(None) => false,
-                Ok(Some(record)) => matches!(
+            let keep = match unless_corrupt(find_object(self.view, *object))? {
+                Some(None) => false,
+                Some(Some(record)) => matches!(
                     record.body,
                     Body::Striped { .. } | Body::Stuffed { moving: true, .. }
                 ),
-                Err(failure) if failure.errno == Errno::CORRUPT => true,
-                Err(failure) => return Err(failure),
+                None => true,
             };
             if keep {
                 existing.push(*object);

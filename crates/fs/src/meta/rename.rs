@@ -1,14 +1,13 @@
 //! Renaming, as POSIX has it.
 
-use causeway_wire::codec::Wire;
 use causeway_wire::fs::{Errno, Kind, ObjectId, Place, ReplyBody};
-use causeway_wire::store::{EntryRecord, entry_key};
+use causeway_wire::store::entry_key;
 
 use super::change::Change;
 use super::fault::{Outcome, corrupt, fail};
 use super::names::{check_empty, exists, is_a_directory};
 use super::query::{SEARCH, WRITE, find_object};
-use super::walk::{Budget, Found, missing, not_a_directory};
+use super::walk::{Budget, Found, Resolved, missing, not_a_directory};
 
 /// Deepest directory that another directory can be moved into: finding a loop costs a step for each directory above.
 const MAX_DEPTH: usize = 8192;
@@ -29,8 +28,8 @@ impl Change<'_> {
         to: &Place,
         no_replace: bool,
     ) -> Outcome<ReplyBody> {
-        let from = self.walk_to_end(from)?;
-        let to = self.walk_to_end(to)?;
+        let from = self.resolve_end(from)?;
+        let to = self.resolve_end(to)?;
         let Some(moved) = from.found.clone() else {
             return missing(&from.name);
         };
@@ -56,14 +55,15 @@ impl Change<'_> {
         Ok(ReplyBody::Done)
     }
 
-    fn walk_to_end(&self, place: &Place) -> Outcome<End> {
+    fn resolve_end(&self, place: &Place) -> Outcome<End> {
         let query = self.query();
-        let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
+        let Resolved { directory, last } =
+            query.resolve_parent(place.base, &place.path, &mut Budget::new())?;
         let no_name = || fail(Errno::EBUSY, "\".\", \"..\" and \"/\" cannot be renamed");
-        let (name, slash) = spot.last.name(no_name)?;
-        let found = query.child(&spot.directory, &name)?;
+        let (name, slash) = last.name(no_name)?;
+        let found = query.child(&directory, &name)?;
         Ok(End {
-            directory: spot.directory,
+            directory,
             name,
             slash,
             found,
@@ -124,7 +124,7 @@ impl Change<'_> {
     fn relink(&mut self, from: End, to: End, mut moved: Found) -> Outcome<()> {
         let kind = moved.record.kind();
         if let Some(victim) = to.found {
-            self.leave(&to.directory, &to.name, victim)?;
+            self.remove_entry(&to.directory, &to.name, victim)?;
         }
         self.state
             .remove(entry_key(from.directory.object, &from.name));
@@ -136,12 +136,6 @@ impl Change<'_> {
         );
         moved.record.changed = self.now;
         self.put_object(moved.object, &moved.record);
-        let entry = EntryRecord {
-            object: moved.object,
-            kind,
-        };
-        self.state
-            .put(entry_key(to.directory.object, &to.name), entry.to_bytes());
-        self.count_entry(to.directory.object, kind, true)
+        self.add_entry(to.directory.object, &to.name, moved.object, kind)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
@@ -16,19 +16,20 @@ use causeway_wire::store::{
 
 use super::change::Change;
 use super::check;
-use super::fault::{Outcome, corrupt, fail, malformed};
+use super::fault::{Outcome, corrupt, fail};
 use super::layout::{self, Layout};
 use super::names::NewFile;
 use super::overlay::Overlay;
-use super::query::{Query, read_counters};
+use super::query::{Query, read_counters, read_record};
 use super::session::{Leases, Sessions, Verdict};
 use super::store::fjall::{Fjall, Options};
 use super::store::{Batch, Persist, Room, Store, StoreError, View};
 use super::striped::read_gaps;
 use super::{Format, Settings};
 use crate::config::Durability;
-use crate::durable::sync_name;
 use crate::failed_syncs::FailureCount;
+use crate::files::sync_name;
+use crate::locks;
 
 mod recovery;
 mod removals;
@@ -36,7 +37,7 @@ mod space;
 
 pub use removals::Removal;
 
-/// Name of the file that says that the store is not new.
+/// Name of the file that exists once the store is not new.
 const MARKER: &str = "formatted";
 /// Object numbers are set aside in the store this many at a time.
 const RESERVED_OBJECTS: u64 = 1 << 16;
@@ -98,10 +99,10 @@ impl Service {
     /// Opens the metadata in `directory`, or makes an empty file system there if that is allowed.
     pub fn open(directory: &Path, settings: Settings) -> Result<Self, Failure> {
         if settings.format == Format::Refused && !directory.join(MARKER).exists() {
-            return Err(gone(&directory.display().to_string()));
+            return Err(no_metadata(&directory.display().to_string()));
         }
         let path = directory.to_owned();
-        // Only at first: a store that fails later is never made anew.
+        // Only at first: a store that fails later is never replaced by a new one.
         let first = AtomicBool::new(true);
         let format = settings.format;
         let opener = move || -> Result<Arc<dyn Store>, StoreError> {
@@ -213,16 +214,20 @@ impl Service {
         };
         self.recover()?;
         let store = self.store()?;
-        if let Err(error) = store.commit(&batch, Persist::Power) {
-            drop(store);
-            return Err(self.fail(error.into()));
-        }
-        self.load_layout(&*store.snapshot()?)
+        self.commit(store, &batch, Persist::Power)?;
+        self.load_layout(&*self.store()?.snapshot()?)
+    }
+
+    /// Commits a batch. After a failure, the store is recovered if that is possible at once.
+    fn commit(&mut self, store: Arc<dyn Store>, batch: &Batch, persist: Persist) -> Outcome<()> {
+        let committed = store.commit(batch, persist);
+        drop(store);
+        committed.map_err(|error| self.note_failure(error.into()))
     }
 
     fn load_layout(&self, view: &dyn View) -> Outcome<()> {
         let layout = Layout::load(view)?;
-        *self.layout.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(layout);
+        *locks::write(&self.layout) = Arc::new(layout);
         Ok(())
     }
 
@@ -257,10 +262,10 @@ impl Service {
         }
         match self.try_apply(requests, now) {
             Ok(replies) => {
-                self.tend();
+                self.trim_journals();
                 replies
             }
-            Err(failure) => self.settle(requests, failure),
+            Err(failure) => self.replies_after_failure(requests, failure),
         }
     }
 
@@ -294,7 +299,7 @@ impl Service {
         };
         if !changes.is_empty() {
             store.commit(&changes, persist)?;
-            if layout::concerned(&changes) {
+            if layout::is_changed_by(&changes) {
                 self.load_layout(&*store.snapshot()?)?;
             }
         } else if commit {
@@ -362,13 +367,13 @@ impl Service {
             caller: &request.caller,
             settings: &self.settings,
             now,
-            fresh: ObjectId(self.next_object),
-            used_fresh: false,
+            new_object: ObjectId(self.next_object),
+            used_new_object: false,
             least_version: self.least_object,
         };
         let reply = dispatch(&mut change, &request.operation);
         // A number is used up even if the request fails afterwards.
-        self.next_object += u64::from(change.used_fresh);
+        self.next_object += u64::from(change.used_new_object);
         reply
     }
 
@@ -391,7 +396,7 @@ impl Service {
     }
 
     /// Gives out no object number and no version of a truncation below `least` from now on. These metadata may be an
-    /// older copy that was restored: the numbers behind those that it knows may have been used since it was made.
+    /// older copy that was restored: the numbers behind those in it may have been used since it was made.
     pub fn skip_numbers(&mut self, least: u64) {
         self.least_object = self.least_object.max(least);
         if self.next_object >= self.least_object {
@@ -411,48 +416,52 @@ impl Service {
     /// Opens the store, or opens it again.
     fn reopen(&mut self) -> Outcome<()> {
         let store = self.open_store()?;
-        let view = store.snapshot()?;
-        match view.get(SUPERBLOCK_KEY)? {
-            None => self.format(&*store)?,
-            Some(bytes) => {
-                let found = Superblock::from_bytes(&bytes).map_err(malformed("the superblock"))?;
-                if found.file_system != self.settings.file_system {
-                    return fail(
-                        Errno::EINVAL,
-                        format!(
-                            "the metadata belong to file system {:032x}, the configuration to \
-                             {:032x}: wrong directory or wrong configuration",
-                            found.file_system, self.settings.file_system
-                        ),
-                    );
-                }
-                if found.generation != self.settings.generation {
-                    return fail(
-                        Errno::EINVAL,
-                        format!(
-                            "the metadata are of a directory of generation {}, this one has {}: they \
-                             were copied here from elsewhere; restore the directory as a whole",
-                            found.generation, self.settings.generation
-                        ),
-                    );
-                }
-            }
+        if store.snapshot()?.get(SUPERBLOCK_KEY)?.is_none() {
+            self.format(&*store)?;
         }
         self.settings.format = Format::Refused;
         let view = store.snapshot()?;
-        let superblock = view.get(SUPERBLOCK_KEY)?.unwrap_or_default();
-        let superblock =
-            Superblock::from_bytes(&superblock).map_err(malformed("the superblock"))?;
+        let superblock: Superblock = read_record(&*view, SUPERBLOCK_KEY, "the superblock")?;
+        self.check_superblock(&superblock)?;
         self.incarnation = superblock.incarnation;
         self.load_layout(&*view)?;
-        let next = view.get(NEXT_OBJECT_KEY)?.unwrap_or_default();
-        let next = Counter::from_bytes(&next).map_err(malformed("the record of numbers"))?;
-        self.next_object = next.0;
-        self.reserved_until = next.0;
+        let next = read_next_object(&*view)?;
+        self.next_object = next;
+        self.reserved_until = next;
         self.gaps = read_gaps(&*view)?;
         self.skip_numbers(self.least_object);
         self.counters = read_counters(&*view)?;
         self.sessions.reload(&*view)?;
+        Ok(())
+    }
+
+    /// Refuses the metadata of another file system, or of another directory.
+    fn check_superblock(&self, found: &Superblock) -> Outcome<()> {
+        let Settings {
+            file_system,
+            generation,
+            ..
+        } = self.settings;
+        if found.file_system != file_system {
+            return fail(
+                Errno::EINVAL,
+                format!(
+                    "the metadata belong to file system {:032x}, the configuration to {file_system:032x}: wrong \
+                     directory or wrong configuration",
+                    found.file_system
+                ),
+            );
+        }
+        if found.generation != generation {
+            return fail(
+                Errno::EINVAL,
+                format!(
+                    "the metadata are of a directory of generation {}, this one has {generation}: they were copied \
+                     here from elsewhere; restore the directory as a whole",
+                    found.generation
+                ),
+            );
+        }
         Ok(())
     }
 
@@ -511,8 +520,8 @@ impl Service {
         self.mark_formatted()
     }
 
-    /// Leaves a file beside the store that says that it is not empty: a store that has lost everything
-    /// must not be taken for a new one.
+    /// Makes a file beside the store that shows that it is not empty: a store that has lost everything must not be taken
+    /// for a new one.
     fn mark_formatted(&self) -> Outcome<()> {
         let Some(path) = self.marker() else {
             return Ok(());
@@ -546,8 +555,8 @@ impl Service {
     }
 }
 
-/// Gives up what the metadata in `directory` have lost of acknowledged changes, so that they can be opened
-/// again; whether there was anything. What is lost is listed in the log, and what is cut out of the journal is
+/// Accepts that the metadata in `directory` have lost acknowledged changes, so that they can be opened again; returns
+/// whether there were any. What is lost is listed in the log, and what is cut out of the journal is
 /// kept beside it.
 pub fn accept_loss(directory: &Path) -> Result<bool, Failure> {
     let options = Options {
@@ -560,9 +569,8 @@ pub fn accept_loss(directory: &Path) -> Result<bool, Failure> {
         return Ok(false);
     }
     // None of the numbers that the lost changes gave out may be given out again.
-    let next = store.snapshot()?.get(NEXT_OBJECT_KEY)?.unwrap_or_default();
-    let next = Counter::from_bytes(&next).map_err(malformed("the record of numbers"))?;
-    let skipped = Counter(next.0.saturating_add(SKIPPED_OBJECTS));
+    let next = read_next_object(&*store.snapshot()?)?;
+    let skipped = Counter(next.saturating_add(SKIPPED_OBJECTS));
     let batch = Batch::from([(NEXT_OBJECT_KEY.to_vec(), Some(skipped.to_bytes()))]);
     store.commit(&batch, Persist::Power)?;
     Ok(true)
@@ -571,8 +579,7 @@ pub fn accept_loss(directory: &Path) -> Result<bool, Failure> {
 impl Reader {
     /// The I/O servers as of the last change that was committed.
     pub fn layout(&self) -> Arc<Layout> {
-        let layout = self.layout.read().unwrap_or_else(PoisonError::into_inner);
-        layout.clone()
+        locks::read(&self.layout).clone()
     }
 
     /// The reply to a request that changes nothing; `None` if the request is the [`Service`]'s.
@@ -619,8 +626,14 @@ impl Reader {
     }
 }
 
+/// Object numbers from this one on were not set aside.
+fn read_next_object(view: &dyn View) -> Outcome<u64> {
+    let next: Counter = read_record(view, NEXT_OBJECT_KEY, "the record of numbers")?;
+    Ok(next.0)
+}
+
 /// There are no metadata where they should be.
-fn gone(place: &str) -> Failure {
+fn no_metadata(place: &str) -> Failure {
     corrupt(format_args!(
         "there are no metadata in {place}, where they should be: if its disk is not mounted, mount it; otherwise \
          restore the directory from a backup"
@@ -628,12 +641,13 @@ fn gone(place: &str) -> Failure {
 }
 
 fn current(shared: &Shared) -> Outcome<Arc<dyn Store>> {
-    let shared = shared.read().unwrap_or_else(PoisonError::into_inner);
-    shared.clone().ok_or_else(|| Failure {
-        errno: Errno::EIO,
-        message: "the metadata store failed and cannot be opened again; see the server's log"
-            .into(),
-    })
+    match &*locks::read(shared) {
+        Some(store) => Ok(Arc::clone(store)),
+        None => fail(
+            Errno::EIO,
+            "the metadata store failed and cannot be opened again; see the server's log",
+        ),
+    }
 }
 
 /// Whether an operation is refused on a full disk.

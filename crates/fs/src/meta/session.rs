@@ -2,21 +2,23 @@
 //!
 //! A client numbers the changes of a slot. The number and the reply are stored in the batch of the
 //! change itself, so that they are there exactly if it happened. A repeated request gets the stored
-//! reply; an older one is refused. Replies that say "failed" are kept in memory only: nothing
+//! reply; an older one is refused. Replies with failures are kept in memory only: nothing
 //! happened, and a message from before a restart cannot arrive behind it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{Errno, Failure, Operation, Reply, Request};
 use causeway_wire::store::{Key, SessionRecord, session_key};
 
-use super::fault::{Outcome, corrupt, malformed};
+use super::fault::{Outcome, corrupt, fail, malformed};
 use super::overlay::Overlay;
+use super::query::read_record;
 use super::store::{View, prefix_end};
+use crate::locks::lock;
 use crate::sabotage::{self, Sabotage};
 
 /// Most slots of one client: changes that it has in progress at once.
@@ -24,7 +26,7 @@ pub(super) const MAX_SLOTS: u16 = 64;
 /// The longest time-out of a client for which replies are kept, in seconds.
 const MAX_TIMEOUT_S: u32 = 3601;
 /// Replies are kept for this many seconds more than twice the longest time-out: for what is still on its way when
-/// a client gives up, and for what waits here.
+/// a client's time-out ends, and for what waits here.
 const LEASE_MARGIN_S: u32 = 30;
 /// Idle slots are swept at most this often, in seconds, unless there is no room for another one.
 const SWEEP_INTERVAL_S: u64 = 10;
@@ -49,13 +51,13 @@ impl Leases {
     /// A client may repeat a request for this many seconds. Fails if that is longer than replies can be kept.
     pub fn extend(&self, timeout_s: u32) -> Result<(), Failure> {
         if timeout_s > MAX_TIMEOUT_S {
-            return Err(Failure {
-                errno: Errno::EINVAL,
-                message: format!(
+            return fail(
+                Errno::EINVAL,
+                format!(
                     "a time-out of {timeout_s} s is longer than replies are kept, {MAX_TIMEOUT_S} s: choose a \
                      shorter one"
                 ),
-            });
+            );
         }
         self.keep(timeout_s.saturating_mul(2).saturating_add(LEASE_MARGIN_S));
         Ok(())
@@ -71,7 +73,7 @@ impl Leases {
 
     /// A client releases its slots: it will not repeat a change.
     pub fn end(&self, client: u128) {
-        let mut ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = lock(&self.0.ended);
         if ended.len() < MAX_ENDED {
             ended.push(client);
         }
@@ -79,7 +81,7 @@ impl Leases {
 
     /// Takes some clients that have ended.
     fn take_ended(&self, most: usize) -> Vec<u128> {
-        let mut ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = lock(&self.0.ended);
         let kept = ended.len().saturating_sub(most);
         ended.split_off(kept)
     }
@@ -108,7 +110,7 @@ pub(super) enum Last {
 pub(super) type Slots = HashMap<(u128, u16), Slot>;
 
 /// All slots. Their clock is monotonic and the process's own: no clock that is set ends a lease, and with a restart
-/// all begin anew.
+/// all leases begin again.
 #[derive(Debug)]
 pub(super) struct Sessions {
     slots: Slots,
@@ -153,7 +155,7 @@ fn repeatable(operation: &Operation) -> bool {
 }
 
 impl Sessions {
-    /// Reads the slots that a store knows.
+    /// Reads the slots in a store.
     pub(super) fn reload(&mut self, view: &dyn View) -> Outcome<()> {
         let (mut slots, now) = (HashMap::new(), self.now());
         for pair in view.range(b"s", &prefix_end(b"s")) {
@@ -209,26 +211,26 @@ impl Sessions {
         }
         let done = |result| Verdict::Done(Reply { result });
         if request.slot >= MAX_SLOTS {
-            return done(Err(Failure {
-                errno: Errno::EINVAL,
-                message: format!(
+            return done(fail(
+                Errno::EINVAL,
+                format!(
                     "slot {}: a client has {MAX_SLOTS} slots, numbered from 0",
                     request.slot
                 ),
-            }));
+            ));
         }
         let now = self.now();
         let Some(slot) = self.slots.get_mut(&(request.client, request.slot)) else {
             if self.slots.len() >= max_sessions {
                 // Idle ones make room at the end of this batch.
                 self.next_sweep = 0;
-                return done(Err(Failure {
-                    errno: Errno::RETRY,
-                    message: format!(
+                return done(fail(
+                    Errno::RETRY,
+                    format!(
                         "{max_sessions} clients' slots are in use, each of which is kept for {} s after its last change",
                         self.leases.seconds()
                     ),
-                }));
+                ));
             }
             return Verdict::New;
         };
@@ -237,13 +239,13 @@ impl Sessions {
             return Verdict::New;
         }
         if request.sequence < slot.sequence {
-            return done(Err(Failure {
-                errno: Errno::STALE_SEQUENCE,
-                message: format!(
+            return done(fail(
+                Errno::STALE_SEQUENCE,
+                format!(
                     "slot {} has done change {} already; {} comes too late",
                     request.slot, slot.sequence, request.sequence
                 ),
-            }));
+            ));
         }
         match &slot.last {
             Last::Failed(failure) => done(Err(failure.clone())),
@@ -255,7 +257,7 @@ impl Sessions {
         }
     }
 
-    /// Remembers a reply, and stores it with the request's changes if it says that something happened.
+    /// Remembers a reply, and stores it with the request's changes if it is not a failure.
     pub(super) fn remember(&mut self, state: &mut Overlay, request: &Request, reply: &Reply) {
         if request.sequence == 0 {
             return;
@@ -284,7 +286,7 @@ impl Sessions {
 
     /// Whether a change happened according to the store, even if its batch was reported as failed. Returns its reply
     /// then.
-    pub(super) fn settled(&self, view: &dyn View, request: &Request) -> Option<Reply> {
+    pub(super) fn stored_reply(&self, view: &dyn View, request: &Request) -> Option<Reply> {
         let slot = self.slots.get(&(request.client, request.slot))?;
         let same = request.sequence != 0 && slot.sequence == request.sequence;
         match (same, &slot.last) {
@@ -342,15 +344,14 @@ impl Sessions {
 }
 
 fn stored_reply(view: &dyn View, request: &Request) -> Outcome<Reply> {
-    let damaged = || malformed(format_args!("the session of slot {}", request.slot).to_string());
+    let what = format!("the session of slot {}", request.slot);
     let key = session_key(request.client, request.slot);
-    let bytes = view.get(&key)?.unwrap_or_default();
-    let record = SessionRecord::from_bytes(&bytes).map_err(damaged())?;
+    let record: SessionRecord = read_record(view, &key, &what)?;
     if record.sequence != request.sequence {
         return Err(corrupt(format_args!(
             "the session of slot {} keeps the reply to change {}, not to {}",
             request.slot, record.sequence, request.sequence
         )));
     }
-    Reply::from_bytes(&record.reply).map_err(damaged())
+    Reply::from_bytes(&record.reply).map_err(malformed(what))
 }

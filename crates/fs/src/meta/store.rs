@@ -5,11 +5,12 @@
 //! crash the store holds the effect of all batches up to some point and of none behind it. A
 //! [`View`] is the state between two batches, for as long as it is held.
 //!
-//! [`fjall`] is the engine in use (`docs/metadata-engine.md` says why); [`memory`] is the reference
+//! [`fjall`] is the engine in use (`docs/metadata-engine.md` has the reasons); [`memory`] is the reference
 //! that tests compare with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::fmt;
+use std::ops::Bound;
 
 pub mod fjall;
 pub mod memory;
@@ -51,7 +52,7 @@ pub type Pairs<'a> = Box<dyn Iterator<Item = Result<Pair, StoreError>> + 'a>;
 
 /// What an engine must do.
 pub trait Store: Send + Sync {
-    /// The engine's name, for people.
+    /// The engine's name, for messages.
     fn name(&self) -> &'static str;
 
     /// The state as of now, unchanged by later commits.
@@ -75,7 +76,7 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// Whether what the store shows may stand in memory only: an earlier sync of its journal has failed, so that
+    /// Whether what the store shows may be in memory only: an earlier sync of its journal has failed, so that
     /// nothing is known of what the disk holds. Such a store can be read, but takes no changes until it was
     /// written out and opened again.
     fn is_suspect(&self) -> bool {
@@ -131,6 +132,15 @@ pub trait View: Send {
 /// Changes that happen together: for each key its new value, or `None` to remove it.
 pub type Batch = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
+/// The items of a map with `start <= key < end`.
+pub(super) fn range_of<'a, V>(
+    map: &'a BTreeMap<Vec<u8>, V>,
+    start: &[u8],
+    end: &[u8],
+) -> btree_map::Range<'a, Vec<u8>, V> {
+    map.range::<[u8], _>((Bound::Included(start), Bound::Excluded(end.max(start))))
+}
+
 /// Why a store failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct StoreError {
@@ -140,7 +150,7 @@ pub struct StoreError {
     pub doing: &'static str,
     /// What kind of failure.
     pub kind: StoreErrorKind,
-    /// What the engine says.
+    /// The engine's message.
     pub message: String,
 }
 
@@ -155,7 +165,7 @@ pub enum StoreErrorKind {
     Locked,
     /// What is stored is not what was written.
     Corrupt,
-    /// Acknowledged changes are gone or damaged; the rest can be used.
+    /// Acknowledged changes are lost or damaged; the rest can be used.
     Lost,
     /// There is no store.
     Missing,

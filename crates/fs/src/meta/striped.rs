@@ -1,16 +1,14 @@
 //! Operators' requests about striped files: what their datafiles must hold, and what paths they have.
 
 use causeway_wire::codec::Wire as _;
-use causeway_wire::fs::{
-    Body, Errno, MAX_MESSAGE_BYTES, ObjectId, ObjectPath, ReplyBody, StripedFile,
-};
+use causeway_wire::fs::{Body, MAX_MESSAGE_BYTES, ObjectId, ObjectPath, ReplyBody, StripedFile};
 use causeway_wire::store::{
     Counter, GAPS_KEY, Gaps, Key, NEXT_OBJECT_KEY, ObjectRecord, object_key,
 };
 
 use super::check::check_caller;
-use super::fault::{Outcome, malformed};
-use super::query::{Query, find_object};
+use super::fault::{Outcome, unless_corrupt};
+use super::query::{Query, find_object, find_record};
 use super::store::{View, prefix_end};
 
 /// Most bytes of items in one reply: what a message holds, less its other fields.
@@ -22,21 +20,15 @@ const MAX_DEPTH: usize = 16 << 10;
 
 /// The gaps in the numbers that were given out.
 pub(super) fn read_gaps(view: &dyn View) -> Outcome<Gaps> {
-    match view.get(GAPS_KEY)? {
-        Some(bytes) => Gaps::from_bytes(&bytes).map_err(malformed("the gaps in object numbers")),
-        None => Ok(Gaps::default()),
-    }
+    Ok(find_record(view, GAPS_KEY, "the gaps in object numbers")?.unwrap_or_default())
 }
 
 impl Query<'_> {
     /// Object numbers below this may be in use.
     pub(super) fn numbers(&self) -> Outcome<u64> {
-        match self.view.get(NEXT_OBJECT_KEY)? {
-            Some(bytes) => Counter::from_bytes(&bytes)
-                .map(|counter| counter.0)
-                .map_err(malformed("the counter of object numbers")),
-            None => Ok(0),
-        }
+        let what = "the counter of object numbers";
+        let counter: Option<Counter> = find_record(self.view, NEXT_OBJECT_KEY, what)?;
+        Ok(counter.map_or(0, |counter| counter.0))
     }
 
     /// Numbers below that which were never given out.
@@ -83,7 +75,7 @@ impl Query<'_> {
             }
             bytes += size;
             files.push(file);
-            // The last record says how far the listing came, whatever it is.
+            // The last record is the cursor of the next listing, whatever it is.
             if long_enough {
                 return Ok(ReplyBody::StripedFiles { files, end: false });
             }
@@ -111,10 +103,9 @@ impl Query<'_> {
     fn path(&self, object: ObjectId) -> Outcome<Option<Vec<u8>>> {
         let (mut names, mut at) = (Vec::new(), object);
         while at != ObjectId::ROOT {
-            let record = match find_object(self.view, at) {
-                Ok(Some(record)) => record,
-                Err(failure) if failure.errno != Errno::CORRUPT => return Err(failure),
-                Ok(None) | Err(_) => return Ok(None),
+            let found = unless_corrupt(find_object(self.view, at))?;
+            let Some(record) = found.flatten() else {
+                return Ok(None);
             };
             names.push(record.name);
             at = record.parent;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use causeway_wire::fs::{Body, Errno, Kind, MAX_NAME_BYTES, MAX_PATH_BYTES, ObjectId, Place};
 use causeway_wire::store::{EntryRecord, ObjectRecord};
 
-use super::fault::{Outcome, corrupt, fail, plain, stale};
+use super::fault::{Outcome, corrupt, fail, plain, quoted, stale};
 use super::query::{Query, SEARCH, find_entry, find_object};
 
 /// Most symbolic links followed on one walk, as in Linux.
@@ -18,9 +18,10 @@ pub(super) struct Found {
     pub(super) record: ObjectRecord,
 }
 
-/// A directory and the last component of a path below it. The caller may search the directory.
+/// A path that was resolved but for its last component: that, and the directory it is to be looked up in, which the
+/// caller may search.
 #[derive(Debug)]
-pub(super) struct Spot {
+pub(super) struct Resolved {
     pub(super) directory: Found,
     pub(super) last: Last,
 }
@@ -83,7 +84,7 @@ impl Query<'_> {
         let mut budget = Budget::new();
         let (mut base, mut path) = (place.base, place.path.clone());
         loop {
-            let Spot { directory, last } = self.walk_to_last(base, &path, &mut budget)?;
+            let Resolved { directory, last } = self.resolve_parent(base, &path, &mut budget)?;
             let (name, slash) = match last {
                 Last::Name(name, slash) => (name, slash),
                 Last::DotDot => return self.parent(&directory),
@@ -108,25 +109,17 @@ impl Query<'_> {
         }
     }
 
-    /// Walks all components but the last.
-    pub(super) fn walk_to_last(
+    /// Resolves all components of a path but the last.
+    pub(super) fn resolve_parent(
         &self,
         base: ObjectId,
         path: &[u8],
         budget: &mut Budget,
-    ) -> Outcome<Spot> {
-        if path.len() > MAX_PATH_BYTES {
-            return fail(
-                Errno::ENAMETOOLONG,
-                format!("a path has at most {MAX_PATH_BYTES} bytes"),
-            );
-        }
-        if path.contains(&0) {
-            return fail(Errno::EINVAL, "a path cannot contain a NUL byte");
-        }
+    ) -> Outcome<Resolved> {
+        check_path(path)?;
         let mut at = self.start(base, path)?;
         if path.is_empty() {
-            return Ok(Spot {
+            return Ok(Resolved {
                 directory: at,
                 last: Last::Empty,
             });
@@ -158,7 +151,7 @@ impl Query<'_> {
                     b".." => Last::DotDot,
                     name => Last::Name(name.to_vec(), !tail.is_empty()),
                 };
-                return Ok(Spot {
+                return Ok(Resolved {
                     directory: at,
                     last,
                 });
@@ -205,8 +198,8 @@ impl Query<'_> {
         match find_object(self.view, object)? {
             Some(record) => Ok(Some(Found { object, record })),
             None => Err(corrupt(format_args!(
-                "{:?} in directory {} names object {}, which does not exist",
-                String::from_utf8_lossy(name),
+                "{} in directory {} names object {}, which does not exist",
+                quoted(name),
                 directory.object.0,
                 object.0
             ))),
@@ -229,6 +222,20 @@ impl Query<'_> {
     }
 }
 
+/// Refuses what cannot be a path.
+fn check_path(path: &[u8]) -> Outcome<()> {
+    if path.len() > MAX_PATH_BYTES {
+        return fail(
+            Errno::ENAMETOOLONG,
+            format!("a path has at most {MAX_PATH_BYTES} bytes"),
+        );
+    }
+    match path.contains(&0) {
+        true => fail(Errno::EINVAL, "a path cannot contain a NUL byte"),
+        false => Ok(()),
+    }
+}
+
 fn skip_slashes(path: &[u8]) -> &[u8] {
     let start = path.iter().position(|byte| *byte != b'/');
     path.get(start.unwrap_or(path.len())..).unwrap_or_default()
@@ -236,10 +243,7 @@ fn skip_slashes(path: &[u8]) -> &[u8] {
 
 /// There is no such name.
 pub(super) fn missing<T>(name: &[u8]) -> Outcome<T> {
-    fail(
-        Errno::ENOENT,
-        format!("there is no {:?}", String::from_utf8_lossy(name)),
-    )
+    fail(Errno::ENOENT, format!("there is no {}", quoted(name)))
 }
 
 /// The name is not a directory's.
@@ -248,7 +252,7 @@ pub(super) fn not_a_directory<T>(name: &[u8]) -> Outcome<T> {
         [] => plain(Errno::ENOTDIR),
         name => fail(
             Errno::ENOTDIR,
-            format!("{:?} is not a directory", String::from_utf8_lossy(name)),
+            format!("{} is not a directory", quoted(name)),
         ),
     }
 }

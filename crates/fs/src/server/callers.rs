@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use causeway_bmi::{Addr, Identity};
 use causeway_wire::fs::{Caller, Errno, Failure};
 
+use crate::error::failure;
+
 /// Connections whose last caller is remembered.
 const MAX_REMEMBERED: usize = 4096;
 
@@ -23,17 +25,14 @@ impl<A> Default for Callers<A> {
 }
 
 impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
-    /// Compares a claimed identity with what the message layer knows for certain.
+    /// Compares a claimed identity with the one that the message layer has verified.
     pub(super) fn verify(
         &mut self,
         from: A,
         identity: Option<Identity>,
         claim: &Caller,
     ) -> Result<(), Failure> {
-        let refuse = |message: String| Failure {
-            errno: Errno::EPERM,
-            message,
-        };
+        let refuse = |message: String| failure(Errno::EPERM, message);
         let identity = identity
             .ok_or_else(|| refuse("the connection does not identify its peer".to_owned()))?;
         let Identity::Local { pid, uid, gid } = identity else {
@@ -72,7 +71,7 @@ impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
     }
 }
 
-/// The groups of a process, as long as it is still one of this user's; empty if they cannot be had.
+/// The groups of a process, as long as it is still one of this user's; empty if they cannot be read.
 fn groups_of(pid: i32, uid: u32) -> Vec<u32> {
     let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else {
         return Vec::new();

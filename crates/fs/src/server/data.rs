@@ -1,4 +1,4 @@
-//! Requests about datafiles that are not jobs of their own: what the store does at once or in the pool.
+//! Requests about datafiles that are not jobs of their own: what the store does in the loop or in the pool.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +11,11 @@ use causeway_wire::fs::{
     ScrubPosition,
 };
 
-use super::events::{Done, EntryState, Loop, failure};
+use super::events::{Done, EntryState, Loop};
 use super::io::Requester;
-use crate::data::scrub::{Finding, Position, Step};
+use crate::data::scrub::{Finding, Step};
 use crate::data::{Fault, Origin, Scratch, Store, history};
+use crate::error::failure;
 
 /// Most datafiles in one reply to [`Operation::ListData`].
 const MAX_LISTED: u32 = 2048;
@@ -137,7 +138,7 @@ impl Loop {
         if store.in_memory() && !slow {
             return task(&store, &mut self.scratch).map(Some);
         }
-        let ticket = self.enter(from, tag, EntryState::Elsewhere);
+        let ticket = self.open_entry(from, tag, EntryState::Elsewhere);
         let mailbox = self.mailbox();
         self.pool.run(move |scratch| {
             let result = task(&store, scratch);
@@ -286,10 +287,7 @@ fn scrub(
     bytes: u64,
     scratch: &mut Scratch,
 ) -> Result<ReplyBody, Failure> {
-    let from = match from {
-        Some(ScrubPosition { object, offset }) => Position { object, offset },
-        None => store.scrub_position(),
-    };
+    let from = from.unwrap_or_else(|| store.scrub_position());
     let fail = |fault: Fault| storage_failure("verifying from", from.object, &fault);
     let step: Step = store
         .scrub(from, bytes.min(MAX_SCRUB_BYTES), scratch)
@@ -298,9 +296,7 @@ fn scrub(
         .keep_scrub_position(step.next)
         .map_err(|error| fail(error.into()))?;
     Ok(ReplyBody::Scrubbed {
-        next: step
-            .next
-            .map(|Position { object, offset }| ScrubPosition { object, offset }),
+        next: step.next,
         bytes: step.bytes,
         datafiles: step.datafiles,
         faults: step.findings.iter().map(data_fault).collect(),

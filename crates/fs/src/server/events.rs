@@ -14,17 +14,18 @@ use causeway_wire::fs::{
 };
 use causeway_wire::home::Enrollment;
 
+use super::background::Background;
 use super::callers::Callers;
 use super::data::check_operator;
 use super::home::Home;
 use super::io::Job;
 use super::metadata::{Metadata, Wakeups};
 use super::piece_io::PieceResult;
-use super::reclaim::Background;
 use super::staging::Staging;
 use super::{MAX_REQUESTS, StopHandle, Ticket, identity, reclaim, register};
 use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Pool, Scratch, Store};
+use crate::error::failure;
 
 /// Completions and unexpected messages taken at once.
 const BATCH: usize = 64;
@@ -59,7 +60,7 @@ pub(super) struct Loop {
     /// What other threads have finished.
     done: Receiver<Done>,
     mailbox: Mailbox,
-    /// Jobs that can go on.
+    /// Jobs that can continue.
     pub(super) runnable: VecDeque<Ticket>,
     /// Jobs that wait for a buffer.
     pub(super) starved: VecDeque<Ticket>,
@@ -84,7 +85,7 @@ pub(super) struct Entry {
     pub(super) from: Addr,
     pub(super) reply_tag: u64,
     generation: u32,
-    /// When it last got anywhere.
+    /// When it last made progress.
     pub(super) moved: Instant,
     pub(super) state: EntryState,
 }
@@ -153,13 +154,6 @@ impl Purpose {
             low => Self::Piece(low as usize - 2),
         };
         (ticket, purpose)
-    }
-}
-
-pub(super) fn failure(errno: Errno, message: impl Into<String>) -> Failure {
-    Failure {
-        errno,
-        message: message.into(),
     }
 }
 
@@ -281,7 +275,7 @@ impl Loop {
                     self.arrived(message);
                 }
             }
-            self.settle_metadata();
+            self.apply_metadata_batch();
             self.abandon_ended();
             self.run_jobs();
             self.clean_datafiles();
@@ -304,8 +298,8 @@ impl Loop {
         if can_run || !self.runnable.is_empty() {
             return self.wait(takes_more, Duration::ZERO, completions);
         }
-        let patrol = (self.busy() > 0).then_some(self.client_check_at);
-        let due = patrol.into_iter().chain(stop_by).min();
+        let client_check = (self.busy() > 0).then_some(self.client_check_at);
+        let due = client_check.into_iter().chain(stop_by).min();
         let deadline = due.into_iter().chain(self.next_cleaning()).min();
         let left = |deadline: Instant| deadline.saturating_duration_since(self.round_at);
         if due.is_none() && self.staging.has_idle() {
@@ -386,7 +380,7 @@ impl Loop {
     }
 
     /// Opens an entry for a request whose reply comes later.
-    pub(super) fn enter(&mut self, from: Addr, reply_tag: u64, state: EntryState) -> Ticket {
+    pub(super) fn open_entry(&mut self, from: Addr, reply_tag: u64, state: EntryState) -> Ticket {
         self.generation = self.generation.wrapping_add(1);
         let entry = Entry {
             from,
@@ -418,7 +412,7 @@ impl Loop {
             .filter(|entry| entry.generation == ticket.generation)
     }
 
-    fn leave(&mut self, ticket: Ticket) -> Option<Entry> {
+    fn close_entry(&mut self, ticket: Ticket) -> Option<Entry> {
         self.entry(ticket)?;
         self.free.push(ticket.slot);
         self.entries[usize::from(ticket.slot)].take()
@@ -431,7 +425,7 @@ impl Loop {
                 if let Err(error) = &completion.result {
                     tracing::debug!(%error, "a reply was not delivered");
                 }
-                if let Some(entry) = self.leave(ticket) {
+                if let Some(entry) = self.close_entry(ticket) {
                     self.bmi.release(entry.from);
                 }
             }
@@ -454,7 +448,7 @@ impl Loop {
 
     /// Replies to a request that has an entry.
     pub(super) fn finish(&mut self, ticket: Ticket, reply: Reply) {
-        if let Some(entry) = self.leave(ticket) {
+        if let Some(entry) = self.close_entry(ticket) {
             self.respond(entry.from, entry.reply_tag, &reply);
         }
     }
@@ -470,7 +464,7 @@ impl Loop {
             bytes = Reply { result }.to_bytes();
         }
         // The entry exists before the reply can complete.
-        let ticket = self.enter(to, tag, EntryState::Elsewhere);
+        let ticket = self.open_entry(to, tag, EntryState::Elsewhere);
         let user = Purpose::Reply.user(ticket);
         let message = Memory::from_vec(bytes);
         let posted = self.bmi.post_send(to, &[message], tag, self.context, user);
@@ -483,7 +477,7 @@ impl Loop {
             Ok(Posted::Complete(completion)) => self.completed(completion),
             Err(error) => {
                 tracing::debug!(%error, "a reply cannot be sent");
-                self.leave(ticket);
+                self.close_entry(ticket);
                 self.bmi.release(to);
             }
         }
@@ -513,26 +507,27 @@ impl Loop {
                 return;
             }
         };
-        let identity = self.bmi.identity(from);
         let tag = request.reply_tag;
-        if let Err(failure) = self.callers.verify(from, identity, &request.caller) {
-            tracing::warn!(failure.message, "a caller's claimed identity is refused");
-            let result = Err(failure);
-            return self.respond(from, tag, &Reply { result });
+        let result = match self.admit(from, &request) {
+            Ok(()) => self.dispatch(from, request),
+            Err(failure) => Err(failure),
+        };
+        if let Some(result) = result.transpose() {
+            self.respond(from, tag, &Reply { result });
         }
-        if let Err(failure) = identity::check(&self.identity, &request) {
+    }
+
+    /// Refuses a request of a caller that claims another identity, or for another server.
+    fn admit(&mut self, from: Addr, request: &Request) -> Result<(), Failure> {
+        let identity = self.bmi.identity(from);
+        self.callers
+            .verify(from, identity, &request.caller)
+            .inspect_err(|failure| {
+                tracing::warn!(failure.message, "a caller's claimed identity is refused");
+            })?;
+        identity::check(&self.identity, request).inspect_err(|failure| {
             tracing::debug!(failure.message, "a request for another server");
-            let result = Err(failure);
-            return self.respond(from, tag, &Reply { result });
-        }
-        match self.dispatch(from, request) {
-            Ok(Some(reply)) => self.respond(from, tag, &Reply { result: Ok(reply) }),
-            Ok(None) => {}
-            Err(failure) => {
-                let result = Err(failure);
-                self.respond(from, tag, &Reply { result });
-            }
-        }
+        })
     }
 
     /// Carries a request out; `None` if its reply comes later.
@@ -543,13 +538,13 @@ impl Loop {
                 timeout_s,
             } => {
                 if let Some(metadata) = &self.metadata {
-                    metadata.extend_leases(timeout_s)?;
+                    metadata.leases.extend(timeout_s)?;
                 }
                 Ok(Some(self.greet(layout_from)))
             }
             Operation::EndSession => {
                 if let Some(metadata) = &self.metadata {
-                    metadata.end_session(request.client);
+                    metadata.leases.end(request.client);
                 }
                 Ok(Some(ReplyBody::Done))
             }
@@ -601,16 +596,16 @@ impl Loop {
         if let Some(reply) = metadata.reply_to(&request) {
             return reply.result.map(Some);
         }
-        let ticket = self.enter(from, request.reply_tag, EntryState::Elsewhere);
+        let ticket = self.open_entry(from, request.reply_tag, EntryState::Elsewhere);
         if let Some(metadata) = &mut self.metadata {
             metadata.take(ticket, request);
         }
         Ok(None)
     }
 
-    fn settle_metadata(&mut self) {
+    fn apply_metadata_batch(&mut self) {
         let replies = match &mut self.metadata {
-            Some(metadata) => metadata.settle(),
+            Some(metadata) => metadata.apply_batch(),
             None => return,
         };
         for (ticket, reply) in replies {
@@ -647,8 +642,8 @@ impl Loop {
         self.mailbox.clone()
     }
 
-    /// Disconnects clients that take no part in their requests any more, which ends these. A client that goes on
-    /// later connects again.
+    /// Disconnects clients that take no part in their requests any more, which ends these. A client that runs again later
+    /// reconnects.
     fn disconnect_stuck_clients(&mut self) {
         let now = Instant::now();
         let mut stuck = Vec::new();

@@ -9,17 +9,14 @@ use crate::config::Configuration;
 /// Makes the directory of server `name` one that it can be started on: empty metadata, no datafiles. A directory that
 /// holds anything is refused and left alone, but for one whose formatting was interrupted.
 pub fn format(configuration: &Configuration, name: &str) -> Result<(), ServerError> {
-    let fail = |message: String| ServerError {
-        server: name.to_owned(),
-        message,
-    };
+    let fail = ServerError::of(name);
     let entry = super::entry_of(configuration, name)?;
     let wanted = Wanted {
         file_system: configuration.id,
         entry,
     };
     let drawn = || random().map_err(|error| fail(format!("no random numbers: {error}")));
-    let draft = Home::format(&wanted, Generation(drawn()?)).map_err(fail)?;
+    let draft = Home::format(&wanted, Generation(drawn()?)).map_err(&fail)?;
     if entry.metadata {
         let home = draft.home();
         metadata::format(
@@ -30,7 +27,7 @@ pub fn format(configuration: &Configuration, name: &str) -> Result<(), ServerErr
         )
         .map_err(|failure| fail(format!("the metadata cannot be made: {}", failure.message)))?;
     }
-    draft.seal().map_err(fail)
+    draft.seal().map_err(&fail)
 }
 
 /// Whether the directory of server `name` was formatted, for any server.

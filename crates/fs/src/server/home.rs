@@ -7,8 +7,7 @@
 
 use std::fs::{File, Permissions};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use causeway_wire::fs::Generation;
@@ -19,7 +18,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
 use crate::config::ServerEntry;
-use crate::durable::{sync_directory, sync_name};
+use crate::files::{
+    DIRECTORY_MODE, create_new, if_found, open_or_create, sync_directory, sync_name,
+};
 use crate::sabotage::{self, Sabotage};
 
 /// Name of the file that a running server holds locked; it contains its process id.
@@ -28,15 +29,12 @@ const LOCK: &str = "lock";
 const IDENTITY: &str = "identity";
 /// Its name while the directory is being formatted.
 const DRAFT: &str = "identity.new";
-/// Name of the file that says of which directory a part is.
+/// Name of the file with the directory that a part belongs to.
 const OWNER: &str = "owner";
-/// Name of the file that says which metadata have enrolled an I/O server.
+/// Name of the file with the metadata that have enrolled an I/O server.
 const ENROLLED: &str = "enrolled";
 /// What may lie in a directory that is formatted: a server's own files, and what a new local file system comes with.
 const HARMLESS: [&str; 4] = [LOCK, DRAFT, ".identity.new.new", "lost+found"];
-/// Permission bits of files and directories.
-const FILE_MODE: u32 = 0o600;
-const DIRECTORY_MODE: u32 = 0o700;
 /// The bit of the signal that ends a process in the sets that the kernel shows.
 const SIGKILL: u64 = 1 << (Signal::KILL.as_raw() - 1);
 /// Permission bits that nothing in here may have.
@@ -144,7 +142,7 @@ impl Home {
         })
     }
 
-    /// Begins to format a directory for this server, or goes on where that was interrupted. The error is a
+    /// Begins to format a directory for this server, or continues where that was interrupted. The error is a
     /// sentence; nothing was changed then.
     pub(super) fn format(wanted: &Wanted<'_>, generation: Generation) -> Result<Draft, String> {
         let path = wanted.path();
@@ -196,7 +194,7 @@ impl Home {
         Ok(())
     }
 
-    /// Makes the names of what lies in the directory, and its own name, durable.
+    /// Makes the names in the directory, and its own name, durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         sync_directory(&self.path)?;
         sync_name(&self.path)
@@ -270,7 +268,7 @@ fn check(wanted: &Wanted<'_>) -> Result<DirectoryIdentity, String> {
     Ok(found)
 }
 
-/// Says what a directory without an identity is.
+/// The error about a directory without an identity.
 fn unformatted(wanted: &Wanted<'_>) -> Result<String, String> {
     let path = wanted.path();
     let shown = path.display();
@@ -408,10 +406,8 @@ fn read_enrolled(path: &Path) -> Result<Option<Enrollment>, String> {
 /// A small file's text; `None` if it does not exist.
 fn read_text(file: &Path) -> Result<Option<String>, String> {
     let failed = |error: io::Error| format!("{} cannot be read: {error}", file.display());
-    let opened = match File::open(file) {
-        Ok(opened) => opened,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
+    let Some(opened) = if_found(File::open(file)).map_err(failed)? else {
+        return Ok(None);
     };
     let mut bytes = Vec::new();
     opened
@@ -421,18 +417,11 @@ fn read_text(file: &Path) -> Result<Option<String>, String> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Puts a file into its place at once and durably.
+/// Replaces a file atomically and durably.
 fn write_durably(directory: &Path, name: &str, text: &str) -> io::Result<()> {
     let temporary = directory.join(format!(".{name}.new"));
-    match std::fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = File::options()
-        .write(true)
-        .create_new(true)
-        .mode(FILE_MODE)
-        .open(&temporary)?;
+    if_found(std::fs::remove_file(&temporary))?;
+    let mut file = create_new(&temporary)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(temporary, directory.join(name))?;
@@ -525,14 +514,7 @@ fn restrict_files(path: &Path, changed: Changed) -> Result<(), String> {
 fn lock(path: &Path) -> Result<File, String> {
     let name = path.join(LOCK);
     let refused = |error: io::Error| format!("{} cannot be locked: {error}", name.display());
-    let mut file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(FILE_MODE)
-        .open(&name)
-        .map_err(refused)?;
+    let mut file = open_or_create(&name).map_err(refused)?;
     let try_lock = |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive);
     let mut locked = try_lock(&file);
     let mut holder = String::new();

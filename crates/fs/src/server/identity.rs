@@ -6,8 +6,9 @@ use causeway_wire::fs::{
 };
 use causeway_wire::home::Enrollment;
 
-use super::events::{Loop, failure};
+use super::events::Loop;
 use super::home::Home;
+use crate::error::failure;
 
 /// The identity of this directory's server. A metadata server goes by its metadata's incarnation.
 pub(super) fn of(home: &Home, metadata: Option<Incarnation>) -> ServerIdentity {
@@ -49,9 +50,9 @@ fn refusal(own: &ServerIdentity, target: Target) -> Failure {
         && target.generation == here.generation
         && here.incarnation.is_none()
     {
-        // Only a client that knows this server sends such a request; it asks for the identity anew.
+        // Only a client that has this server's identity sends such a request; it requests the identity again.
         let message = format!(
-            "server {} does not know any more to which metadata it belongs",
+            "server {} has no record any more of the metadata that it belongs to",
             own.name
         );
         return failure(Errno::WRONG_TARGET, message);

@@ -14,12 +14,13 @@ use causeway_wire::fs::{Errno, Failure, ObjectId, Regions, Reply, ReplyBody, Wan
 
 use super::Ticket;
 use super::data::storage_failure;
-use super::events::{Done, EntryState, Loop, Purpose, failure};
+use super::events::{Done, EntryState, Loop, Purpose};
 use super::piece_io::{PieceResult, read_piece};
 use super::regions::{LocalStream, RegionStream, RemoteStream, remote_bytes};
 use super::staging::BUFFER_BYTES;
 use crate::data::datafile::Wait;
-use crate::data::{Abandoned, Datafile, Fault, Origin, Piece, Stamp};
+use crate::data::{Abandoned, Datafile, Fault, Origin, Piece, ReadOptions, Stamp};
+use crate::error::failure;
 use crate::sabotage::{self, Sabotage};
 
 /// Pieces of one job in progress at once (R2.4's throttling).
@@ -37,9 +38,9 @@ const ROUND_BYTES: u64 = 2 << 20;
 
 /// A read or write in progress.
 pub(super) struct Job {
+    pub(super) ticket: Ticket,
+    pub(super) requester: Requester,
     write: bool,
-    /// The instance of the client library that sent the request.
-    client: u128,
     abandoned: Abandoned,
     origin: Origin,
     object: ObjectId,
@@ -57,7 +58,7 @@ pub(super) struct Job {
     /// Which sums of the first blocks the client wants; the server verifies the rest.
     wanted: WantedSums,
     sums: Vec<u32>,
-    /// What the kernel said of the datafile's file when a read began.
+    /// The stamp of the datafile's file when a read began.
     stamp: Option<Stamp>,
     /// Size of the datafile when a read began, or after what was written so far.
     size: u64,
@@ -65,7 +66,9 @@ pub(super) struct Job {
     /// The buffer that a part of the list of regions is on its way to.
     pub(super) list: Option<Memory>,
     failure: Option<Failure>,
-    times: Times,
+    /// Time spent in transfers, and in storage. Pieces overlap, so the sums may exceed the time that has passed.
+    copy_time: Duration,
+    storage_time: Duration,
 }
 
 /// Where a request came from.
@@ -75,23 +78,6 @@ pub(super) struct Requester {
     pub(super) tag: u64,
     /// The instance of the client library.
     pub(super) client: u128,
-}
-
-/// Where a job's time has gone. Pieces overlap, so the sums may exceed the time that has passed.
-#[derive(Debug, Default)]
-struct Times {
-    copy: Duration,
-    storage: Duration,
-}
-
-impl Times {
-    fn copy_us(&self) -> u32 {
-        u32::try_from(self.copy.as_micros()).unwrap_or(u32::MAX)
-    }
-
-    fn storage_us(&self) -> u32 {
-        u32::try_from(self.storage.as_micros()).unwrap_or(u32::MAX)
-    }
 }
 
 /// Where the other side of a job's bytes is.
@@ -119,6 +105,43 @@ struct PieceInFlight {
 }
 
 impl Job {
+    /// A read of `total` bytes of a datafile, which must have `at_least` bytes.
+    fn new(
+        ticket: Ticket,
+        requester: Requester,
+        (object, at_least): (ObjectId, u64),
+        file: Arc<Datafile>,
+        regions: RegionStream,
+        memory: MemorySide,
+        total: u64,
+    ) -> Self {
+        Self {
+            ticket,
+            requester,
+            write: false,
+            abandoned: Abandoned::default(),
+            origin: Origin::default(),
+            object,
+            file,
+            at_least,
+            regions,
+            memory,
+            inline: None,
+            left: total,
+            total,
+            found: 0,
+            wanted: WantedSums::None,
+            sums: Vec::new(),
+            stamp: None,
+            size: 0,
+            pieces: Default::default(),
+            list: None,
+            failure: None,
+            copy_time: Duration::ZERO,
+            storage_time: Duration::ZERO,
+        }
+    }
+
     /// Whether it is the client that holds the job up.
     pub(super) fn waits_for_client(&self) -> bool {
         self.list.is_some() || self.pieces.iter().flatten().any(|flight| flight.moving)
@@ -127,7 +150,7 @@ impl Job {
     /// Ends the job, whose client does not wait for it any more: no further piece of it is stored.
     fn abandon(&mut self) {
         self.abandoned.set();
-        self.fail(failure(Errno::ECONNRESET, "the client is gone"));
+        self.fail(failure(Errno::ECONNRESET, "the client has disconnected"));
     }
 
     fn in_flight(&self) -> bool {
@@ -146,20 +169,20 @@ pub(super) enum Step {
     Again,
     /// Something in progress must end first, or the job is at its end.
     Wait,
-    /// This many bytes were stored here and now.
+    /// This many bytes were stored by the loop itself.
     Stored(u64),
 }
 
 impl Loop {
     pub(super) fn start_read(
         &mut self,
-        Requester { from, tag, client }: Requester,
+        requester: Requester,
         (object, at_least): (ObjectId, u64),
         regions: Regions,
         memory: Vec<RegionDescriptor>,
         sums: WantedSums,
     ) -> Result<Option<ReplyBody>, Failure> {
-        let summed = is_one_of_blocks(&regions) && self.crosses_network(from);
+        let summed = is_one_of_blocks(&regions) && self.crosses_network(requester.from);
         let found = self
             .store()?
             .find(object)
@@ -168,7 +191,6 @@ impl Loop {
                 None if at_least > 0 && !sabotage::is_on(Sabotage::IgnoreLength) => {
                     Err(Fault::Absent { wanted: at_least })
                 }
-
                 None => Ok(None),
             })
             .map_err(|error| storage_failure("reading", object, &error))?;
@@ -183,59 +205,46 @@ impl Loop {
         };
         let nothing = |size: u64| (size == 0 && at_least == 0) || total == Some(0);
         let Some((stamp, file)) = found.filter(|(stamp, _)| !nothing(stamp.size())) else {
-            return Ok(Some(ReplyBody::Transferred {
-                bytes: 0,
-                size: 0,
-                copy_us: 0,
-                storage_us: 0,
-                inline: Vec::new(),
-                sums: Vec::new(),
-            }));
+            return Ok(Some(nothing_transferred(0)));
         };
         let mut reply = None;
         let memory = match total {
             Some(total) if inline => {
                 let buffer = Memory::zeroed(total as usize);
                 reply = Some(buffer.clone());
-                MemorySide::Local(LocalStream::new(vec![buffer]))
+                MemorySide::Local(LocalStream::new(vec![buffer].into_iter()))
             }
             None => MemorySide::Awaited,
-            Some(_) => self.reach(from, memory, Direction::Put),
+            Some(_) => self.reach(requester.from, memory, Direction::Put),
         };
         let total = total.unwrap_or(0);
         let summed = match summed && sums != WantedSums::None && !inline && file.has_sums() {
             true => (total / BLOCK_BYTES).min(MAX_SUMS),
             false => 0,
         };
+        let ticket = self.open_request(requester);
         let job = Job {
-            write: false,
-            client,
-            abandoned: Abandoned::default(),
-            origin: Origin::default(),
-            object,
-            file,
-            at_least,
-            regions: stream,
-            memory,
             inline: reply,
-            left: total,
-            total,
-            found: 0,
             wanted: sums,
             sums: vec![0; summed as usize],
             stamp: Some(stamp),
             size: stamp.size(),
-            pieces: Default::default(),
-            list: None,
-            failure: None,
-            times: Times::default(),
+            ..Job::new(
+                ticket,
+                requester,
+                (object, at_least),
+                file,
+                stream,
+                memory,
+                total,
+            )
         };
-        self.start(from, tag, job)
+        Ok(self.start(job))
     }
 
     pub(super) fn start_write(
         &mut self,
-        Requester { from, tag, client }: Requester,
+        requester: Requester,
         (object, at_least): (ObjectId, u64),
         origin: Origin,
         regions: Regions,
@@ -256,46 +265,28 @@ impl Loop {
         if given == 0 {
             return file
                 .size()
-                .map(|size| {
-                    Some(ReplyBody::Transferred {
-                        bytes: 0,
-                        size,
-                        copy_us: 0,
-                        storage_us: 0,
-                        inline: Vec::new(),
-                        sums: Vec::new(),
-                    })
-                })
+                .map(|size| Some(nothing_transferred(size)))
                 .map_err(|error| storage_failure("writing", object, &error.into()));
         }
         let memory = match memory.is_empty() {
-            true => MemorySide::Local(LocalStream::new(vec![Memory::from_vec(inline)])),
-            false => self.reach(from, memory, Direction::Get),
+            true => MemorySide::Local(LocalStream::new(vec![Memory::from_vec(inline)].into_iter())),
+            false => self.reach(requester.from, memory, Direction::Get),
         };
+        let ticket = self.open_request(requester);
         let job = Job {
             write: true,
-            client,
-            abandoned: Abandoned::default(),
             origin,
-            object,
-            file,
-            at_least,
-            regions: stream,
-            memory,
-            inline: None,
-            left: given,
-            total: given,
-            found: 0,
-            wanted: WantedSums::None,
-            sums: Vec::new(),
-            stamp: None,
-            size: 0,
-            pieces: Default::default(),
-            list: None,
-            failure: None,
-            times: Times::default(),
+            ..Job::new(
+                ticket,
+                requester,
+                (object, at_least),
+                file,
+                stream,
+                memory,
+                given,
+            )
         };
-        self.start(from, tag, job)
+        Ok(self.start(job))
     }
 
     /// The client's memory: mapped if all of it can be, and if the client has exported it for this direction; a
@@ -316,10 +307,10 @@ impl Loop {
                 {
                     mapped.push(span);
                 }
-                _ => return MemorySide::Remote(RemoteStream::new(memory)),
+                _ => return MemorySide::Remote(RemoteStream::new(memory.into_iter())),
             }
         }
-        MemorySide::Local(LocalStream::new(mapped))
+        MemorySide::Local(LocalStream::new(mapped.into_iter()))
     }
 
     /// Whether bytes on their way to a client leave this host. Within it the server verifies them, in the
@@ -328,10 +319,14 @@ impl Loop {
         self.bmi.method(from).is_some_and(|method| method != "shm")
     }
 
-    fn start(&mut self, from: Addr, tag: u64, job: Job) -> Result<Option<ReplyBody>, Failure> {
-        let ticket = self.enter(from, tag, EntryState::Moving(Box::new(job)));
-        self.runnable.push_back(ticket);
-        Ok(None)
+    fn open_request(&mut self, requester: Requester) -> Ticket {
+        self.open_entry(requester.from, requester.tag, EntryState::Elsewhere)
+    }
+
+    /// Starts a job, whose reply comes later.
+    fn start(&mut self, job: Job) -> Option<ReplyBody> {
+        self.put_runnable(Box::new(job));
+        None
     }
 
     /// Advances jobs, for a bounded time.
@@ -361,7 +356,7 @@ impl Loop {
     pub(super) fn abandon_others(&mut self, client: u128, from: Addr) {
         for entry in self.entries.iter_mut().flatten() {
             if let EntryState::Moving(job) = &mut entry.state
-                && job.client == client
+                && job.requester.client == client
                 && entry.from != from
             {
                 job.abandon();
@@ -376,14 +371,14 @@ impl Loop {
         })
     }
 
-    /// Starts what can be started of a job. Returns how many bytes were stored here and now; if that is any, the job
+    /// Starts what can be started of a job. Returns how many bytes were stored by the loop itself; if that is any, the job
     /// queues up again behind the others.
     fn advance(&mut self, ticket: Ticket) -> u64 {
-        let Some((from, mut job)) = self.take_job(ticket) else {
+        let Some(mut job) = self.take_job(ticket) else {
             return 0;
         };
         let stored = loop {
-            match self.step(ticket, from, &mut job) {
+            match self.step(&mut job) {
                 Step::Again => {}
                 Step::Wait => break 0,
                 Step::Stored(bytes) => break bytes,
@@ -391,18 +386,17 @@ impl Loop {
         };
         let over = job.left == 0 && !job.in_flight() && !matches!(job.memory, MemorySide::Awaited);
         if over || (job.failure.is_some() && !job.in_flight()) {
-            self.finish_job(ticket, *job);
+            self.finish_job(*job);
+        } else if stored > 0 {
+            self.put_runnable(job);
         } else {
-            self.put_job(ticket, job);
-            if stored > 0 {
-                self.runnable.push_back(ticket);
-            }
+            self.put_job(job);
         }
         stored
     }
 
     /// Takes a job out of its entry to work on it.
-    pub(super) fn take_job(&mut self, ticket: Ticket) -> Option<(Addr, Box<Job>)> {
+    pub(super) fn take_job(&mut self, ticket: Ticket) -> Option<Box<Job>> {
         let round_at = self.round_at;
         let entry = self.entry(ticket)?;
         if !matches!(entry.state, EntryState::Moving(_)) {
@@ -410,38 +404,38 @@ impl Loop {
         }
         entry.moved = round_at;
         match std::mem::replace(&mut entry.state, EntryState::Elsewhere) {
-            EntryState::Moving(job) => Some((entry.from, job)),
+            EntryState::Moving(job) => Some(job),
             EntryState::Elsewhere | EntryState::Replying => None,
         }
     }
 
-    pub(super) fn put_job(&mut self, ticket: Ticket, job: Box<Job>) {
-        if let Some(entry) = self.entry(ticket) {
+    fn put_job(&mut self, job: Box<Job>) {
+        if let Some(entry) = self.entry(job.ticket) {
             entry.state = EntryState::Moving(job);
         }
     }
 
-    fn finish_job(&mut self, ticket: Ticket, job: Job) {
+    /// Puts a job back into its entry, and queues it up behind the others.
+    pub(super) fn put_runnable(&mut self, job: Box<Job>) {
+        self.runnable.push_back(job.ticket);
+        self.put_job(job);
+    }
+
+    fn finish_job(&mut self, job: Job) {
+        let ticket = job.ticket;
         let result = match job.failure {
             Some(failure) => Err(failure),
-            None if job.write => {
-                self.written += job.total;
-                Ok(ReplyBody::Transferred {
-                    bytes: job.total,
-                    size: job.size,
-                    copy_us: job.times.copy_us(),
-                    storage_us: job.times.storage_us(),
-                    inline: Vec::new(),
-                    sums: Vec::new(),
-                })
-            }
             None => {
-                self.read += job.found;
+                let (bytes, all) = match job.write {
+                    true => (job.total, &mut self.written),
+                    false => (job.found, &mut self.read),
+                };
+                *all += bytes;
                 Ok(ReplyBody::Transferred {
-                    bytes: job.found,
+                    bytes,
                     size: job.size,
-                    copy_us: job.times.copy_us(),
-                    storage_us: job.times.storage_us(),
+                    copy_us: microseconds(job.copy_time),
+                    storage_us: microseconds(job.storage_time),
                     inline: job.inline.map(Memory::into_vec).unwrap_or_default(),
                     sums: job.sums,
                 })
@@ -451,7 +445,7 @@ impl Loop {
     }
 
     /// Starts the next piece of a job.
-    fn step(&mut self, ticket: Ticket, from: Addr, job: &mut Job) -> Step {
+    fn step(&mut self, job: &mut Job) -> Step {
         let awaited = matches!(job.memory, MemorySide::Awaited);
         if job.failure.is_some() || (job.left == 0 && !awaited) || job.list.is_some() {
             return Step::Wait;
@@ -459,15 +453,15 @@ impl Loop {
         let Some(index) = job.pieces.iter().position(Option::is_none) else {
             return Step::Wait;
         };
-        if self.bmi.identity(from).is_none() {
-            // The client has given up: its memory may serve another purpose by now.
+        if self.bmi.identity(job.requester.from).is_none() {
+            // The client has abandoned the request: its memory may serve another purpose by now.
             job.abandon();
             return Step::Wait;
         }
         let buffer = match &job.memory {
-            MemorySide::Awaited => return self.want_list(ticket, from, job),
+            MemorySide::Awaited => return self.want_list(job),
             MemorySide::Local(_) => None,
-            MemorySide::Remote(_) => match self.buffer(ticket, from, job) {
+            MemorySide::Remote(_) => match self.buffer(job) {
                 Some(buffer) => Some(buffer),
                 None => return Step::Wait,
             },
@@ -481,7 +475,7 @@ impl Loop {
             if let Some(buffer) = buffer {
                 self.staging.give(buffer);
             }
-            return self.want_list(ticket, from, job);
+            return self.want_list(job);
         }
         let first = ((job.total - job.left) / BLOCK_BYTES) as usize;
         job.left -= len;
@@ -491,7 +485,7 @@ impl Loop {
             piece: Piece {
                 regions,
                 memory: Vec::new(),
-                settled: buffer.is_some(),
+                stable: buffer.is_some(),
                 abandoned: job.abandoned.clone(),
                 origin: job.origin,
             },
@@ -511,18 +505,18 @@ impl Loop {
         let fetch_first = job.write && flight.staged.is_some();
         job.pieces[index] = Some(flight);
         if fetch_first {
-            self.move_piece(ticket, from, job, index)
+            self.move_piece(job, index)
         } else {
-            self.store_piece(ticket, from, job, index)
+            self.store_piece(job, index)
         }
     }
 
     /// A buffer, or the job queues up for one.
-    pub(super) fn buffer(&mut self, ticket: Ticket, from: Addr, job: &mut Job) -> Option<Memory> {
-        match self.staging.take(&mut self.bmi, from) {
+    pub(super) fn buffer(&mut self, job: &mut Job) -> Option<Memory> {
+        match self.staging.take(&mut self.bmi, job.requester.from) {
             Ok(Some(buffer)) => Some(buffer),
             Ok(None) => {
-                self.starved.push_back(ticket);
+                self.starved.push_back(job.ticket);
                 None
             }
             Err(message) => {
@@ -533,7 +527,7 @@ impl Loop {
     }
 
     /// Moves a piece between its buffer and the client's memory.
-    fn move_piece(&mut self, ticket: Ticket, from: Addr, job: &mut Job, index: usize) -> Step {
+    fn move_piece(&mut self, job: &mut Job, index: usize) -> Step {
         let Some(flight) = &mut job.pieces[index] else {
             return Step::Wait;
         };
@@ -545,9 +539,9 @@ impl Loop {
             false => Direction::Put,
         };
         flight.since = Instant::now();
-        let user = Purpose::Piece(index).user(ticket);
+        let user = Purpose::Piece(index).user(job.ticket);
         let posted = self.bmi.post_transfer(
-            from,
+            job.requester.from,
             direction,
             &flight.piece.memory,
             remote,
@@ -560,7 +554,7 @@ impl Loop {
                 Step::Again
             }
             Ok(Posted::Complete(completion)) => match completion.result {
-                Ok(_) if job.write => self.store_piece(ticket, from, job, index),
+                Ok(_) if job.write => self.store_piece(job, index),
                 Ok(_) => {
                     self.finish_piece(job, index);
                     Step::Again
@@ -579,19 +573,27 @@ impl Loop {
         }
     }
 
-    /// Moves a piece between the file and memory that this process can reach: here if that does not wait.
-    fn store_piece(&mut self, ticket: Ticket, from: Addr, job: &mut Job, index: usize) -> Step {
+    /// Moves a piece between the file and memory that this process can reach: in the loop if that does not wait.
+    fn store_piece(&mut self, job: &mut Job, index: usize) -> Step {
         let in_memory = self.store.as_ref().is_some_and(|store| store.in_memory());
         let Some(flight) = &mut job.pieces[index] else {
             return Step::Wait;
         };
         flight.since = Instant::now();
         let len = flight.len;
-        let (at_least, stamp) = (job.at_least, job.stamp);
+        let at_least = job.at_least;
         let effort = len.max(flight.piece.regions.len() as u64 * REGION_EFFORT);
-        let wanted = match flight.summed {
-            Some(_) => job.wanted,
-            None => WantedSums::None,
+        let options = ReadOptions {
+            wait: match in_memory {
+                true => Wait::Allowed,
+                false => Wait::Refused,
+            },
+            at_least,
+            stamp: job.stamp,
+            sums: match flight.summed {
+                Some(_) => job.wanted,
+                None => WantedSums::None,
+            },
         };
         let result = match (job.write, in_memory) {
             (true, true) => job
@@ -599,26 +601,12 @@ impl Loop {
                 .write(&flight.piece, &mut self.scratch, at_least)
                 .map(|size| PieceResult::written(len, size)),
             (true, false) => Err(std::io::Error::from(std::io::ErrorKind::WouldBlock).into()),
-            (false, _) => {
-                let wait = match in_memory {
-                    true => Wait::Allowed,
-                    false => Wait::Refused,
-                };
-                read_piece(
-                    &job.file,
-                    &flight.piece,
-                    &mut self.scratch,
-                    wait,
-                    at_least,
-                    wanted,
-                    stamp,
-                )
-            }
+            (false, _) => read_piece(&job.file, &flight.piece, &mut self.scratch, &options),
         };
         match result {
             Err(fault) if fault.would_block() => {
                 let (file, piece) = (Arc::clone(&job.file), flight.piece.clone());
-                let mailbox = self.mailbox();
+                let (mailbox, ticket) = (self.mailbox(), job.ticket);
                 let put = move |result| mailbox.put(Done::Piece(ticket, index, result));
                 if job.write {
                     let claim = move || (file.claim(&piece), piece);
@@ -630,39 +618,28 @@ impl Loop {
                         });
                 } else {
                     self.pool.run(move |scratch| {
-                        let read = read_piece(
-                            &file,
-                            &piece,
-                            scratch,
-                            Wait::Allowed,
-                            at_least,
-                            wanted,
-                            stamp,
-                        );
+                        let options = ReadOptions {
+                            wait: Wait::Allowed,
+                            ..options
+                        };
+                        let read = read_piece(&file, &piece, scratch, &options);
                         drop((file, piece));
                         put(read);
                     });
                 }
                 Step::Again
             }
-            result => match self.stored(ticket, from, job, index, result) {
+            result => match self.stored(job, index, result) {
                 Step::Again => Step::Stored(effort),
                 other => other,
             },
         }
     }
 
-    /// Goes on with a piece that has been stored or read.
-    fn stored(
-        &mut self,
-        ticket: Ticket,
-        from: Addr,
-        job: &mut Job,
-        index: usize,
-        result: Result<PieceResult, Fault>,
-    ) -> Step {
+    /// Continues with a piece that has been stored or read.
+    fn stored(&mut self, job: &mut Job, index: usize, result: Result<PieceResult, Fault>) -> Step {
         if let Some(flight) = &job.pieces[index] {
-            job.times.storage += flight.since.elapsed();
+            job.storage_time += flight.since.elapsed();
         }
         match result {
             Ok(moved) => {
@@ -683,7 +660,7 @@ impl Loop {
             .as_ref()
             .is_some_and(|flight| flight.staged.is_some());
         if staged && !job.write && job.failure.is_none() {
-            return self.move_piece(ticket, from, job, index);
+            return self.move_piece(job, index);
         }
         self.finish_piece(job, index);
         Step::Again
@@ -701,23 +678,23 @@ impl Loop {
         }
     }
 
-    /// Goes on with a piece that the message layer has moved.
+    /// Continues with a piece that the message layer has moved.
     pub(super) fn piece_transferred(
         &mut self,
         ticket: Ticket,
         index: usize,
         result: Result<u64, OpError>,
     ) {
-        let Some((from, mut job)) = self.take_job(ticket) else {
+        let Some(mut job) = self.take_job(ticket) else {
             return;
         };
         if let Some(Some(flight)) = job.pieces.get_mut(index) {
             flight.moving = false;
-            job.times.copy += flight.since.elapsed();
+            job.copy_time += flight.since.elapsed();
         }
         match result {
             Ok(_) if job.write && job.failure.is_none() => {
-                self.store_piece(ticket, from, &mut job, index);
+                self.store_piece(&mut job, index);
             }
             Ok(_) => self.finish_piece(&mut job, index),
             Err(error) => {
@@ -725,23 +702,21 @@ impl Loop {
                 self.finish_piece(&mut job, index);
             }
         }
-        self.put_job(ticket, job);
-        self.runnable.push_back(ticket);
+        self.put_runnable(job);
     }
 
-    /// Goes on with a piece that the pool has stored or read.
+    /// Continues with a piece that the pool has stored or read.
     pub(super) fn piece_stored(
         &mut self,
         ticket: Ticket,
         index: usize,
         result: Result<PieceResult, Fault>,
     ) {
-        let Some((from, mut job)) = self.take_job(ticket) else {
+        let Some(mut job) = self.take_job(ticket) else {
             return;
         };
-        self.stored(ticket, from, &mut job, index, result);
-        self.put_job(ticket, job);
-        self.runnable.push_back(ticket);
+        self.stored(&mut job, index, result);
+        self.put_runnable(job);
     }
 }
 
@@ -749,6 +724,22 @@ impl Loop {
 fn is_one_of_blocks(regions: &Regions) -> bool {
     matches!(regions, Regions::Here(list)
         if matches!(list[..], [one] if one.offset.is_multiple_of(BLOCK_BYTES)))
+}
+
+/// The reply to a read or write of no bytes.
+fn nothing_transferred(size: u64) -> ReplyBody {
+    ReplyBody::Transferred {
+        bytes: 0,
+        size,
+        copy_us: 0,
+        storage_us: 0,
+        inline: Vec::new(),
+        sums: Vec::new(),
+    }
+}
+
+fn microseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }
 
 fn mismatch(regions: u64, memory: u64) -> Failure {

@@ -1,16 +1,17 @@
 //! Lists of regions that are too long for a request: fetched from the client's memory part by part.
 
-use causeway_bmi::{Addr, Direction, Memory, OpError, Posted};
+use causeway_bmi::{Direction, Memory, OpError, Posted};
 use causeway_wire::fs::Errno;
 
 use super::Ticket;
-use super::events::{Loop, Purpose, failure};
+use super::events::{Loop, Purpose};
 use super::io::{Job, MAX_INLINE, MemorySide, Step, too_much_inside, transfer_failure};
 use super::regions::{LIST_CHUNK, LocalStream, REGION_BYTES};
+use crate::error::failure;
 
 impl Loop {
     /// Fetches the next part of a list of regions.
-    pub(super) fn want_list(&mut self, ticket: Ticket, from: Addr, job: &mut Job) -> Step {
+    pub(super) fn want_list(&mut self, job: &mut Job) -> Step {
         let Some(wanted) = job.regions.list_wanted() else {
             if job.left > 0 {
                 job.fail(failure(
@@ -20,16 +21,17 @@ impl Loop {
             }
             // The request is for no bytes.
             if matches!(job.memory, MemorySide::Awaited) {
-                job.memory = MemorySide::Local(LocalStream::new(Vec::new()));
+                job.memory = MemorySide::Local(LocalStream::new(Vec::new().into_iter()));
             }
             return Step::Wait;
         };
         debug_assert!(wanted.len <= LIST_CHUNK * REGION_BYTES);
-        let Some(buffer) = self.buffer(ticket, from, job) else {
+        let Some(buffer) = self.buffer(job) else {
             return Step::Wait;
         };
         let into = buffer.slice(0..wanted.len as usize);
-        let user = Purpose::List.user(ticket);
+        let from = job.requester.from;
+        let user = Purpose::List.user(job.ticket);
         let posted =
             self.bmi
                 .post_transfer(from, Direction::Get, &[into], &[wanted], self.context, user);
@@ -50,16 +52,15 @@ impl Loop {
         }
     }
 
-    /// Goes on when a part of a list of regions has arrived.
+    /// Continues when a part of a list of regions has arrived.
     pub(super) fn list_arrived(&mut self, ticket: Ticket, result: Result<u64, OpError>) {
-        let Some((_, mut job)) = self.take_job(ticket) else {
+        let Some(mut job) = self.take_job(ticket) else {
             return;
         };
         if let (Some(buffer), Some(wanted)) = (job.list.take(), job.regions.list_wanted()) {
             self.take_list(&mut job, buffer, wanted.len, result);
         }
-        self.put_job(ticket, job);
-        self.runnable.push_back(ticket);
+        self.put_runnable(job);
     }
 
     fn take_list(&mut self, job: &mut Job, buffer: Memory, len: u64, result: Result<u64, OpError>) {
@@ -76,7 +77,7 @@ impl Loop {
                 }
                 let reply = Memory::zeroed(total as usize);
                 job.inline = Some(reply.clone());
-                job.memory = MemorySide::Local(LocalStream::new(vec![reply]));
+                job.memory = MemorySide::Local(LocalStream::new(vec![reply].into_iter()));
                 (job.left, job.total) = (total, total);
             }
             Ok(_) => {}

@@ -3,25 +3,25 @@
 //! The loop executes requests that change nothing at once, on the last committed state; those that read many records
 //! go to a thread (`scans`). Changes of a relaxed file system are made in the loop, all of one wake-up in one batch.
 //! Changes of a synced one go to a thread that commits all that wait as one batch with one sync (group commit), while
-//! the loop goes on.
+//! the loop continues.
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_wire::fs::{Errno, Failure, Generation, Incarnation, Operation, Reply, Request};
 
 use super::Ticket;
-use super::reclaim::Wakeup;
+use super::background::Wakeup;
 use super::scans::{Scanner, is_scan};
 use crate::clock;
 use crate::config::{Configuration, Durability};
+use crate::error::failure;
 use crate::failed_syncs::FailureCount;
-use crate::fatal::AbortOnPanic;
-use crate::locks::lock;
+use crate::locks::{lock, wait_timeout_while, wait_while};
 use crate::meta::{Format, Layout, Leases, Reader, Service, Settings};
+use crate::threads::{AbortOnPanic, JoinOnDrop};
 
 /// Environment variable that makes every change wait for a sync of its own, to measure what group
 /// commit is worth.
@@ -43,7 +43,8 @@ pub(super) struct Metadata {
     service: SharedService,
     reader: Reader,
     failed_syncs: Option<Arc<FailureCount>>,
-    leases: Leases,
+    /// How long replies are kept, which clients' time-outs extend.
+    pub(super) leases: Leases,
     wakeups: Wakeups,
     /// Changes of this wake-up, in a relaxed file system.
     batch: Vec<(Ticket, Request)>,
@@ -53,7 +54,7 @@ pub(super) struct Metadata {
 
 struct Writer {
     queue: Arc<Queue>,
-    thread: Option<JoinHandle<()>>,
+    _thread: JoinOnDrop,
 }
 
 #[derive(Default)]
@@ -149,16 +150,6 @@ impl Metadata {
         lock(&self.service).incarnation()
     }
 
-    /// Makes replies be kept as long as a client that gives up after `timeout_s` seconds may ask for them.
-    pub(super) fn extend_leases(&self, timeout_s: u32) -> Result<(), Failure> {
-        self.leases.extend(timeout_s)
-    }
-
-    /// Ends a client's session: the next batch of changes forgets it.
-    pub(super) fn end_session(&self, client: u128) {
-        self.leases.end(client);
-    }
-
     /// Changes when a sync has failed.
     pub(super) fn failed_syncs(&self) -> u64 {
         self.failed_syncs
@@ -180,7 +171,7 @@ impl Metadata {
         }
     }
 
-    /// Takes a request that [`Metadata::reply_to`] leaves. Its reply comes from [`Metadata::settle`] or is delivered.
+    /// Takes a request that [`Metadata::reply_to`] leaves. Its reply comes from [`Metadata::apply_batch`] or is delivered.
     pub(super) fn take(&mut self, ticket: Ticket, request: Request) {
         match &self.writer {
             _ if is_scan(&request.operation) => self.scanner.put(ticket, request),
@@ -189,13 +180,13 @@ impl Metadata {
         }
     }
 
-    /// Carries one request out at once, while no others are in progress.
+    /// Carries one request out, while no others are in progress.
     pub(super) fn now(&self, request: Request) -> Option<Reply> {
         lock(&self.service).apply(&[request], clock::now()).pop()
     }
 
     /// Makes the changes of this wake-up and returns their replies.
-    pub(super) fn settle(&mut self) -> Vec<(Ticket, Reply)> {
+    pub(super) fn apply_batch(&mut self) -> Vec<(Ticket, Reply)> {
         if self.batch.is_empty() {
             return Vec::new();
         }
@@ -300,10 +291,10 @@ fn changes_layout(operation: &Operation) -> bool {
 
 /// A thread beside the loop could not be started.
 pub(super) fn no_thread(name: &str, error: &std::io::Error) -> Failure {
-    Failure {
-        errno: Errno::EAGAIN,
-        message: format!("the {name} thread cannot be started: {error}"),
-    }
+    failure(
+        Errno::EAGAIN,
+        format!("the {name} thread cannot be started: {error}"),
+    )
 }
 
 impl Writer {
@@ -314,22 +305,21 @@ impl Writer {
             _ => MAX_BATCH,
         };
         let shared = Arc::clone(&queue);
-        let thread = std::thread::Builder::new()
-            .name("commit".to_owned())
-            .spawn(move || {
-                let _guard = AbortOnPanic("commit");
-                let mut pace = Pace::default();
-                while let Some(batch) = shared.take(most, &pace) {
-                    let (begun, committed) = (Instant::now(), batch.len());
-                    let replies = apply(&service, &wakeups, batch);
-                    pace.observe(committed, shared.waiting(), begun.elapsed());
-                    deliver(replies);
-                }
-            })
-            .map_err(|error| no_thread("commit", &error))?;
+        let work = move || {
+            let _guard = AbortOnPanic("commit");
+            let mut pace = Pace::default();
+            while let Some(batch) = shared.take(most, &pace) {
+                let (begun, committed) = (Instant::now(), batch.len());
+                let replies = apply(&service, &wakeups, batch);
+                pace.observe(committed, shared.waiting(), begun.elapsed());
+                deliver(replies);
+            }
+        };
+        let thread =
+            JoinOnDrop::spawn("commit", work).map_err(|error| no_thread("commit", &error))?;
         Ok(Self {
             queue,
-            thread: Some(thread),
+            _thread: thread,
         })
     }
 }
@@ -351,24 +341,13 @@ impl Queue {
     fn take(&self, most: usize, pace: &Pace) -> Option<Vec<(Ticket, Request)>> {
         let mut state = lock(&self.state);
         state.wanted = 1;
-        while state.requests.is_empty() && !state.stopping {
-            state = self
-                .work
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        state = wait_while(&self.work, state, |state| {
+            state.requests.is_empty() && !state.stopping
+        });
         state.wanted = pace.expected.min(most);
-        let begun = Instant::now();
-        while state.requests.len() < state.wanted && !state.stopping {
-            let left = pace.patience.saturating_sub(begun.elapsed());
-            if left.is_zero() {
-                break;
-            }
-            (state, _) = self
-                .work
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        (state, _) = wait_timeout_while(&self.work, state, Some(pace.patience), |state| {
+            state.requests.len() < state.wanted && !state.stopping
+        });
         let count = state.requests.len().min(most);
         (count > 0).then(|| state.requests.drain(..count).collect())
     }
@@ -378,10 +357,6 @@ impl Drop for Writer {
     fn drop(&mut self) {
         lock(&self.queue.state).stopping = true;
         self.queue.work.notify_one();
-        if let Some(thread) = self.thread.take() {
-            // It only fails by a panic, which was reported when it happened.
-            let _ = thread.join();
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! One thread runs the loop (`events`): it takes requests, replies to those that need no waiting, and moves data
 //! (`io`, over `lists`, `piece_io`, `regions` and `staging`; `data` has the short requests about datafiles). What would
-//! block it goes to other threads: changes of a synced file system to the commit thread (`metadata`), storage that waits
+//! block it goes to other threads (`background`): changes of a synced file system to the commit thread (`metadata`), storage that waits
 //! for a device to the datafile store's pool, removals of datafiles to the reclaimer (`reclaim`). A server serves only
 //! from the directory that was formatted for it (`home`, `format`), and only requests that are meant for it
 //! (`identity`); the metadata server registers each I/O server once (`register`). At most [`MAX_REQUESTS`] requests are
@@ -10,6 +10,7 @@
 //!
 //! [`Server`] runs one inside a program; [`serve`] is all of a server process.
 
+mod background;
 mod callers;
 mod data;
 mod events;
@@ -45,7 +46,7 @@ pub use recover::accept_loss;
 /// Most requests in progress.
 pub const MAX_REQUESTS: usize = 256;
 
-/// Why a server does not start, or ended: a sentence that says what to do.
+/// Why a server does not start, or has ended: a sentence with what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("server {server}: {message}")]
 pub struct ServerError {
@@ -53,6 +54,16 @@ pub struct ServerError {
     pub server: String,
     /// What is wrong.
     pub message: String,
+}
+
+impl ServerError {
+    /// Makes errors of the server of this name.
+    fn of(name: &str) -> impl Fn(String) -> Self {
+        |message| Self {
+            server: name.to_owned(),
+            message,
+        }
+    }
 }
 
 /// Names a request in progress. Never used again for another one.
@@ -92,10 +103,7 @@ impl StopHandle {
 impl Server {
     /// Takes the server's directory, which must have been formatted by [`format()`], and starts to listen.
     pub fn start(configuration: &Configuration, name: &str) -> Result<Self, ServerError> {
-        let fail = |message: String| ServerError {
-            server: name.to_owned(),
-            message,
-        };
+        let fail = ServerError::of(name);
         let entry = entry_of(configuration, name)?;
         let wanted = home::Wanted {
             file_system: configuration.id,
@@ -154,8 +162,8 @@ impl Server {
         })
     }
 
-    /// Tells clients this identity of the host's boot instead of the kernel's: for hosts where that does not
-    /// say whether memory was lost, and for tests. Clients take another one for a loss of power.
+    /// Sends clients this identity of the host's boot instead of the kernel's: for hosts where that does not show
+    /// whether memory was lost, and for tests. To clients, another one means a loss of power.
     pub fn set_boot_identity(&mut self, boot: u128) -> std::io::Result<()> {
         self.events.boot = boot;
         match &self.events.store {
@@ -174,13 +182,9 @@ impl Server {
         &self.addresses
     }
 
-    /// Serves until it is stopped. Then everything acknowledged is durable, and the sockets are gone.
+    /// Serves until it is stopped. Then everything acknowledged is durable, and the sockets are removed.
     pub fn run(self) -> Result<(), ServerError> {
-        let name = self.name;
-        self.events.run().map_err(|message| ServerError {
-            server: name,
-            message,
-        })
+        self.events.run().map_err(ServerError::of(&self.name))
     }
 }
 
@@ -196,24 +200,19 @@ fn warn_if_used(store: &Store, name: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What the configuration says of a server.
+/// The configuration's entry of a server.
 fn entry_of<'a>(
     configuration: &'a Configuration,
     name: &str,
 ) -> Result<&'a ServerEntry, ServerError> {
-    let known = || {
-        let names: Vec<&str> = configuration
-            .servers
-            .iter()
-            .map(|server| server.name.as_str())
-            .collect();
-        names.join(", ")
+    let Some((_, entry)) = configuration.server(name) else {
+        let names = configuration.servers.iter();
+        let names: Vec<&str> = names.map(|server| server.name.as_str()).collect();
+        let message = format!(
+            "the configuration has no such server; it has {}",
+            names.join(", ")
+        );
+        return Err(ServerError::of(name)(message));
     };
-    match configuration.server(name) {
-        Some((_, entry)) => Ok(entry),
-        None => Err(ServerError {
-            server: name.to_owned(),
-            message: format!("the configuration has no such server; it has {}", known()),
-        }),
-    }
+    Ok(entry)
 }

@@ -1,9 +1,6 @@
 //! One piece of a read or write, stored or read: by the server's loop, or by a thread of the pool.
 
-use causeway_wire::fs::WantedSums;
-
-use crate::data::datafile::Wait;
-use crate::data::{Datafile, Fault, Piece, Scratch, Sought, Stamp};
+use crate::data::{Datafile, Fault, Piece, ReadOptions, Scratch};
 
 /// The result of storing or reading a piece.
 #[derive(Debug)]
@@ -32,20 +29,13 @@ pub(super) fn read_piece(
     file: &Datafile,
     piece: &Piece,
     scratch: &mut Scratch,
-    wait: Wait,
-    at_least: u64,
-    which: WantedSums,
-    stamp: Option<Stamp>,
+    options: &ReadOptions,
 ) -> Result<PieceResult, Fault> {
-    let mut wanted = Sought {
-        stamp,
-        which,
-        sums: Vec::new(),
-    };
-    let bytes = file.read_with_sums(piece, scratch, wait, at_least, &mut wanted)?;
+    let mut sums = Vec::new();
+    let bytes = file.read(piece, scratch, options, &mut sums)?;
     Ok(PieceResult {
         bytes,
         size: 0,
-        sums: wanted.sums,
+        sums,
     })
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use super::{Server, ServerError, StopHandle};
 use crate::config::Configuration;
 
-/// Environment variable that tells a server to end when its standard input does: set by a parent that
-/// holds the other end, so that its death ends its servers.
+/// Environment variable with which a server ends when its standard input does: set by a parent that holds the other
+/// end, so that its death ends its servers.
 pub const PARENT_PIPE: &str = "CAUSEWAY_PARENT_PIPE";
 
 /// Runs server `name` of the file system that `configuration` describes until SIGTERM or SIGINT.
@@ -15,10 +15,7 @@ pub const PARENT_PIPE: &str = "CAUSEWAY_PARENT_PIPE";
 /// Once it listens, one line `causeway: server NAME ready at ADDRESS, ADDRESS` appears on standard
 /// output.
 pub fn serve(configuration: &Path, name: &str) -> Result<(), ServerError> {
-    let fail = |message: String| ServerError {
-        server: name.to_owned(),
-        message,
-    };
+    let fail = ServerError::of(name);
     let configuration =
         Configuration::load(configuration).map_err(|error| fail(error.to_string()))?;
     // Files that the server makes are for its own user only.

@@ -1,142 +1,29 @@
-//! Removes the datafiles of removed files, at leisure.
+//! Removes the datafiles of removed files in the background.
 //!
 //! What is to be removed is recorded with the change that removed the last name, so nothing is
 //! forgotten when a server dies: the record goes only when all I/O servers have confirmed, each of which is taken out of it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use causeway_sys::waits;
 use causeway_wire::fs::ObjectId;
 
+use super::background::{Background, Wake, Wakeup};
 use super::metadata::SharedService;
-use crate::client::{Client, ClientOptions, Interrupter, Layout};
+use crate::client::{Client, ClientOptions, Layout};
 use crate::config::Configuration;
 use crate::locks::lock;
 use crate::meta::Removal;
 
-/// Removals done at once.
+/// Removals in one batch.
 const BATCH: usize = 512;
-/// Pause in front of a batch, so that removals gather: a client that removes a tree is to find the servers free for
-/// it. Only the server's end cuts it short.
+/// Pause before a batch, so that removals gather, and do not compete with a client that removes a tree. Only the server's end cuts it short.
 const GATHER: Duration = Duration::from_millis(50);
 /// Pause after a server could not be reached: there is no event when it can be.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// How long the connections to I/O servers are kept without work. No removal waits for that.
 const KEEP: Duration = Duration::from_secs(10);
-
-/// Wakes a thread that works beside the loop.
-#[derive(Clone, Default)]
-pub(super) struct Wakeup(Arc<(Mutex<WakeupState>, Condvar)>);
-
-#[derive(Default)]
-struct WakeupState {
-    notified: bool,
-    stopping: bool,
-    /// The thread's client, which may be waiting for a server that is down when the thread is to end.
-    client: Option<Interrupter>,
-}
-
-/// What ended a wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wake {
-    Notified,
-    TimedOut,
-    Stop,
-}
-
-impl Wakeup {
-    /// There may be work.
-    pub(super) fn notify(&self) {
-        self.set(|state| state.notified = true);
-    }
-
-    fn stop(&self) {
-        self.set(|state| {
-            state.stopping = true;
-            state.client.iter().for_each(Interrupter::interrupt);
-        });
-    }
-
-    /// Registers a client whose calls a stop ends.
-    pub(super) fn interrupts(&self, client: &Client) {
-        self.set(|state| {
-            let interrupter = client.interrupter();
-            if state.stopping {
-                interrupter.interrupt();
-            }
-            state.client = Some(interrupter);
-        });
-    }
-
-    fn set(&self, change: impl FnOnce(&mut WakeupState)) {
-        change(&mut lock(&self.0.0));
-        self.0.1.notify_all();
-    }
-
-    /// Waits for a notification, but not longer than this.
-    pub(super) fn wait(&self, most: Option<Duration>) -> Wake {
-        let mut state = lock(&self.0.0);
-        loop {
-            if state.stopping {
-                return Wake::Stop;
-            }
-            if std::mem::take(&mut state.notified) {
-                return Wake::Notified;
-            }
-            state = match most {
-                None => self.0.1.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(most) => {
-                    let (state, timeout) = self
-                        .0
-                        .1
-                        .wait_timeout(state, most)
-                        .unwrap_or_else(PoisonError::into_inner);
-                    if timeout.timed_out() && !state.notified && !state.stopping {
-                        return Wake::TimedOut;
-                    }
-                    state
-                }
-            };
-        }
-    }
-
-    /// Pauses; `false` if it is time to stop.
-    pub(super) fn pause(&self, pause: Duration) -> bool {
-        let state = lock(&self.0.0);
-        let (state, _) = self
-            .0
-            .1
-            .wait_timeout_while(state, pause, |state| !state.stopping)
-            .unwrap_or_else(PoisonError::into_inner);
-        !state.stopping
-    }
-}
-
-/// A thread that works beside the loop whenever it is notified, and ends with this.
-pub(super) struct Background {
-    wakeup: Wakeup,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Background {
-    /// Starts a thread of this name. `work` must return once [`Wakeup`] says stop.
-    pub(super) fn start(
-        name: &str,
-        wakeup: Wakeup,
-        work: impl FnOnce() + Send + 'static,
-    ) -> std::io::Result<Self> {
-        let thread = std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(work)?;
-        Ok(Self {
-            wakeup,
-            thread: Some(thread),
-        })
-    }
-}
 
 /// Starts the reclaimer. It checks for work that an earlier process left, then waits to be notified.
 pub(super) fn start(
@@ -144,7 +31,7 @@ pub(super) fn start(
     service: SharedService,
     wakeup: Wakeup,
 ) -> std::io::Result<Background> {
-    let work = Work {
+    let work = Reclaimer {
         configuration,
         service,
         wakeup: wakeup.clone(),
@@ -154,20 +41,10 @@ pub(super) fn start(
     Background::start("reclaim", wakeup, move || work.run())
 }
 
-impl Drop for Background {
-    fn drop(&mut self) {
-        self.wakeup.stop();
-        if let Some(thread) = self.thread.take() {
-            // It only fails by a panic, which was reported when it happened.
-            let _ = thread.join();
-        }
-    }
-}
-
 /// How long an I/O server may take for one batch.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(3);
 
-struct Work {
+struct Reclaimer {
     configuration: Configuration,
     service: SharedService,
     wakeup: Wakeup,
@@ -185,7 +62,7 @@ struct Pass {
     failed: BTreeMap<u16, String>,
 }
 
-impl Work {
+impl Reclaimer {
     fn run(mut self) {
         self.wakeup.notify();
         loop {

@@ -1,9 +1,13 @@
 //! A request's regions and remote memory, checked, and handed out piece by piece.
 
+use std::vec::IntoIter;
+
 use causeway_bmi::{Memory, RegionDescriptor};
 use causeway_wire::fs::{Errno, Failure, Region, Regions};
 
+use crate::cutter::Cutter;
 use crate::distribution::{MAX_FILE_BYTES, join};
+use crate::error::failure;
 
 /// Most regions of one piece: bounds what a short description of very many tiny regions unfolds to.
 const PIECE_REGIONS: usize = 8192;
@@ -16,22 +20,19 @@ pub(super) const LIST_CHUNK: u64 = 16 << 10;
 pub(super) const REGION_BYTES: u64 = 16;
 
 fn invalid(message: impl Into<String>) -> Failure {
-    Failure {
-        errno: Errno::EINVAL,
-        message: message.into(),
-    }
+    failure(Errno::EINVAL, message)
 }
 
 fn check(region: &Region) -> Result<(), Failure> {
     match region.offset.checked_add(region.len) {
         Some(end) if end <= MAX_FILE_BYTES => Ok(()),
-        _ => Err(Failure {
-            errno: Errno::EFBIG,
-            message: format!(
+        _ => Err(failure(
+            Errno::EFBIG,
+            format!(
                 "a region of {} bytes at {} reaches behind 2^63 - 1",
                 region.len, region.offset
             ),
-        }),
+        )),
     }
 }
 
@@ -40,12 +41,12 @@ fn check(region: &Region) -> Result<(), Failure> {
 pub(super) struct RegionStream {
     source: Source,
     /// What is left of the region that was begun.
-    front: Region,
+    begun: Region,
 }
 
 #[derive(Debug)]
 enum Source {
-    List(std::vec::IntoIter<Region>),
+    List(IntoIter<Region>),
     Strided {
         next: u64,
         len: u64,
@@ -57,7 +58,7 @@ enum Source {
         /// Regions that were fetched so far, and all of them.
         fetched: u64,
         count: u64,
-        chunk: std::vec::IntoIter<Region>,
+        chunk: IntoIter<Region>,
     },
 }
 
@@ -118,8 +119,8 @@ impl RegionStream {
                 (source, None)
             }
         };
-        let front = Region { offset: 0, len: 0 };
-        Ok((Self { source, front }, total))
+        let begun = Region { offset: 0, len: 0 };
+        Ok((Self { source, begun }, total))
     }
 
     fn next_region(&mut self) -> Option<Region> {
@@ -159,23 +160,23 @@ impl RegionStream {
         let mut taken = Vec::with_capacity(self.left_at_least().clamp(1, USUAL_REGIONS));
         let mut bytes = 0;
         while bytes < most && taken.len() < PIECE_REGIONS {
-            if self.front.len == 0 {
+            if self.begun.len == 0 {
                 match self.next_region() {
-                    Some(region) => self.front = region,
+                    Some(region) => self.begun = region,
                     None => break,
                 }
                 continue;
             }
-            let len = self.front.len.min(most - bytes);
+            let len = self.begun.len.min(most - bytes);
             join(
                 &mut taken,
                 Region {
-                    offset: self.front.offset,
+                    offset: self.begun.offset,
                     len,
                 },
             );
-            self.front.offset += len;
-            self.front.len -= len;
+            self.begun.offset += len;
+            self.begun.len -= len;
             bytes += len;
         }
         (taken, bytes)
@@ -221,71 +222,10 @@ impl RegionStream {
     }
 }
 
-/// A fragment of memory, here or there.
-pub(super) trait Fragment {
-    fn bytes(&self) -> u64;
-    fn part(&self, from: u64, len: u64) -> Self;
-}
-
-impl Fragment for RegionDescriptor {
-    fn bytes(&self) -> u64 {
-        self.len
-    }
-
-    fn part(&self, from: u64, len: u64) -> Self {
-        self.part(from, len)
-    }
-}
-
-impl Fragment for Memory {
-    fn bytes(&self) -> u64 {
-        self.len() as u64
-    }
-
-    fn part(&self, from: u64, len: u64) -> Self {
-        self.slice(from as usize..(from + len) as usize)
-    }
-}
-
-/// Fragments, in order.
-#[derive(Debug)]
-pub(super) struct Stream<F> {
-    rest: std::vec::IntoIter<F>,
-    front: Option<F>,
-}
-
 /// Memory of a client, named by descriptors.
-pub(super) type RemoteStream = Stream<RegionDescriptor>;
+pub(super) type RemoteStream = Cutter<IntoIter<RegionDescriptor>>;
 /// Local memory.
-pub(super) type LocalStream = Stream<Memory>;
-
-impl<F: Fragment> Stream<F> {
-    pub(super) fn new(memory: Vec<F>) -> Self {
-        Self {
-            rest: memory.into_iter(),
-            front: None,
-        }
-    }
-
-    /// The next `len` bytes, or what there is.
-    pub(super) fn take(&mut self, mut len: u64) -> Vec<F> {
-        let mut taken = Vec::new();
-        while len > 0 {
-            let Some(front) = self.front.take().or_else(|| self.rest.next()) else {
-                break;
-            };
-            let now = front.bytes().min(len);
-            if now < front.bytes() {
-                taken.push(front.part(0, now));
-                self.front = Some(front.part(now, front.bytes() - now));
-            } else if now > 0 {
-                taken.push(front);
-            }
-            len -= now;
-        }
-        taken
-    }
-}
+pub(super) type LocalStream = Cutter<IntoIter<Memory>>;
 
 /// The number of bytes that descriptors name.
 pub(super) fn remote_bytes(memory: &[RegionDescriptor]) -> Result<u64, Failure> {
@@ -362,7 +302,8 @@ mod tests {
         assert_eq!(stream.take(5), (vec![region(10, 4), region(16, 1)], 5));
         assert_eq!(stream.take(50), (vec![region(17, 3), region(22, 4)], 7));
 
-        let mut remote = RemoteStream::new(vec![descriptor(3), descriptor(0), descriptor(5)]);
+        let mut remote =
+            RemoteStream::new(vec![descriptor(3), descriptor(0), descriptor(5)].into_iter());
         let lens = |parts: Vec<RegionDescriptor>| parts.iter().map(|p| p.len).collect::<Vec<_>>();
         assert_eq!(lens(remote.take(4)), [3, 1]);
         assert_eq!(lens(remote.take(9)), [4]);

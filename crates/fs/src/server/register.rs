@@ -10,14 +10,15 @@ use std::time::Duration;
 use causeway_wire::fs::{Incarnation, ServerIdentity};
 use causeway_wire::store::ServerRecord;
 
+use super::background::{Background, Wake, Wakeup};
 use super::metadata::SharedService;
-use super::reclaim::{Background, Wake, Wakeup};
+use crate::backoff::Backoff;
 use crate::client::{Client, ClientOptions};
 use crate::config::Configuration;
 use crate::locks::lock;
 
-/// First pause before servers that cannot be registered are tried again; it doubles up to [`LONGEST_PAUSE`]. They
-/// may be started at any time, without an event here.
+/// Pauses before servers that cannot be registered are tried again. They may be started at any time, without an event
+/// here.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long servers have to reply in one round. One that is down delays the others by as much.
@@ -29,7 +30,7 @@ pub(super) fn start(
     service: SharedService,
     wakeup: Wakeup,
 ) -> std::io::Result<Background> {
-    let work = Work {
+    let work = Registrar {
         configuration,
         service,
         wakeup: wakeup.clone(),
@@ -38,7 +39,7 @@ pub(super) fn start(
     Background::start("register", wakeup, move || work.run())
 }
 
-struct Work {
+struct Registrar {
     configuration: Configuration,
     service: SharedService,
     wakeup: Wakeup,
@@ -46,17 +47,16 @@ struct Work {
     logged: BTreeMap<u16, String>,
 }
 
-impl Work {
+impl Registrar {
     fn run(mut self) {
         self.wakeup.notify();
         while self.wakeup.wait(None) == Wake::Notified {
-            let mut pause = FIRST_PAUSE;
+            let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
             let mut client = None;
             while !self.round(&mut client) {
-                if !self.wakeup.pause(pause) {
+                if !self.wakeup.pause(pauses.next()) {
                     return;
                 }
-                pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }
     }

@@ -2,14 +2,13 @@
 //! meanwhile.
 
 use std::sync::mpsc::{Sender, channel};
-use std::thread::JoinHandle;
 
 use causeway_wire::fs::{Failure, Operation, Reply, Request};
 
 use super::Ticket;
 use super::metadata::{Deliver, SharedService, Wakeups, apply, no_thread};
-use crate::fatal::AbortOnPanic;
 use crate::meta::Reader;
+use crate::threads::{AbortOnPanic, JoinOnDrop};
 
 /// Whether a request reads so many records that it is not for the loop.
 pub(super) fn is_scan(operation: &Operation) -> bool {
@@ -21,8 +20,9 @@ pub(super) fn is_scan(operation: &Operation) -> bool {
 
 /// The thread that carries scans out, one after another.
 pub(super) struct Scanner {
-    requests: Option<Sender<(Ticket, Request)>>,
-    thread: Option<JoinHandle<()>>,
+    // The thread ends when this is dropped.
+    requests: Sender<(Ticket, Request)>,
+    _thread: JoinOnDrop,
 }
 
 impl Scanner {
@@ -44,31 +44,16 @@ impl Scanner {
                 deliver(replies);
             }
         };
-        let thread = std::thread::Builder::new()
-            .name("scan".to_owned())
-            .spawn(work)
-            .map_err(|error| no_thread("scan", &error))?;
+        let thread = JoinOnDrop::spawn("scan", work).map_err(|error| no_thread("scan", &error))?;
         Ok(Self {
-            requests: Some(requests),
-            thread: Some(thread),
+            requests,
+            _thread: thread,
         })
     }
 
     /// Takes a request, whose reply is delivered.
     pub(super) fn put(&self, ticket: Ticket, request: Request) {
-        if let Some(requests) = &self.requests {
-            // The thread ends with this only, or the process with it.
-            let _ = requests.send((ticket, request));
-        }
-    }
-}
-
-impl Drop for Scanner {
-    fn drop(&mut self) {
-        self.requests = None;
-        if let Some(thread) = self.thread.take() {
-            // It only fails by a panic, which was reported when it happened.
-            let _ = thread.join();
-        }
+        // The thread ends with this only, or the process with it.
+        let _ = self.requests.send((ticket, request));
     }
 }

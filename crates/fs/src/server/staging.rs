@@ -23,12 +23,12 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// Whether a buffer may be had now.
+    /// Whether a buffer can be taken now.
     pub(super) fn may_take(&self) -> bool {
         self.used.len() < MAX_BUFFERS
     }
 
-    /// A buffer, if one may be had now. The error says why none can be made.
+    /// A buffer, if one can be taken now. The error is the reason why none can be allocated.
     pub(super) fn take(&mut self, bmi: &mut Bmi, addr: Addr) -> Result<Option<Memory>, String> {
         if !self.may_take() {
             return Ok(None);

@@ -10,7 +10,7 @@ use super::interruptions::flip;
 use super::*;
 
 fn path(directory: &tempfile::TempDir, object: u64) -> std::path::PathBuf {
-    place::path(&directory.path().join("objects"), ObjectId(object))
+    paths::path(&directory.path().join("objects"), ObjectId(object))
 }
 
 /// Wherever a bit flips, what is read is right or an error.
@@ -105,11 +105,11 @@ fn damaged_blocks_fail_alone_and_heal_when_they_are_written_whole() {
 /// Reads a byte as a server does, with the blocks that its thread has cached.
 fn read_byte(datafile: &Datafile, scratch: &mut Scratch, offset: u64) -> fault::Result<u8> {
     let one = piece(offset, &[0xee]);
-    let mut sought = Sought {
+    let options = ReadOptions {
         stamp: Some(datafile.stamp()?),
-        ..Sought::default()
+        ..ReadOptions::default()
     };
-    datafile.read_with_sums(&one, scratch, Wait::Allowed, 0, &mut sought)?;
+    datafile.read(&one, scratch, &options, &mut Vec::new())?;
     Ok(one.memory[0].to_vec()[0])
 }
 
@@ -242,7 +242,7 @@ fn very_many_islands_are_read_right() {
         );
         write(&datafile, at(island) + 4000, &noise(9, 2000)).unwrap();
     }
-    let front = super::super::scrub::Position {
+    let front = ScrubPosition {
         object: ObjectId(0),
         offset: 0,
     };
@@ -300,7 +300,7 @@ fn a_range_that_is_lost_with_its_sums_is_not_a_hole() {
                 Err(Fault::Damaged { .. })
             ));
         }
-        let front = super::super::scrub::Position {
+        let front = ScrubPosition {
             object: ObjectId(0),
             offset: 0,
         };
@@ -430,7 +430,7 @@ fn a_file_that_is_replaced_while_it_is_open_is_noticed() {
     let is_foreign = |result| matches!(result, Err(Fault::Foreign { .. }));
     let is_replaced = |result| matches!(result, Err(Fault::Replaced));
     let scrub = || {
-        let front = super::super::scrub::Position {
+        let front = ScrubPosition {
             object: ObjectId(0),
             offset: 0,
         };
@@ -512,7 +512,7 @@ fn a_hole_is_told_from_a_loss() {
     // Another object's datafile under this name.
     write(&make(&store, 4), 0, b"other").unwrap();
     std::fs::copy(
-        place::path(&directory.path().join("objects"), ObjectId(4)),
+        paths::path(&directory.path().join("objects"), ObjectId(4)),
         &path,
     )
     .unwrap();
@@ -631,7 +631,7 @@ fn a_scrub_finds_what_is_damaged_and_goes_on_where_it_was() {
         );
         (bytes, datafiles) = (bytes + step.bytes, datafiles + step.datafiles);
         match step.next {
-            Some(next) => assert!(next > from),
+            Some(next) => assert!((next.object, next.offset) > (from.object, from.offset)),
             None => break,
         }
     }

@@ -5,7 +5,7 @@ use super::*;
 use causeway_wire::datafile::{BLOCK_BYTES, sums_offset};
 
 fn path(directory: &tempfile::TempDir, object: u64) -> std::path::PathBuf {
-    place::path(&directory.path().join("objects"), ObjectId(object))
+    paths::path(&directory.path().join("objects"), ObjectId(object))
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn carry_out(store: &Store, last: &Last, version: u64, model: &mut Vec<u8>) -> f
             let piece = Piece {
                 regions: list(&regions),
                 memory: vec![Memory::from_vec(bytes)],
-                settled: version.is_multiple_of(2),
+                stable: version.is_multiple_of(2),
                 abandoned: Abandoned::default(),
                 origin: Origin::default(),
             };
@@ -139,7 +139,7 @@ fn a_kill_after_any_step_leaves_blocks_as_before_or_after() {
 /// A scrub finds nothing wrong, and blocks are held to their latest sums after it.
 #[track_caller]
 fn scrub_until_trusted(store: &Store, context: &str) {
-    let front = scrub::Position {
+    let front = ScrubPosition {
         object: ObjectId(0),
         offset: 0,
     };
@@ -223,7 +223,7 @@ fn what_was_synced_and_not_overwritten_is_readable_after_a_loss_of_power() {
         }
         let changes = steps::recorded();
         drop(store);
-        let path = place::path(&directory.path().join("objects"), object);
+        let path = paths::path(&directory.path().join("objects"), object);
         let choice = noise(seed + 1000, changes.len());
         lose_power(&path, &changes, |index| choice[index].is_multiple_of(2));
 

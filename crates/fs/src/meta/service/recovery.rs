@@ -2,30 +2,34 @@
 
 use causeway_wire::fs::{Failure, Reply, Request};
 
-use super::{Outcome, Service};
+use super::{Outcome, Service, fail};
 
 impl Service {
     /// After a failed commit: opens the store again and finds out which requests have happened. What is found
     /// then is on stable storage.
-    pub(super) fn settle(&mut self, requests: &[Request], failure: Failure) -> Vec<Reply> {
-        let failure = self.fail(failure);
+    pub(super) fn replies_after_failure(
+        &mut self,
+        requests: &[Request],
+        failure: Failure,
+    ) -> Vec<Reply> {
+        let failure = self.note_failure(failure);
         let view = match self.has_failed {
             true => None,
             false => self.store().and_then(|store| Ok(store.snapshot()?)).ok(),
         };
         let reply = |request: &Request| {
-            let settled = view
+            let stored = view
                 .as_deref()
-                .and_then(|view| self.sessions.settled(view, request));
-            settled.unwrap_or_else(|| Reply {
+                .and_then(|view| self.sessions.stored_reply(view, request));
+            stored.unwrap_or_else(|| Reply {
                 result: Err(failure.clone()),
             })
         };
         requests.iter().map(reply).collect()
     }
 
-    /// Notes that the store has failed, and recovers it if that is possible at once. Returns the failure.
-    pub(super) fn fail(&mut self, failure: Failure) -> Failure {
+    /// Records that the store has failed, and recovers it if that is possible now. Returns the failure.
+    pub(super) fn note_failure(&mut self, failure: Failure) -> Failure {
         tracing::error!(%failure.message, "the metadata store failed; opening it again");
         self.has_failed = true;
         self.note_failed_sync(&failure);
@@ -35,7 +39,7 @@ impl Service {
         failure
     }
 
-    /// Raises the count that clients check: changes that wait for an fsync may be lost, even if the store shows them
+    /// Raises the count that clients compare: changes that wait for an fsync may be lost, even if the store shows them
     /// now.
     pub(super) fn note_failed_sync(&self, failure: &Failure) {
         if let Some(counter) = &self.failed_syncs {
@@ -57,13 +61,15 @@ impl Service {
         };
         let recovered = recovered.and_then(|()| self.reopen());
         self.has_failed = recovered.is_err();
-        recovered.map_err(|failure| Failure {
-            errno: failure.errno,
-            message: format!(
-                "changes are refused since the metadata's disk has failed, until it takes them again (look \
-                 into the log of its host, and replace it or make room on it): {}",
-                failure.message
-            ),
+        recovered.or_else(|cause| {
+            fail(
+                cause.errno,
+                format!(
+                    "changes are refused since the metadata's disk has failed, until it takes them again (look \
+                     into the log of its host, and replace it or make room on it): {}",
+                    cause.message
+                ),
+            )
         })
     }
 }

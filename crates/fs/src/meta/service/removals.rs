@@ -6,8 +6,9 @@ use causeway_wire::store::{COUNTERS_KEY, Key, RemovalRecord, object_key, removal
 
 use super::Service;
 use crate::config::Durability;
-use crate::meta::fault::{Outcome, malformed};
+use crate::meta::fault::Outcome;
 use crate::meta::overlay::Overlay;
+use crate::meta::query::find_record;
 use crate::meta::store::{Persist, View, prefix_end};
 
 /// A removed file whose datafiles are still to be removed.
@@ -54,18 +55,18 @@ impl Service {
                 ),
             }
         }
-        // Else power loss could bring a file back whose datafiles are gone.
+        // Otherwise power loss could bring a file back whose datafiles were removed.
         if !removals.is_empty()
             && self.settings.durability == Durability::Relaxed
             && let Err(error) = store.sync()
         {
             drop((view, store));
-            return Err(self.fail(error.into()));
+            return Err(self.note_failure(error.into()));
         }
         Ok(removals)
     }
 
-    /// Records once more that a removed file's datafiles are to go, after a request that shows that one may have
+    /// Records once more that a removed file's datafiles are to be removed, after a request that shows that one may have
     /// been written since: its sender had the file open.
     pub(super) fn remove_again(
         &mut self,
@@ -97,21 +98,18 @@ impl Service {
         Ok(())
     }
 
-    /// Notes that the datafiles of these objects at these servers are gone.
-    pub fn removed(&mut self, gone: &[Removal]) -> Result<(), Failure> {
+    /// Records that the datafiles of these objects at these servers were removed.
+    pub fn removed(&mut self, done: &[Removal]) -> Result<(), Failure> {
         self.recover()?;
         let store = self.store()?;
         let mut state = Overlay::new(store.snapshot()?);
         let mut counters = self.counters;
-        for removal in gone {
+        for removal in done {
             let key = removal_key(removal.object);
-            let Some(bytes) = state.get(&key)? else {
+            let found: Option<RemovalRecord> = find_record(&state, &key, "a removal")?;
+            let Some(mut record) = found.filter(|record| record.writes == removal.writes) else {
                 continue;
             };
-            let mut record = RemovalRecord::from_bytes(&bytes).map_err(malformed("a removal"))?;
-            if record.writes != removal.writes {
-                continue;
-            }
             let before = record.servers.len();
             record
                 .servers
@@ -130,10 +128,7 @@ impl Service {
         if batch.is_empty() {
             return Ok(());
         }
-        if let Err(error) = store.commit(&batch, Persist::Process) {
-            drop(store);
-            return Err(self.fail(error.into()));
-        }
+        self.commit(store, &batch, Persist::Process)?;
         self.counters = counters;
         Ok(())
     }

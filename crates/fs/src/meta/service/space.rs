@@ -1,16 +1,17 @@
 //! Room on the disk of the metadata: what is freed, and when, so that no change is refused for want of space that
 //! could be freed.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_wire::fs::{Errno, Operation, Request};
 
 use super::{Outcome, Service, fail};
+use crate::locks;
 use crate::meta::store::{Room, Store, StoreErrorKind};
 
 /// How long readers may take to release a store that is opened again.
-const LET_GO: Duration = Duration::from_secs(5);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often they are polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Bytes that a change writes at most beside its content: records of the object, the entry and the counts, with
@@ -39,7 +40,7 @@ fn content_bytes(operation: &Operation) -> u64 {
 fn await_idle(store: &Arc<dyn Store>) -> bool {
     let begun = Instant::now();
     while store.is_viewed() || Arc::strong_count(store) > 1 {
-        if begun.elapsed() >= LET_GO {
+        if begun.elapsed() >= RELEASE_TIMEOUT {
             return false;
         }
         std::thread::sleep(POLL_INTERVAL);
@@ -63,18 +64,18 @@ impl Service {
         let reclaimed = store.reclaim();
         drop(store);
         let done = match reclaimed {
-            Ok(true) => self.open_anew(),
+            Ok(true) => self.reopen_idle(),
             Ok(false) => Ok(()),
             Err(error) => Err(error.into()),
         };
-        self.note_given_back(done);
+        self.note_reclaimed(done);
         if let Ok(store) = self.store() {
             self.left_garbage_bytes = store.garbage().bytes;
         }
     }
 
     /// Has the store free its journals when they have grown too long.
-    pub(super) fn tend(&mut self) {
+    pub(super) fn trim_journals(&mut self) {
         let Ok(store) = self.store() else {
             return;
         };
@@ -84,29 +85,26 @@ impl Service {
         let written = store.write_out();
         drop(store);
         let done = match written {
-            Ok(()) => self.open_anew(),
+            Ok(()) => self.reopen_idle(),
             Err(error) => Err(error.into()),
         };
-        self.note_given_back(done);
+        self.note_reclaimed(done);
     }
 
     /// A failure may have been that of a sync: the store is opened again before it takes the next change.
-    fn note_given_back(&mut self, done: Outcome<()>) {
+    fn note_reclaimed(&mut self, done: Outcome<()>) {
         if let Err(failure) = done {
-            tracing::error!(%failure.message, "the metadata store cannot give space back");
+            tracing::error!(%failure.message, "the metadata store cannot free space");
             self.has_failed = true;
             self.note_failed_sync(&failure);
         }
     }
 
-    /// Opens a working store anew, unless readers do not release it.
-    fn open_anew(&mut self) -> Outcome<()> {
-        let is_idle = {
-            let shared = self.store.write().unwrap_or_else(PoisonError::into_inner);
-            shared.as_ref().is_none_or(await_idle)
-        };
+    /// Closes a working store and opens it again, unless readers do not release it.
+    fn reopen_idle(&mut self) -> Outcome<()> {
+        let is_idle = locks::write(&self.store).as_ref().is_none_or(await_idle);
         if !is_idle {
-            tracing::warn!("a reader does not let go of the metadata store: it is not opened anew");
+            tracing::warn!("a reader does not release the metadata store: it is not opened anew");
             return Ok(());
         }
         // What is kept of failed changes is not in the store.
@@ -119,7 +117,7 @@ impl Service {
     /// Closes the store, and opens it again. Readers wait meanwhile. What is in the store then is on stable
     /// storage, or has never been called that.
     pub(super) fn open_store(&self) -> Outcome<Arc<dyn Store>> {
-        let mut shared = self.store.write().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = locks::write(&self.store);
         let mut is_written_out = false;
         loop {
             // The old one must be closed before: it holds a lock, as long as a reader uses it.
@@ -148,7 +146,7 @@ impl Service {
                 Err(error)
                     if reopens
                         && error.kind == StoreErrorKind::Locked
-                        && begun.elapsed() < LET_GO =>
+                        && begun.elapsed() < RELEASE_TIMEOUT =>
                 {
                     std::thread::sleep(POLL_INTERVAL);
                 }

@@ -19,6 +19,7 @@ use fjall::{
 };
 
 mod batch;
+mod fields;
 mod journal;
 mod mark;
 mod reclaim;
@@ -29,7 +30,7 @@ mod verify;
 use self::reclaim::Views;
 use self::space::{Space, Used};
 use self::upkeep::{Progress, Upkeep};
-use crate::durable::sync_directory;
+use crate::files::sync_directory;
 use crate::locks::lock;
 use crate::sabotage::{self, Sabotage};
 
@@ -118,7 +119,7 @@ struct Found {
     journals: journal::Journals,
     /// Whether acknowledged changes were given up.
     lost: bool,
-    /// Whether journals may stand in memory only, as a sync has failed since the host was booted.
+    /// Whether journals may be in memory only, as a sync has failed since the host was booted.
     is_suspect: bool,
 }
 
@@ -149,10 +150,10 @@ impl Fjall {
     /// Opens the store in `directory`. It may be suspect ([`Store::is_suspect`]).
     pub fn open_with(directory: &Path, options: &Options) -> Result<Self, StoreError> {
         let mut found = examine(directory, options)?;
-        let space = Space::new(directory).map_err(|error| wrap_io(directory, &error))?;
+        let space = Space::new(directory).map_err(wrap_io(directory))?;
         let (database, pairs) = start(directory, &space)?;
         // The engine syncs what it puts into its directories, but not the directories' own names.
-        sync_directories(directory).map_err(|error| wrap_io(directory, &error))?;
+        sync_directories(directory).map_err(wrap_io(directory))?;
         let tables = pairs.tree.get_highest_persisted_seqno();
         let last = tables.max(found.journals.last).unwrap_or(0);
         // What was in tables once may have been forgotten since by merging them.
@@ -163,11 +164,7 @@ impl Fjall {
                 directory.display(),
                 found.mark.acknowledged
             );
-            if !options.accept_loss {
-                return Err(error(StoreErrorKind::Lost, message));
-            }
-            tracing::warn!("{message}; going on without what is missing");
-            found.lost = true;
+            accept_loss(options, &mut found.lost, message)?;
         }
         let replayed = pairs.tree.active_memtable();
         let removed = replayed
@@ -185,7 +182,7 @@ impl Fjall {
             acknowledged,
             flushed: found.mark.flushed.min(last),
         };
-        mark::write(directory, &mark).map_err(|error| wrap_io(directory, &error))?;
+        mark::write(directory, &mark).map_err(wrap_io(directory))?;
         let engine = Arc::new(Engine {
             directory: directory.to_owned(),
             database,
@@ -210,10 +207,9 @@ impl Fjall {
             refusal: OnceLock::new(),
         });
         if found.is_suspect {
-            engine.refuse(&suspicion(directory));
+            engine.refuse(&suspect_error(directory));
         }
-        let upkeep =
-            Upkeep::start(Arc::clone(&engine)).map_err(|error| wrap_io(directory, &error))?;
+        let upkeep = Upkeep::start(Arc::clone(&engine)).map_err(wrap_io(directory))?;
         Ok(Self {
             upkeep,
             engine,
@@ -222,9 +218,9 @@ impl Fjall {
     }
 }
 
-/// Verifies what is on the disk, cuts off torn ends, and damage if that is accepted.
+/// Verifies what is on the disk, and cuts off torn ends, and what is damaged if that is accepted.
 fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
-    let failed = |error: io::Error| wrap_io(directory, &error);
+    let failed = wrap_io(directory);
     std::fs::create_dir_all(directory).map_err(failed)?;
     journal::check_unlocked(directory).map_err(failed)?;
     let mut lost = false;
@@ -232,10 +228,10 @@ fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
         Ok(mark) => mark,
         Err(why) if why.kind() == io::ErrorKind::InvalidData => {
             let message = format!("{}: {why}", mark::path(directory).display());
-            accept(options, &mut lost, message)?;
+            accept_loss(options, &mut lost, message)?;
             None
         }
-        Err(error) => return Err(wrap_io(&mark::path(directory), &error)),
+        Err(error) => return Err(wrap_io(&mark::path(directory))(error)),
     };
     let written = mark.is_some_and(|mark| mark.acknowledged > 0);
     let store =
@@ -256,7 +252,7 @@ fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
         }
         (verify::Found::Store, None) if !lost => {
             let message = format!("{} is missing", mark::path(directory).display());
-            accept(options, &mut lost, message)?;
+            accept_loss(options, &mut lost, message)?;
         }
         _ => {}
     }
@@ -278,10 +274,10 @@ fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
             "the journals (*.jnl) in {} are missing",
             directory.display()
         );
-        accept(options, &mut lost, message)?;
-        journal::replace(directory).map_err(failed)?;
+        accept_loss(options, &mut lost, message)?;
+        journal::create(directory, 0).map_err(failed)?;
     }
-    let journals = mend_journals(directory, options, &mark, &mut lost)?;
+    let journals = repair_journals(directory, options, &mark, &mut lost)?;
     Ok(Found {
         is_suspect: mark.boot == UNKNOWN_BOOT && journals.bytes > 0,
         mark,
@@ -291,7 +287,7 @@ fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
 }
 
 /// Notes an accepted loss, or fails.
-fn accept(options: &Options, lost: &mut bool, message: String) -> Result<(), StoreError> {
+fn accept_loss(options: &Options, lost: &mut bool, message: String) -> Result<(), StoreError> {
     if !options.accept_loss {
         return Err(error(StoreErrorKind::Lost, message));
     }
@@ -301,19 +297,19 @@ fn accept(options: &Options, lost: &mut bool, message: String) -> Result<(), Sto
 }
 
 /// Verifies the journals until nothing is wrong with them any more.
-fn mend_journals(
+fn repair_journals(
     directory: &Path,
     options: &Options,
     mark: &Mark,
     lost: &mut bool,
 ) -> Result<journal::Journals, StoreError> {
-    let failed = |error: io::Error| wrap_io(directory, &error);
-    let killed_at_most = mark.boot != UNKNOWN_BOOT && mark.boot == crate::boot::identity();
+    let failed = wrap_io(directory);
+    let power_lasted = mark.boot != UNKNOWN_BOOT && mark.boot == crate::boot::identity();
     loop {
-        let mut journals = journal::examine(directory, killed_at_most, mark).map_err(failed)?;
+        let mut journals = journal::examine(directory, power_lasted, mark).map_err(failed)?;
         if !journals.damage.is_empty() {
             let all: Vec<String> = journals.damage.iter().map(ToString::to_string).collect();
-            accept(options, lost, all.join("; "))?;
+            accept_loss(options, lost, all.join("; "))?;
             for damage in &journals.damage {
                 let kept = journal::cut(damage).map_err(failed)?;
                 tracing::warn!("what was cut out is kept in {}", kept.display());
@@ -377,7 +373,7 @@ fn start(directory: &Path, space: &Space) -> Result<(Database, Keyspace), StoreE
 }
 
 /// Why a suspect store takes no changes.
-fn suspicion(directory: &Path) -> StoreError {
+fn suspect_error(directory: &Path) -> StoreError {
     StoreError {
         store: NAME,
         doing: "commit",
@@ -394,7 +390,7 @@ impl Engine {
     /// kernel has dropped would be missing before what is appended. Returns the reason.
     fn refuse(&self, why: &StoreError) -> StoreError {
         if self.refusal.set(why.clone()).is_ok()
-            && let Err(error) = self.distrust()
+            && let Err(error) = self.mark_suspect()
         {
             // The kernel keeps what was written for as long as this matters: until the host is booted again.
             tracing::warn!(%error, "noting that a sync has failed");
@@ -403,9 +399,9 @@ impl Engine {
     }
 
     /// Marks the journals as suspect for the next process that opens the store.
-    fn distrust(&self) -> io::Result<()> {
+    fn mark_suspect(&self) -> io::Result<()> {
         let mut mark = lock(&self.mark);
-        // Also if it cannot be written now: no later mark may say anything else.
+        // Also if it cannot be written now: no later mark may have the boot's identity.
         mark.boot = UNKNOWN_BOOT;
         mark::write(&self.directory, &mark)
     }
@@ -418,13 +414,13 @@ impl Engine {
         }
     }
 
-    /// Makes the mark say what `change` makes of it.
+    /// Changes the mark, in the file if it differs.
     fn update_mark(&self, change: impl FnOnce(&mut Mark)) -> Result<(), StoreError> {
         let mut mark = lock(&self.mark);
         let mut new = *mark;
         change(&mut new);
         if new != *mark {
-            mark::write(&self.directory, &new).map_err(|error| wrap_io(&self.directory, &error))?;
+            mark::write(&self.directory, &new).map_err(wrap_io(&self.directory))?;
             *mark = new;
         }
         Ok(())
@@ -444,14 +440,6 @@ impl Engine {
             failure.message = format!("{}: {}", self.damaged_file(), failure.message);
         }
         failure
-    }
-
-    fn damaged_value(&self, key: &[u8]) -> StoreError {
-        let message = format!(
-            "{}: the value under {key:02x?} is damaged",
-            self.damaged_file()
-        );
-        error(StoreErrorKind::Corrupt, message)
     }
 
     fn damaged_file(&self) -> &str {
@@ -574,8 +562,8 @@ impl Store for Fjall {
     }
 
     fn probe(&self) -> Result<(), StoreError> {
-        let distrusted = self.engine.distrust();
-        distrusted.map_err(|error| wrap_io(&self.engine.directory, &error))
+        let marked = self.engine.mark_suspect();
+        marked.map_err(wrap_io(&self.engine.directory))
     }
 
     fn write_out(&self) -> Result<(), StoreError> {
@@ -612,6 +600,19 @@ struct FjallView {
     engine: Arc<Engine>,
 }
 
+impl FjallView {
+    /// The value in a sealed one.
+    fn unsealed(&self, key: &[u8], sealed: &[u8]) -> Result<Vec<u8>, StoreError> {
+        unseal(key, sealed)
+            .map(|(value, _)| value.to_vec())
+            .map_err(|_| {
+                let file = self.engine.damaged_file();
+                let message = format!("{file}: the value under {key:02x?} is damaged");
+                error(StoreErrorKind::Corrupt, message)
+            })
+    }
+}
+
 impl Drop for FjallView {
     fn drop(&mut self) {
         self.engine.views.close(self.before);
@@ -623,10 +624,7 @@ impl View for FjallView {
         let sealed = self.snapshot.get(&self.engine.pairs, key);
         match sealed.map_err(|error| self.engine.failed_read(error))? {
             None => Ok(None),
-            Some(sealed) => match unseal(key, &sealed) {
-                Ok((value, _)) => Ok(Some(value.to_vec())),
-                Err(_) => Err(self.engine.damaged_value(key)),
-            },
+            Some(sealed) => self.unsealed(key, &sealed).map(Some),
         }
     }
 
@@ -638,10 +636,7 @@ impl View for FjallView {
         Box::new(range.map(|pair| -> Result<Pair, StoreError> {
             let pair = pair.into_inner();
             let (key, sealed) = pair.map_err(|error| self.engine.failed_read(error))?;
-            match unseal(&key, &sealed) {
-                Ok((value, _)) => Ok((key.to_vec(), value.to_vec())),
-                Err(_) => Err(self.engine.damaged_value(&key)),
-            }
+            Ok((key.to_vec(), self.unsealed(&key, &sealed)?))
         }))
     }
 }
@@ -671,13 +666,16 @@ fn error(kind: StoreErrorKind, message: String) -> StoreError {
     }
 }
 
-fn wrap_io(path: &Path, failure: &io::Error) -> StoreError {
-    let (kind, why) = match failure.kind() {
-        io::ErrorKind::WouldBlock => (StoreErrorKind::Locked, "it is open already".to_owned()),
-        io::ErrorKind::StorageFull => (StoreErrorKind::Full, failure.to_string()),
-        _ => (StoreErrorKind::Io, failure.to_string()),
-    };
-    error(kind, format!("{}: {why}", path.display()))
+/// Makes errors that concern a file or directory.
+fn wrap_io(path: &Path) -> impl Fn(io::Error) -> StoreError + Copy {
+    move |failure| {
+        let (kind, why) = match failure.kind() {
+            io::ErrorKind::WouldBlock => (StoreErrorKind::Locked, "it is open already".to_owned()),
+            io::ErrorKind::StorageFull => (StoreErrorKind::Full, failure.to_string()),
+            _ => (StoreErrorKind::Io, failure.to_string()),
+        };
+        error(kind, format!("{}: {why}", path.display()))
+    }
 }
 
 fn wrap(doing: &'static str, error: fjall::Error) -> StoreError {

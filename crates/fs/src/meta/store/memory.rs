@@ -1,8 +1,9 @@
 //! The reference store: a sorted map behind a lock. Nothing survives the process.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use super::{Batch, Pairs, Persist, Store, StoreError, View};
+use super::{Batch, Pairs, Persist, Store, StoreError, View, range_of};
+use crate::locks::lock;
 
 type Map = std::collections::BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -25,12 +26,12 @@ impl Store for Memory {
     }
 
     fn snapshot(&self) -> Result<Box<dyn View>, StoreError> {
-        let map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        let map = lock(&self.map);
         Ok(Box::new(MemoryView(map.clone())))
     }
 
     fn commit(&self, batch: &Batch, _: Persist) -> Result<(), StoreError> {
-        let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut map = lock(&self.map);
         let map = Arc::make_mut(&mut map);
         for (key, value) in batch {
             match value {
@@ -54,13 +55,6 @@ impl View for MemoryView {
     }
 
     fn range<'a>(&'a self, start: &[u8], end: &[u8]) -> Pairs<'a> {
-        if start >= end {
-            return Box::new(std::iter::empty());
-        }
-        let range = self.0.range::<[u8], _>((
-            std::ops::Bound::Included(start),
-            std::ops::Bound::Excluded(end),
-        ));
-        Box::new(range.map(|(key, value)| Ok((key.clone(), value.clone()))))
+        Box::new(range_of(&self.0, start, end).map(|(key, value)| Ok((key.clone(), value.clone()))))
     }
 }

@@ -14,6 +14,8 @@
 use causeway_wire::store::{Stamp, unseal};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::fields::{take, take_u8, take_u16, take_u32, take_u64};
+
 const START: u8 = 1;
 const ITEM: u8 = 2;
 const END: u8 = 3;
@@ -36,11 +38,11 @@ pub(super) struct Batch {
     pub(super) end: usize,
     /// The engine's number.
     pub(super) sequence: u64,
-    /// Everything up to this number was on stable storage when it was written, as far as it says.
+    /// Everything up to this number was on stable storage when it was written, by the stamps of its values.
     pub(super) synced: u64,
 }
 
-/// What lies somewhere in a journal.
+/// What was found at some offset of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Parsed {
     /// A batch, undamaged.
@@ -66,47 +68,24 @@ pub(super) fn items<'a>(
     mut each: impl FnMut(Item<'a>),
 ) -> Result<(u64, usize), Parsed> {
     let wrong = |what| Err(Parsed::Wrong(what));
-    let head = field::<BOUND_BYTES>(bytes, at);
     if bytes.get(at).is_some_and(|tag| *tag != START) {
         return wrong("there is no start of a change");
     }
-    let [_, count @ .., s0, s1, s2, s3, s4, s5, s6, s7] = head.ok_or(Parsed::Short)?;
-    let count = u32::from_le_bytes(count);
-    let sequence = u64::from_le_bytes([s0, s1, s2, s3, s4, s5, s6, s7]);
+    let start = bytes.get(at..).unwrap_or_default();
+    let (count, sequence) = batch_start(start).ok_or(Parsed::Short)?;
     let mut at = at + BOUND_BYTES;
     for _ in 0..count {
         if bytes.get(at).is_some_and(|tag| *tag != ITEM) {
             return wrong("there is something else in place of a record");
         }
-        let head = field::<ITEM_HEAD_BYTES>(bytes, at).ok_or(Parsed::Short)?;
-        let [_, kind, compression, rest @ ..] = head;
-        let [
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            k0,
-            k1,
-            v0,
-            v1,
-            v2,
-            v3,
-            s0,
-            s1,
-            s2,
-            s3,
-        ] = rest;
-        let stored = u32::from_le_bytes([s0, s1, s2, s3]);
-        if kind > MAX_TYPE || compression != 0 || [v0, v1, v2, v3] != [s0, s1, s2, s3] {
+        let head = item_head(bytes.get(at..).unwrap_or_default()).ok_or(Parsed::Short)?;
+        let kind = head.kind;
+        if kind > MAX_TYPE || head.compression != 0 || head.value_len != head.stored_len {
             return wrong("a record's head is damaged");
         }
         let key_at = at + ITEM_HEAD_BYTES;
-        let value_at = key_at + usize::from(u16::from_le_bytes([k0, k1]));
-        let end = value_at.saturating_add(stored as usize);
+        let value_at = key_at + usize::from(head.key_len);
+        let end = value_at.saturating_add(head.stored_len as usize);
         let (Some(key), Some(stored)) = (bytes.get(key_at..value_at), bytes.get(value_at..end))
         else {
             return Err(Parsed::Short);
@@ -115,6 +94,35 @@ pub(super) fn items<'a>(
         at = end;
     }
     Ok((sequence, at))
+}
+
+/// The item count and the sequence number in a start.
+fn batch_start(mut bytes: &[u8]) -> Option<(u32, u64)> {
+    take_u8(&mut bytes)?;
+    Some((take_u32(&mut bytes)?, take_u64(&mut bytes)?))
+}
+
+/// An item before its key.
+struct ItemHead {
+    kind: u8,
+    compression: u8,
+    key_len: u16,
+    value_len: u32,
+    stored_len: u32,
+}
+
+fn item_head(mut bytes: &[u8]) -> Option<ItemHead> {
+    let input = &mut bytes;
+    take_u8(input)?;
+    let (kind, compression) = (take_u8(input)?, take_u8(input)?);
+    let _keyspace = take_u64(input)?;
+    Some(ItemHead {
+        kind,
+        compression,
+        key_len: take_u16(input)?,
+        value_len: take_u32(input)?,
+        stored_len: take_u32(input)?,
+    })
 }
 
 /// What lies at `at`, behind the batch with number `before`. `bytes` end with the last one that is not
@@ -128,14 +136,16 @@ pub(super) fn parse(bytes: &[u8], at: usize, before: Option<u64>) -> Parsed {
     if bytes.get(items_end).is_some_and(|tag| *tag != END) {
         return wrong("a change has more records than it says");
     }
-    let Some([_, checksum @ .., t0, t1, t2, t3]) = field::<BOUND_BYTES>(bytes, items_end) else {
+    let mut end = bytes.get(items_end..).unwrap_or_default();
+    take_u8(&mut end);
+    let (Some(checksum), Some(trailer)) = (take_u64(&mut end), take::<4>(&mut end)) else {
         return Parsed::Short;
     };
-    if [t0, t1, t2, t3] != *TRAILER {
+    if trailer != *TRAILER {
         return wrong("a change has no proper end");
     }
     let content = bytes.get(at + BOUND_BYTES..items_end).unwrap_or_default();
-    if u64::from_le_bytes(checksum) != xxh3_64(content) {
+    if checksum != xxh3_64(content) {
         return wrong("a change's checksum does not match");
     }
     match stamped(bytes, at, sequence, before) {
@@ -148,7 +158,7 @@ pub(super) fn parse(bytes: &[u8], at: usize, before: Option<u64>) -> Parsed {
     }
 }
 
-/// What the values' stamps say was on stable storage; `None` if they do not agree with the batch's number.
+/// What was on stable storage by the values' stamps; `None` if they do not agree with the batch's number.
 fn stamped(bytes: &[u8], at: usize, sequence: u64, before: Option<u64>) -> Option<u64> {
     let fits = |stamp: &Stamp| {
         stamp.commit <= sequence
@@ -179,8 +189,4 @@ pub(super) fn next_whole(bytes: &[u8], at: usize, before: Option<u64>) -> Option
         (Some(&START), Parsed::Whole(batch)) => Some((at, batch)),
         _ => None,
     })
-}
-
-fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }

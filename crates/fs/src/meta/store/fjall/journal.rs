@@ -1,8 +1,8 @@
 //! Verifying the engine's journals before the engine opens them.
 //!
-//! fjall goes on with what stands before the first batch that it cannot read, and drops the rest without a
-//! word; a length made of garbage makes it allocate as much. So the journals are read here first, batch by
-//! batch (`batch`). What stands behind the last whole batch is one of three things:
+//! fjall opens a store with what precedes the first batch that it cannot read, and drops the rest without an
+//! error; a length made of garbage makes it allocate as much. So the journals are read here first, batch by
+//! batch (`batch`). What follows the last whole batch is one of three things:
 //! - nothing, or the front of a batch whose write was interrupted, or whatever power loss made of
 //!   blocks that were never synced: it is cut off, and kept in a file that ends in `.torn`;
 //! - damage: a whole batch behind it, or the mark (`mark`), says that it was on stable storage; or no power
@@ -12,7 +12,7 @@
 //!   (the mark is brought up to date after a tenth of a second) and is damaged since: that cannot be distinguished from
 //!   a torn one, and is cut off as such.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,14 @@ use std::path::{Path, PathBuf};
 use causeway_wire::store::{Key, Mark};
 
 use super::batch::{Parsed, ends_like_a_batch, items, next_whole, parse};
-use crate::durable::sync_name;
+use crate::files::{if_found, sync_directory, sync_name};
 
 /// Journals are searched for their end in pieces of this size, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 /// Most lost records that are listed one by one.
 const LISTED_RECORDS: usize = 100;
 
-/// What stands in the journals of a store.
+/// The content of a store's journals.
 #[derive(Debug, Default)]
 pub(super) struct Journals {
     /// In the order in which they were written.
@@ -42,7 +42,7 @@ pub(super) struct Journals {
     pub(super) damage: Vec<Damage>,
 }
 
-/// An end without meaning.
+/// The end of a journal that is no batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Torn {
     pub(super) journal: PathBuf,
@@ -58,7 +58,7 @@ pub(super) struct Damage {
     pub(super) journal: PathBuf,
     /// Bytes from here…
     pub(super) at: u64,
-    /// … to here mean nothing.
+    /// … to here cannot be read.
     pub(super) until: u64,
     /// What is wrong there.
     pub(super) what: &'static str,
@@ -91,10 +91,8 @@ impl std::fmt::Display for Damage {
 /// Takes the engine's lock for a moment; fails with [`io::ErrorKind::WouldBlock`] if another process has
 /// the store open.
 pub(super) fn check_unlocked(directory: &Path) -> io::Result<()> {
-    let lock = match File::open(directory.join("lock")) {
-        Ok(lock) => lock,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
+    let Some(lock) = if_found(File::open(directory.join("lock")))? else {
+        return Ok(());
     };
     lock.try_lock().map_err(|error| match error {
         TryLockError::Error(error) => error,
@@ -102,9 +100,9 @@ pub(super) fn check_unlocked(directory: &Path) -> io::Result<()> {
     })
 }
 
-/// Reads all journals in `directory`. `killed_at_most` says that no power was lost since they were written,
-/// so that all that was written stands there, in the order in which it was.
-pub(super) fn examine(directory: &Path, killed_at_most: bool, mark: &Mark) -> io::Result<Journals> {
+/// Reads all journals in `directory`. `power_lasted` says that no power was lost since they were written,
+/// so that all that was written is there, in the order in which it was.
+pub(super) fn examine(directory: &Path, power_lasted: bool, mark: &Mark) -> io::Result<Journals> {
     let mut all = Journals {
         files: list(directory)?,
         ..Journals::default()
@@ -134,7 +132,7 @@ pub(super) fn examine(directory: &Path, killed_at_most: bool, mark: &Mark) -> io
         let rest = bytes.get(at..).unwrap_or_default();
         let certain = index != newest
             || later.synced.max(mark.acknowledged) > before.unwrap_or(mark.flushed)
-            || (killed_at_most && (wrong || later.count > 0 || ends_like_a_batch(rest)));
+            || (power_lasted && (wrong || later.count > 0 || ends_like_a_batch(rest)));
         match certain {
             false => {
                 all.torn = Some(Torn {
@@ -164,7 +162,7 @@ struct Later {
     count: u64,
     /// Number of the last batch, or of the one before the damage.
     last: Option<u64>,
-    /// What they say was on stable storage when they were written.
+    /// What was on stable storage when they were written, by their stamps.
     synced: u64,
 }
 
@@ -183,7 +181,7 @@ fn count_whole(bytes: &[u8], mut at: usize, before: Option<u64>) -> Later {
     later
 }
 
-/// What the damaged batch at `at` seems to say, as far as its structure holds.
+/// The records that the damaged batch at `at` seems to have, as far as its structure can be read.
 fn describe(bytes: &[u8], at: usize) -> Vec<String> {
     let (mut records, mut more) = (Vec::new(), 0u64);
     let _ = items(bytes, at, |item| {
@@ -199,7 +197,7 @@ fn describe(bytes: &[u8], at: usize) -> Vec<String> {
             }
             Ok(Key::Link(object, ..)) => format!("a further name of object {}", object.0),
             Ok(Key::Removal(object)) => format!("the removal of object {}", object.0),
-            // Sessions and counts say nothing to a reader.
+            // Sessions and counts would not help an operator.
             Ok(_) => return,
             Err(_) => "a record whose key cannot be read".to_owned(),
         };
@@ -247,7 +245,7 @@ fn last_nonzero(file: &File) -> io::Result<u64> {
         at = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
             Ok(data) => data,
             Err(rustix::io::Errno::NXIO) => break,
-            // Not every file system knows its holes.
+            // Not every file system reports holes.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => at,
             Err(error) => return Err(error.into()),
         };
@@ -267,18 +265,15 @@ fn last_nonzero(file: &File) -> io::Result<u64> {
 
 /// Cuts a torn end off. Returns where it is kept.
 pub(super) fn trim(torn: &Torn) -> io::Result<PathBuf> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&torn.journal)?;
+    let file = File::options().read(true).write(true).open(&torn.journal)?;
     let kept = keep(&file, &torn.journal, torn.at, torn.bytes, "torn")?;
     file.set_len(torn.at)?;
     file.sync_all()?;
     Ok(kept)
 }
 
-/// Takes a damaged stretch out of a journal, so that what stands behind it counts again. Returns where the
-/// stretch is kept.
+/// Removes a damaged range of bytes from a journal, so that what follows it counts again. Returns where the range is
+/// kept.
 pub(super) fn cut(damage: &Damage) -> io::Result<PathBuf> {
     let bytes = read(&damage.journal)?;
     let file = File::open(&damage.journal)?;
@@ -295,7 +290,7 @@ pub(super) fn cut(damage: &Damage) -> io::Result<PathBuf> {
     Ok(kept)
 }
 
-/// Copies a stretch of a journal into a file beside it.
+/// Copies a range of a journal into a file beside it.
 fn keep(file: &File, journal: &Path, at: u64, bytes: u64, why: &str) -> io::Result<PathBuf> {
     let mut name = journal.to_owned().into_os_string();
     name.push(format!(".{at}.{why}"));
@@ -309,20 +304,18 @@ fn keep(file: &File, journal: &Path, at: u64, bytes: u64, why: &str) -> io::Resu
 }
 
 /// Removes journals whose batches are all in tables, and begins a new one, empty: without any, the engine does
-/// not look in its tables for how far it has come, and shows nothing of them. An old one is not emptied and used
+/// not read from its tables which number was the last, and shows nothing of them. An old one is not emptied and used
 /// again, as a sync of it may have failed.
 pub(super) fn clear(directory: &Path, journals: &Journals) -> io::Result<()> {
     let Some(newest) = journals.files.last() else {
         return Ok(());
     };
     let number = number(newest).unwrap_or_default().saturating_add(1);
-    let new = directory.join(format!("{number}.jnl"));
-    File::create_new(&new)?.sync_all()?;
-    sync_name(&new)?;
+    create(directory, number)?;
     for journal in &journals.files {
         std::fs::remove_file(journal)?;
     }
-    sync_name(&new)
+    sync_directory(directory)
 }
 
 /// The engine's number of a journal.
@@ -333,9 +326,8 @@ fn number(journal: &Path) -> Option<u64> {
     journal.file_stem()?.to_str()?.parse().ok()
 }
 
-/// Makes an empty journal, in place of all that are lost.
-pub(super) fn replace(directory: &Path) -> io::Result<()> {
-    let journal = directory.join("0.jnl");
-    File::create_new(&journal)?.sync_all()?;
-    sync_name(&journal)
+/// Makes an empty journal with this number, durably.
+pub(super) fn create(directory: &Path, number: u64) -> io::Result<()> {
+    File::create_new(directory.join(format!("{number}.jnl")))?.sync_all()?;
+    sync_directory(directory)
 }

@@ -1,16 +1,17 @@
 //! The mark beside the journals: how far they were acknowledged ([`causeway_wire::store::Mark`]).
 //!
-//! It stands in its file twice, in blocks of their own that are written one after the other, so that one of
+//! It is in its file twice, in blocks of their own that are written one after the other, so that one of
 //! them is always whole.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::durable::sync_directory;
 use causeway_wire::codec::Wire;
 use causeway_wire::store::{MARK_BYTES, Mark};
+
+use crate::files::{if_found, open_or_create, sync_directory};
 
 /// Distance of the two copies, in bytes: no device writes both at once.
 const DISTANCE_BYTES: u64 = 4096;
@@ -20,13 +21,11 @@ pub(super) fn path(directory: &Path) -> PathBuf {
     directory.join("mark")
 }
 
-/// What the file says: `Ok(None)` if there is none, an error of kind [`io::ErrorKind::InvalidData`] if no
+/// The mark in the file: `Ok(None)` if there is none, an error of kind [`io::ErrorKind::InvalidData`] if no
 /// copy is undamaged.
 pub(super) fn read(directory: &Path) -> io::Result<Option<Mark>> {
-    let file = match File::open(path(directory)) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
+    let Some(file) = if_found(File::open(path(directory)))? else {
+        return Ok(None);
     };
     let copy = |at: u64| {
         let mut bytes = [0; MARK_BYTES];
@@ -47,11 +46,7 @@ pub(super) fn read(directory: &Path) -> io::Result<Option<Mark>> {
 pub(super) fn write(directory: &Path, mark: &Mark) -> io::Result<()> {
     let path = path(directory);
     let is_new = !path.exists();
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)?;
+    let file = open_or_create(&path)?;
     for at in [0, DISTANCE_BYTES] {
         file.write_all_at(&mark.to_bytes(), at)?;
         file.sync_data()?;

@@ -2,7 +2,7 @@
 //! forgotten, and files that only earlier versions of the tree name are removed.
 
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use fjall::{AbstractTree, Database, PersistMode, Snapshot};
@@ -10,12 +10,12 @@ use fjall::{AbstractTree, Database, PersistMode, Snapshot};
 use super::super::StoreError;
 use super::space::{self, MAX_MERGE_BYTES};
 use super::{Engine, wrap};
-use crate::locks::lock;
+use crate::locks::{lock, wait_timeout_while};
 
 /// How often the engine, which has no event for it, is asked whether it has written its tables out.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// How long views may take to end whose state would be kept by a merge. They last for one request.
-const LET_GO: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The last level of the engine's trees.
 const LAST_LEVEL: usize = 6;
 /// What a removed record is taken to have used on the disk, in bytes: about a file's share with some content.
@@ -67,13 +67,10 @@ impl Views {
         let now = database.visible_seqno();
         let mut open = lock(&self.open);
         open.waiting += 1;
-        let (mut open, _) = self
-            .closed
-            .wait_timeout_while(open, LET_GO, |open| {
-                let first = open.views.first_key_value();
-                first.is_some_and(|(before, _)| *before < now)
-            })
-            .unwrap_or_else(PoisonError::into_inner);
+        let (mut open, _) = wait_timeout_while(&self.closed, open, Some(CLOSE_TIMEOUT), |open| {
+            let first = open.views.first_key_value();
+            first.is_some_and(|(before, _)| *before < now)
+        });
         open.waiting -= 1;
     }
 }
@@ -126,7 +123,7 @@ impl Engine {
     /// is the disk's.
     pub(super) fn await_merges(&self) {
         let begun = Instant::now();
-        while self.database.active_compactions() > 0 && begun.elapsed() < LET_GO {
+        while self.database.active_compactions() > 0 && begun.elapsed() < CLOSE_TIMEOUT {
             std::thread::sleep(POLL_INTERVAL);
         }
         let _alone = lock(&self.merging);

@@ -15,16 +15,17 @@
 //! |   64 |              20.6 |                    22.0 |                     32.6 |
 //! |  256 |              81.7 |                    48.0 |                    129.6 |
 //!
-//! Twice the tables are reserved for merges. With once, a disk of 24 MiB was seen to fill up entirely: a merge that
+//! Twice the tables are reserved for merges. With once, a disk of 24 MiB filled up entirely: a merge that
 //! this module had requested waited for one of the engine's own, whose input still stood there beside its output.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FallocateFlags;
 
 use super::super::Room;
+use crate::files::open_or_create;
 
 const MIB: u64 = 1 << 20;
 /// The most that is merged while requests wait, and about the most that the engine merges at once: a level
@@ -119,7 +120,7 @@ impl Space {
     pub(super) fn check_new(&self) -> Result<(), String> {
         let (total, free) = disk(&self.directory).map_err(|error| error.to_string())?;
         let needed = self.needed(Used::default()) + self.sizes.ballast;
-        // Some file systems do not say how large they are.
+        // Some file systems do not report their size.
         if total > 0 && total < MIN_DISK_BYTES {
             return Err(format!(
                 "its disk has {} MiB, and metadata need one of at least {} MiB",
@@ -176,7 +177,7 @@ impl Space {
         match free < needed.saturating_add(missing) {
             true => Room::Removals(format!(
                 "the metadata server's disk ({}) has {} MiB free; the last {} MiB are its reserve for \
-                 removals and for giving space back: remove files, or make the disk larger",
+                 removals and for freeing space: remove files, or make the disk larger",
                 self.directory.display(),
                 free / MIB,
                 needed.saturating_add(missing) / MIB
@@ -187,12 +188,7 @@ impl Space {
 
     /// Makes the ballast this long. That it cannot be is no failure: then there is less of it.
     fn resize(&self, len: u64) {
-        let resized = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.ballast())
-            .and_then(|file| resize(&file, len));
+        let resized = open_or_create(&self.ballast()).and_then(|file| resize(&file, len));
         if let Err(error) = resized {
             tracing::debug!(%error, "the ballast cannot be resized to {len} bytes");
         }

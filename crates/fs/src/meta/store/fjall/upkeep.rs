@@ -2,16 +2,15 @@
 //! have freed.
 
 use std::io;
-use std::sync::{Arc, Condvar, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar};
 use std::time::Duration;
 
 use fjall::AbstractTree;
 
 use super::super::{Batch, Persist, Room, StoreError};
 use super::{Engine, mode, wrap};
-use crate::fatal::AbortOnPanic;
-use crate::locks::lock;
+use crate::locks::{lock, wait_timeout_while, wait_while};
+use crate::threads::{AbortOnPanic, JoinOnDrop};
 
 /// The store is quiet when nothing was committed for this long. A mark costs two syncs, which no commit shall wait for.
 const QUIET: Duration = Duration::from_millis(100);
@@ -82,19 +81,17 @@ impl Progress {
 pub(super) struct Upkeep {
     engine: Arc<Engine>,
     wake: Arc<Condvar>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinOnDrop>,
 }
 
 impl Upkeep {
     pub(super) fn start(engine: Arc<Engine>) -> io::Result<Self> {
         let wake = Arc::new(Condvar::new());
         let (shared, waker) = (Arc::clone(&engine), Arc::clone(&wake));
-        let thread = std::thread::Builder::new()
-            .name("upkeep".to_owned())
-            .spawn(move || {
-                let _guard = AbortOnPanic("upkeep");
-                run(&shared, &waker);
-            })?;
+        let thread = JoinOnDrop::spawn("upkeep", move || {
+            let _guard = AbortOnPanic("upkeep");
+            run(&shared, &waker);
+        })?;
         Ok(Self {
             engine,
             wake,
@@ -115,10 +112,7 @@ impl Drop for Upkeep {
     fn drop(&mut self) {
         lock(&self.engine.progress).stopping = true;
         self.wake.notify_one();
-        if let Some(thread) = self.thread.take() {
-            // It only fails by a panic, which ends the process.
-            let _ = thread.join();
-        }
+        self.thread = None;
         if self.engine.refusal.get().is_some() {
             return;
         }
@@ -139,13 +133,12 @@ impl Drop for Upkeep {
 fn run(engine: &Engine, wake: &Condvar) {
     let mut progress = lock(&engine.progress);
     loop {
-        progress = wake
-            .wait_while(progress, |progress| !progress.awake && !progress.stopping)
-            .unwrap_or_else(PoisonError::into_inner);
+        progress = wait_while(wake, progress, |progress| {
+            !progress.awake && !progress.stopping
+        });
         let seen = progress.commits;
-        (progress, _) = wake
-            .wait_timeout_while(progress, QUIET, |progress| !progress.stopping)
-            .unwrap_or_else(PoisonError::into_inner);
+        (progress, _) =
+            wait_timeout_while(wake, progress, Some(QUIET), |progress| !progress.stopping);
         if progress.stopping {
             return;
         }
@@ -168,7 +161,7 @@ fn run(engine: &Engine, wake: &Condvar) {
 }
 
 impl Engine {
-    /// Notes what is in tables, and up to which commit everything is on stable storage.
+    /// Writes to the mark what is in tables, and up to which commit everything is on stable storage.
     pub(super) fn note(&self, synced: Option<u64>) -> Result<(), StoreError> {
         let tables = self.pairs.tree.get_highest_persisted_seqno().unwrap_or(0);
         self.update_mark(|mark| {

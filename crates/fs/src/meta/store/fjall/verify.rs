@@ -1,7 +1,7 @@
 //! Verifying the engine's other files before the engine opens them.
 //!
 //! fjall checks each block that it reads from a table. It does not check the list of tables against the
-//! checksum that it keeps of it, removes tables that are not in there, and starts anew where the list
+//! checksum that it keeps of it, removes tables that are not in there, and makes a new store where the list
 //! is missing; and it panics over some of what it finds. So all of that is checked here first.
 
 use std::fs::File;
@@ -11,18 +11,20 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
+use super::fields::{take, take_u8, take_u32, take_u64, take_u128};
+
 /// What the engine's file `version` begins with.
 const VERSION: &[u8] = b"FJL\x03";
 /// Bytes of `current`: number and checksum of the list of tables, kind of checksum.
 const CURRENT_BYTES: usize = 8 + 16 + 1;
-/// A longer list of tables is not believed, in bytes: it would name some million tables.
+/// A longer list of tables counts as damaged, in bytes: it would name some million tables.
 const MAX_LIST_BYTES: u64 = 128 << 20;
 /// Bytes of a table in the list: number, kind of checksum, checksum, base of sequence numbers.
 const TABLE_BYTES: usize = 8 + 1 + 16 + 8;
 /// Bytes at the end of a table: a mark, version, kind of checksum, checksum of the table of contents, its place, its
 /// length. The layout is that of sfa 1, `trailer/writer.rs`.
 const TRAILER_BYTES: usize = 4 + 1 + 1 + 16 + 8 + 8;
-/// A longer table of contents is not believed: it names about ten sections.
+/// A longer table of contents counts as damaged: it names about ten sections.
 const MAX_CONTENTS_BYTES: u64 = 1 << 20;
 /// The trees that a store consists of: the engine's own and the records.
 const TREES: [&str; 2] = ["0", "1"];
@@ -160,7 +162,7 @@ fn tables(list: &Path, content: &[u8]) -> Option<Vec<(u64, u128)>> {
 }
 
 /// Whether the table of contents of a table is as it was written. The engine allocates memory for as many sections as
-/// that says before it compares the checksum, and a process that cannot have so much memory ends.
+/// that claims before it compares the checksum, and a process that cannot have so much memory ends.
 fn has_sound_contents(path: &Path) -> io::Result<bool> {
     let file = File::open(path)?;
     let Some(end) = file.metadata()?.len().checked_sub(TRAILER_BYTES as u64) else {
@@ -194,26 +196,4 @@ fn hash(path: &Path) -> io::Result<u128> {
             count => hash.update(chunk.get(..count).unwrap_or_default()),
         }
     }
-}
-
-fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
-    let (head, rest) = input.split_first_chunk()?;
-    *input = rest;
-    Some(*head)
-}
-
-fn take_u8(input: &mut &[u8]) -> Option<u8> {
-    take(input).map(u8::from_le_bytes)
-}
-
-fn take_u32(input: &mut &[u8]) -> Option<u32> {
-    take(input).map(u32::from_le_bytes)
-}
-
-fn take_u64(input: &mut &[u8]) -> Option<u64> {
-    take(input).map(u64::from_le_bytes)
-}
-
-fn take_u128(input: &mut &[u8]) -> Option<u128> {
-    take(input).map(u128::from_le_bytes)
 }

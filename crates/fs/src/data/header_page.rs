@@ -11,17 +11,18 @@ use causeway_wire::datafile::{
 use super::datafile::Wait;
 use super::disk::{put, read_full};
 use super::fault::{Fault, Result};
+use super::groups::GroupSpans;
 use super::store::Common;
 use super::sums::BLOCK;
 
 /// What the first page holds.
 #[derive(Debug)]
-pub(super) struct Front {
+pub(super) struct HeaderPage {
     pub(super) header: Header,
     written: std::result::Result<WrittenGroups, Malformed>,
 }
 
-impl Front {
+impl HeaderPage {
     /// A file's first page; `None` if nothing was ever written to it.
     pub(super) fn read(file: &File) -> Result<Option<Self>> {
         let mut page = [0; BLOCK];
@@ -41,8 +42,8 @@ impl Front {
     }
 
     /// The spans of written groups, none if the blocks have no sums. A list that cannot be read fails, unless it was
-    /// torn by a loss of power: then a scrub makes it anew.
-    pub(super) fn written(self, common: &Common) -> Result<Vec<(u64, u64)>> {
+    /// torn by a loss of power: then a scrub restores it.
+    pub(super) fn written(self, common: &Common) -> Result<GroupSpans> {
         let header = self.header;
         if header.algorithm == Algorithm::None {
             return Ok(Vec::new());

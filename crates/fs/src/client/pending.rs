@@ -1,33 +1,34 @@
-//! Calls in flight: the attempts to send each, and their results.
+//! Calls in progress: the attempts to send each, and their results.
 
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Memory, OpError, OpId, PeerError, RegionDescriptor};
 use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Errno, Reply, ReplyBody, Target};
+use causeway_wire::fs::{Errno, Failure, Reply, ReplyBody, Target};
 
 use super::rpc::{Body, Call, CallError};
 use super::unacknowledged::Unacknowledged;
+use crate::backoff::Backoff;
+use crate::error::failure;
 
-/// First pause before a request is repeated, since there is no event when a server runs again; it doubles up to
-/// [`LONGEST_PAUSE`].
+/// Pauses before a request is repeated, since there is no event when a server runs again.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
-/// Longest pause before a request is repeated.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
-/// A call in flight.
-pub(super) struct Flight {
+
+/// A call in progress.
+pub(super) struct PendingCall {
     pub(super) call: Call,
     /// Its number among the mutations of its slot, or among the client's writes.
     pub(super) sequence: u64,
     /// Of a write that was sent before.
     pub(super) unacknowledged: Unacknowledged,
     pub(super) state: State,
-    pause: Duration,
+    pauses: Backoff,
     pub(super) last: Option<CallError>,
-    /// The server that it is meant for, if that is not the one that is known there.
-    pub(super) directed: Option<Target>,
+    /// The server that it is meant for, if that is not the known one.
+    pub(super) given_target: Option<Target>,
     /// The server that it was meant for when it was sent last.
-    pub(super) meant: Target,
+    pub(super) sent_target: Target,
     /// No reply came before the time was over.
     pub(super) silent: bool,
     /// An attempt ended without a reply: the server may still be carrying it out.
@@ -54,9 +55,9 @@ pub(super) struct Attempt {
     pub(super) addr: Addr,
 }
 
-impl Flight {
+impl PendingCall {
     /// A call that is to be sent at once.
-    pub(super) fn new(call: Call, sequence: u64, directed: Option<Target>) -> Self {
+    pub(super) fn new(call: Call, sequence: u64, given_target: Option<Target>) -> Self {
         Self {
             call,
             sequence,
@@ -64,17 +65,17 @@ impl Flight {
             state: State::Waiting {
                 until: Instant::now(),
             },
-            pause: FIRST_PAUSE,
+            pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
             last: None,
-            directed,
-            meant: Target::default(),
+            given_target,
+            sent_target: Target::default(),
             silent: false,
             unfinished: false,
         }
     }
 
-    /// Detaches memory that a server has mapped, if the server may still access it for an attempt that was given up.
-    pub(super) fn take_memory_back(&mut self) {
+    /// Detaches memory that a server has mapped, if the server may still access it for an earlier attempt.
+    pub(super) fn detach_memory(&mut self) {
         let Body::Data(_, piece) = &self.call.body else {
             return;
         };
@@ -111,9 +112,8 @@ impl Flight {
     /// Pauses before the next attempt.
     pub(super) fn wait(&mut self, error: CallError) {
         self.state = State::Waiting {
-            until: Instant::now() + self.pause,
+            until: Instant::now() + self.pauses.next(),
         };
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         self.last = Some(error);
     }
 }
@@ -136,32 +136,32 @@ impl Attempt {
         }
     }
 
-    /// The server's reply, or why there is none.
-    pub(super) fn outcome(&self) -> Result<Result<ReplyBody, causeway_wire::fs::Failure>, OpError> {
+    /// The server's reply, or the error instead of one.
+    pub(super) fn outcome(&self) -> Result<Result<ReplyBody, Failure>, OpError> {
         if let Some(len) = self.received {
             let mut bytes = vec![0; (len as usize).min(self.reply.len())];
             self.reply.read_at(0, &mut bytes);
             return Ok(match Reply::from_bytes(&bytes) {
                 Ok(reply) => reply.result,
-                Err(malformed) => Err(causeway_wire::fs::Failure {
-                    errno: Errno::EPROTO,
-                    message: format!("its reply is malformed: {malformed}"),
-                }),
+                Err(malformed) => Err(failure(
+                    Errno::EPROTO,
+                    format!("its reply is malformed: {malformed}"),
+                )),
             });
         }
         Err(self.error.clone().unwrap_or(OpError::Cancelled))
     }
 }
 
-/// The results of flights, in order.
-pub(super) fn results(flights: Vec<Flight>) -> Vec<Result<ReplyBody, CallError>> {
-    let result = |flight: Flight| match flight.state {
+/// The results of calls, in order.
+pub(super) fn results(pending_calls: Vec<PendingCall>) -> Vec<Result<ReplyBody, CallError>> {
+    let result = |pending: PendingCall| match pending.state {
         State::Done(result) => result,
         State::Waiting { .. } | State::Sent(_) => {
             Err(CallError::local(Errno::ETIMEDOUT, "the call did not end"))
         }
     };
-    flights.into_iter().map(result).collect()
+    pending_calls.into_iter().map(result).collect()
 }
 
 /// The number of a failure of the message layer.

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use causeway_wire::fs::ObjectId;
 
+use crate::files::if_found;
+
 /// Bits of an object number that distinguish datafiles of one directory.
 const FILE_BITS: u32 = 12;
 /// Bits that distinguish directories below one upper directory.
@@ -74,13 +76,11 @@ pub fn list(root: &Path, after: ObjectId, limit: usize) -> io::Result<(Vec<Objec
 /// The names in a directory that are `digits` lower-case hexadecimal digits, as sorted numbers. A
 /// directory that does not exist is empty.
 fn numbers(directory: &Path, digits: usize) -> io::Result<Vec<u64>> {
-    let entries = match std::fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
     let mut numbers = Vec::new();
-    for entry in entries {
+    for entry in if_found(std::fs::read_dir(directory))?
+        .into_iter()
+        .flatten()
+    {
         let name = entry?.file_name();
         let number = name
             .to_str()

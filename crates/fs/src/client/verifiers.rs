@@ -2,10 +2,8 @@
 //!
 //! A write is acknowledged from the server's page cache. If the server's host then loses power and comes
 //! back, a later fsync finds nothing left to flush and would succeed. So a client remembers each server's boot
-//! identity from before its first write there, and asks for it again after a flush (as NFS does with a write
-//! verifier). A server process that was merely restarted keeps its host's page
+//! identity from before its first write there, and compares it again after a flush: the write verifier of NFS. A server process that was merely restarted keeps its host's page
 //! cache, and the identity. The same holds for the metadata server, which keeps small files.
-
 //!
 //! A failed sync is the same from another cause: the kernel reports it once, and what it was to write is gone for all
 //! clients that wrote since the last sync. Servers count failed syncs, and a client compares the count as it does the
@@ -19,9 +17,9 @@ use super::introduce::Known;
 use super::rpc::CallError;
 use super::{Client, File};
 
-/// What keeps a server's unsynced writes: while it stays the same, they are there.
+/// A server's unsynced writes are there while this stays the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Keeping {
+struct Verifier {
     /// The boot of the server's host; 0 if it is not known.
     boot: u128,
     /// The directory that the server has there.
@@ -45,24 +43,24 @@ impl fmt::Display for Loss {
     }
 }
 
-/// What the client knows of the servers' hosts and disks.
+/// The servers' verifiers as last received.
 #[derive(Debug, Default)]
-pub(super) struct Boots {
-    /// By server, as the configuration counts them.
-    known: Vec<Option<Keeping>>,
+pub(super) struct Verifiers {
+    /// By index in the configuration.
+    known: Vec<Option<Verifier>>,
     losses: u64,
     /// The last loss, and the server.
     last: Option<(usize, Loss)>,
 }
 
-impl Boots {
+impl Verifiers {
     /// How often unsynced writes were seen to be lost. What was written at a lower count may be among them.
     pub(super) fn losses(&self) -> u64 {
         self.losses
     }
 
     /// Records what a server reports of its host and disk.
-    fn observe(&mut self, server: usize, found: Keeping) {
+    fn observe(&mut self, server: usize, found: Verifier) {
         if self.known.len() <= server {
             self.known.resize(server + 1, None);
         }
@@ -80,8 +78,8 @@ impl Boots {
     }
 }
 
-fn keeping(known: &Known) -> Keeping {
-    Keeping {
+fn verifier_of(known: &Known) -> Verifier {
+    Verifier {
         boot: known.boot,
         generation: known.target.generation,
         failed_syncs: known.failed_syncs,
@@ -89,12 +87,12 @@ fn keeping(known: &Known) -> Keeping {
 }
 
 impl Client {
-    /// Learns the boots of servers that are about to be written to.
-    fn remember_boots(&mut self, servers: &[usize]) -> Result<(), CallError> {
+    /// Records the verifiers of servers that are about to be written to.
+    fn remember_verifiers(&mut self, servers: &[usize]) -> Result<(), CallError> {
         self.rpc.introduce_to(servers)?;
         for &server in servers {
             if let Some(known) = self.rpc.known(server) {
-                self.boots.observe(server, keeping(&known));
+                self.verifiers.observe(server, verifier_of(&known));
             }
         }
         Ok(())
@@ -106,8 +104,8 @@ impl Client {
         file: &mut File,
         servers: &[usize],
     ) -> Result<(), CallError> {
-        self.remember_boots(servers)?;
-        file.unsynced_since.get_or_insert(self.boots.losses());
+        self.remember_verifiers(servers)?;
+        file.unsynced_since.get_or_insert(self.verifiers.losses());
         Ok(())
     }
 
@@ -122,12 +120,12 @@ impl Client {
             return Ok(());
         };
         let asked: Vec<usize> = servers.iter().copied().chain([self.metadata]).collect();
-        self.refresh_boots(&asked)?;
-        if losses == self.boots.losses() {
+        self.refresh_verifiers(&asked)?;
+        if losses == self.verifiers.losses() {
             return Ok(());
         }
         (file.unsynced_since, file.written) = (None, None);
-        let what = match self.boots.last {
+        let what = match self.verifiers.last {
             Some((server, loss)) => format!("server {}: {loss}", self.rpc.link_name(server)),
             None => "a server has lost what was not synced".to_owned(),
         };
@@ -141,24 +139,20 @@ impl Client {
 
     /// After a sync that the server itself reported as failed: the failure is reported once.
     pub(super) fn report_loss(&mut self, file: &mut File, servers: &[usize]) {
-        let losses = self.boots.losses();
+        let losses = self.verifiers.losses();
         // If a server cannot be asked now, the failure is reported again.
-        if self.refresh_boots(servers).is_ok() && self.boots.losses() != losses {
+        if self.refresh_verifiers(servers).is_ok() && self.verifiers.losses() != losses {
             (file.unsynced_since, file.written) = (None, None);
         }
     }
 
-    /// Asks servers for their boots.
-    fn refresh_boots(&mut self, servers: &[usize]) -> Result<(), CallError> {
+    /// Requests the servers' verifiers.
+    fn refresh_verifiers(&mut self, servers: &[usize]) -> Result<(), CallError> {
         for (server, greeting) in servers.iter().zip(self.rpc.greet(servers)) {
             let greeting = greeting?;
-            let found = Keeping {
-                boot: greeting.boot,
-                generation: greeting.identity.generation,
-                failed_syncs: greeting.failed_syncs,
-            };
-            self.boots.observe(*server, found);
-            self.rpc.note(*server, &greeting);
+            self.verifiers
+                .observe(*server, verifier_of(&Known::of(&greeting)));
+            self.rpc.update_known(*server, &greeting);
         }
         Ok(())
     }
@@ -169,30 +163,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_boot_is_a_loss_and_a_first_meeting_is_none() {
-        let mut boots = Boots::default();
-        let host = |boot, failed_syncs| Keeping {
+    fn a_new_boot_is_a_loss_and_the_first_one_seen_is_none() {
+        let mut verifiers = Verifiers::default();
+        let host = |boot, failed_syncs| Verifier {
             boot,
             generation: Generation(1),
             failed_syncs,
         };
-        boots.observe(2, host(7, 0));
-        boots.observe(2, host(7, 0));
-        assert_eq!(boots.losses(), 0);
-        boots.observe(2, host(8, 0));
-        boots.observe(0, host(8, 5));
-        assert_eq!((boots.losses(), boots.last), (1, Some((2, Loss::Power))));
-        boots.observe(0, host(8, 6));
+        verifiers.observe(2, host(7, 0));
+        verifiers.observe(2, host(7, 0));
+        assert_eq!(verifiers.losses(), 0);
+        verifiers.observe(2, host(8, 0));
+        verifiers.observe(0, host(8, 5));
         assert_eq!(
-            (boots.losses(), boots.last),
+            (verifiers.losses(), verifiers.last),
+            (1, Some((2, Loss::Power)))
+        );
+        verifiers.observe(0, host(8, 6));
+        assert_eq!(
+            (verifiers.losses(), verifiers.last),
             (2, Some((0, Loss::FailedSync)))
         );
         // Another directory has none of what was written to the one before.
-        let other = Keeping {
+        let other = Verifier {
             generation: Generation(2),
             ..host(8, 6)
         };
-        boots.observe(0, other);
-        assert_eq!((boots.losses(), boots.last), (3, Some((0, Loss::Power))));
+        verifiers.observe(0, other);
+        assert_eq!(
+            (verifiers.losses(), verifiers.last),
+            (3, Some((0, Loss::Power)))
+        );
     }
 }

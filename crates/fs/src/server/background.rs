@@ -1,0 +1,108 @@
+//! Threads that work beside the server's loop whenever they are notified.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use crate::client::{Client, Interrupter};
+use crate::locks::{lock, wait_timeout_while};
+use crate::threads::JoinOnDrop;
+
+/// Wakes a thread that works beside the loop.
+#[derive(Clone, Default)]
+pub(super) struct Wakeup(Arc<(Mutex<WakeupState>, Condvar)>);
+
+#[derive(Default)]
+struct WakeupState {
+    notified: bool,
+    stopping: bool,
+    /// The thread's client, which may be waiting for a server that is down when the thread is to end.
+    client: Option<Interrupter>,
+}
+
+/// What ended a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wake {
+    Notified,
+    TimedOut,
+    Stop,
+}
+
+impl Wakeup {
+    /// There may be work.
+    pub(super) fn notify(&self) {
+        self.set(|state| state.notified = true);
+    }
+
+    fn stop(&self) {
+        self.set(|state| {
+            state.stopping = true;
+            state.client.iter().for_each(Interrupter::interrupt);
+        });
+    }
+
+    /// Registers a client whose calls a stop ends.
+    pub(super) fn interrupts(&self, client: &Client) {
+        self.set(|state| {
+            let interrupter = client.interrupter();
+            if state.stopping {
+                interrupter.interrupt();
+            }
+            state.client = Some(interrupter);
+        });
+    }
+
+    fn set(&self, change: impl FnOnce(&mut WakeupState)) {
+        change(&mut lock(&self.0.0));
+        self.0.1.notify_all();
+    }
+
+    /// Waits for a notification, but not longer than this.
+    pub(super) fn wait(&self, most: Option<Duration>) -> Wake {
+        let (mut state, is_time_up) =
+            wait_timeout_while(&self.0.1, lock(&self.0.0), most, |state| {
+                !state.notified && !state.stopping
+            });
+        match state.stopping {
+            true => Wake::Stop,
+            false if is_time_up => Wake::TimedOut,
+            false => {
+                state.notified = false;
+                Wake::Notified
+            }
+        }
+    }
+
+    /// Pauses; `false` if it is time to stop.
+    pub(super) fn pause(&self, pause: Duration) -> bool {
+        let (state, _) = wait_timeout_while(&self.0.1, lock(&self.0.0), Some(pause), |state| {
+            !state.stopping
+        });
+        !state.stopping
+    }
+}
+
+/// A thread that works beside the loop whenever it is notified, and ends when this is dropped.
+pub(super) struct Background {
+    wakeup: Wakeup,
+    _thread: JoinOnDrop,
+}
+
+impl Background {
+    /// Starts a thread of this name. `work` must return once [`Wakeup::wait`] returns [`Wake::Stop`].
+    pub(super) fn start(
+        name: &str,
+        wakeup: Wakeup,
+        work: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            wakeup,
+            _thread: JoinOnDrop::spawn(name, work)?,
+        })
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.wakeup.stop();
+    }
+}
