@@ -242,3 +242,31 @@ impl Conversation {
             .extend(rival.map(|rival| Work::Introduced(rival.0)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both sides keep the connection that the one with the smaller number has made, so they must agree on which.
+    #[test]
+    fn of_two_calls_that_cross_the_smaller_numbers_is_kept() {
+        let meet = |phase, called, own: InstanceId, theirs| {
+            let mut conversation = Conversation::new("known".to_owned());
+            conversation.phase = phase;
+            conversation.greeting.called = called;
+            conversation.meet(own, Some(theirs))
+        };
+        let (small, large) = (InstanceId(1), InstanceId(2));
+        assert_eq!(meet(Phase::Greeting, false, large, small), Meeting::Same);
+        assert_eq!(meet(Phase::Greeting, false, small, large), Meeting::Wait);
+        for (own, theirs) in [(small, large), (large, small)] {
+            assert_eq!(meet(Phase::Greeting, true, own, theirs), Meeting::Distinct);
+            assert_eq!(meet(Phase::Closed, false, own, theirs), Meeting::Same);
+            assert_eq!(meet(Phase::Leaving, false, own, theirs), Meeting::Wait);
+        }
+        assert_eq!(
+            meet(Phase::Greeting, false, small, small),
+            Meeting::Distinct
+        );
+    }
+}
