@@ -492,6 +492,53 @@ fn serve_queue<J>(
     }
 }
 
+/// Calls `each` for every operand of a verb: one that fails is reported, and the others go on. Returns the number of
+/// failures.
+pub(crate) fn each_operand<T>(
+    operands: impl IntoIterator<Item = T>,
+    mut each: impl FnMut(T) -> Outcome,
+) -> u64 {
+    let mut failures = 0;
+    for operand in operands {
+        if let Err(failure) = each(operand) {
+            report_item(&failure);
+            failures += 1;
+        }
+    }
+    failures
+}
+
+/// Calls `ask` for each of these servers, all at once: those that are down cost one time-out together.
+pub(crate) fn ask_servers<T: Send>(
+    servers: &[usize],
+    ask: impl Fn(usize) -> Outcome<T> + Sync,
+) -> Vec<Outcome<T>> {
+    let lost = |_| {
+        Err(Failure::new(
+            "asking a server",
+            "the thread that asked ended",
+        ))
+    };
+    std::thread::scope(|scope| {
+        let ask = &ask;
+        let asked = servers
+            .iter()
+            .map(|&server| scope.spawn(move || ask(server)));
+        let asked: Vec<_> = asked.collect();
+        let replies = asked.into_iter();
+        replies
+            .map(|thread| thread.join().unwrap_or_else(lost))
+            .collect()
+    })
+}
+
+/// Ends a verb of many items that has done so many of them, which `--json` shows under the name `what`.
+pub(crate) fn conclude_counted(session: &Session, what: &str, done: u64, failures: u64) -> Outcome {
+    let counted = json!({ what: done, "failures": failures });
+    session.output.object(&counted);
+    conclude(failures)
+}
+
 /// Ends a verb of many items: exit code 1 if any of them failed.
 pub(crate) fn conclude(failures: u64) -> Outcome {
     if failures == 0 {
