@@ -4,7 +4,8 @@ use causeway_report::rows::{Row, figure_text, median};
 use causeway_report::table::Table;
 use causeway_report::units::bytes_text;
 
-use super::trial::{Figure, Gap, LIMIT, OURS};
+use super::trial::{Figure, Gap};
+use crate::outcome::{LIMIT, OURS};
 
 /// One figure of one participant over the runs.
 #[derive(Debug, Clone)]

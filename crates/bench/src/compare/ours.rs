@@ -1,6 +1,5 @@
 //! Causeway's own processes, as one participant, and the machine's limits, as another.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use causeway_command::failure::{Failure, Outcome};
@@ -9,7 +8,7 @@ use causeway_command::workers::{Event, Go, Pool};
 
 use super::multi_process::{Assignment, Order, Passed, Report, Role};
 use super::trial::{Figure, Pattern, REPLY_BYTES, RINGS, Trial};
-use crate::messages::effort::window;
+use crate::messages::effort::{COPY_BYTES, in_memory, window};
 use crate::messages::pair::Pair;
 use crate::messages::worker;
 use crate::task::Task;
@@ -89,7 +88,6 @@ impl Ours {
             let order = worker::Order::Latency {
                 size: in_memory(size),
                 rounds,
-                allocate: false,
             };
             check(pair, size, false)?;
             let latency = pair.one_way(&order, rounds)?;
@@ -154,7 +152,7 @@ impl Ours {
     fn copies(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
         let pair = self.pair(trial)?;
         let mut figures = Vec::new();
-        let large = |size: &u64| *size >= crate::messages::effort::COPY_BYTES;
+        let large = |size: &u64| *size >= COPY_BYTES;
         for size in trial.stream_sizes().filter(large) {
             let rounds = trial.effort.rounds(size, 1_000_000);
             let order = worker::Order::Copy {
@@ -180,7 +178,6 @@ impl Ours {
             "tcp" => "tcp://127.0.0.1:0".to_owned(),
             _ => {
                 let path = self.scratch.path().join(format!("{}.sock", self.sockets));
-                let path: PathBuf = path;
                 format!("{method}://{}", path.display())
             }
         }
@@ -268,11 +265,7 @@ impl Ours {
         let pair = self.pair(trial)?;
         let address = pair.open(&trial.method)?;
         let rounds = trial.effort.echoes(&trial.method, 8);
-        let order = worker::Order::Latency {
-            size: 8,
-            rounds,
-            allocate: false,
-        };
+        let order = worker::Order::Latency { size: 8, rounds };
         let mut figures = Vec::new();
         let mut holders: Pool<Report> = Pool::default();
         let mut connected = 0;
@@ -361,9 +354,4 @@ fn check(pair: &mut Pair, size: u64, allocate: bool) -> Outcome {
     let size = in_memory(size);
     pair.measure(&worker::Order::Check { size, allocate })
         .map(drop)
-}
-
-/// A size as one of this machine's memory; what does not fit cannot be allocated either.
-fn in_memory(size: u64) -> usize {
-    usize::try_from(size).unwrap_or(usize::MAX)
 }

@@ -105,9 +105,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
             let operations = ["create", "stat", "list", "unlink", "create-batch"];
             for (operation, rates) in operations.iter().zip(&rates) {
                 let case = format!("{operation}/{}/{clients}-clients", place.name());
-                bench
-                    .benchmark
-                    .add(&case, "causeway", 0, "rate_per_s", rates);
+                bench.benchmark.ours(&case, 0, "rate_per_s", rates);
             }
         }
     }
@@ -148,7 +146,7 @@ pub(super) fn small_files(bench: &mut Bench) -> Outcome {
                 let case = format!("small-files/{what}/{clients}-clients");
                 bench
                     .benchmark
-                    .add(&case, "causeway", size as u64, "rate_per_s", rates);
+                    .ours(&case, size as u64, "rate_per_s", rates);
             }
         }
     }
@@ -189,8 +187,8 @@ pub(super) fn commits(bench: &mut Bench) -> Outcome {
     for (how, [group, each]) in ["one", "batch"].iter().zip(&rates) {
         let case = |kind: &str| format!("create-synced/{kind}/{how}/{COMMIT_CLIENTS}-clients");
         let benchmark = &mut bench.benchmark;
-        benchmark.add(&case("group-commit"), "causeway", 0, "rate_per_s", group);
-        benchmark.add(&case("commit-each"), "causeway", 0, "rate_per_s", each);
+        benchmark.ours(&case("group-commit"), 0, "rate_per_s", group);
+        benchmark.ours(&case("commit-each"), 0, "rate_per_s", each);
         let ratio = format!("{}/to-commit-each", case("group-commit"));
         benchmark.ratio(&ratio, 0, group, each);
     }

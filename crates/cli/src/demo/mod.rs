@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use causeway_command::cluster::{Cluster, Spec, free_space};
-use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::cluster::{Cluster, Spec, free_space, require_space};
+use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::{Output, printable};
 use causeway_command::progress::Progress;
 use causeway_command::remote::join;
@@ -93,7 +93,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let parent = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     let mut scratch = ScratchDirectory::new(&parent, "demo")?;
     let (tree, source) = choose_tree(&arguments, scratch.path(), &output)?;
-    check_space(&tree, scratch.path())?;
+    let needed = tree.bytes + tree.bytes / 2 + (256 << 20);
+    require_space(scratch.path(), needed).map_err(|failure| {
+        failure.hint("choose another place with --dir, or a smaller tree with --tree")
+    })?;
     let mut result = perform(&arguments, &tree, source, scratch.path(), &output)?;
     result.storage = storage_text(scratch.path());
     page::write(&result, &arguments.out)?;
@@ -137,24 +140,6 @@ fn choose_tree(arguments: &Arguments, scratch: &Path, output: &Output) -> Outcom
     let top = scratch.join("source");
     tree::make_up(&top)?;
     Ok((tree::scan(&top)?, "made-up files".to_owned()))
-}
-
-fn check_space(tree: &Tree, place: &Path) -> Outcome {
-    let (free, _) =
-        free_space(place).doing(|| format!("reading the free space at {}", place.display()))?;
-    let needed = tree.bytes + tree.bytes / 2 + (256 << 20);
-    if free >= needed {
-        return Ok(());
-    }
-    Err(Failure::new(
-        format!("making room in {}", place.display()),
-        format!(
-            "{} are free, about {} are needed",
-            bytes_text(free),
-            bytes_text(needed)
-        ),
-    )
-    .hint("choose another place with --dir, or a smaller tree with --tree"))
 }
 
 fn storage_text(place: &Path) -> String {
