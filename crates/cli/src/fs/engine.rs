@@ -41,7 +41,7 @@ pub(crate) enum Part<'a> {
 
 impl Part<'_> {
     /// Number of bytes.
-    fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Data(piece) => piece.len() as u64,
             Self::Hole(len) => *len,
@@ -178,7 +178,7 @@ impl Worker {
         progress: &Progress,
     ) -> Outcome<u64> {
         let mut advanced = 0;
-        let read = self.read_pieces((file, path), from, to, |part, offset| {
+        let read = self.read_pieces((file, path), from, to, |_, part, offset| {
             if let Part::Data(piece) = part {
                 for run in sparse::runs_of_data(piece) {
                     let at = offset + run.start as u64;
@@ -205,7 +205,7 @@ impl Worker {
         (file, path): (&mut File, &[u8]),
         from: u64,
         to: u64,
-        mut take: impl FnMut(&Part<'_>, u64) -> Outcome,
+        mut take: impl FnMut(&mut Client, &Part<'_>, u64) -> Outcome,
     ) -> Outcome<u64> {
         let buffer = self.buffer();
         let mut offset = from;
@@ -224,7 +224,7 @@ impl Worker {
             let got = usize::try_from(got).unwrap_or(want).min(want);
             let piece = buffer.slice(0..got);
             if got > 0 {
-                take(&Part::Data(&piece), offset)?;
+                take(&mut self.client, &Part::Data(&piece), offset)?;
             }
             offset += got as u64;
             if got < want {
@@ -233,7 +233,7 @@ impl Worker {
             if sparse::is_hole(&piece) {
                 let next = sparse::behind_hole(&mut self.client, (file, path), offset, to)?;
                 if next > offset {
-                    take(&Part::Hole(next - offset), offset)?;
+                    take(&mut self.client, &Part::Hole(next - offset), offset)?;
                 }
                 offset = next;
             }
@@ -244,7 +244,7 @@ impl Worker {
 
 /// How many bytes to read at once from `offset` on: one more than there should be up to the file's end, so that fewer
 /// come there, but no more than the buffer has to be cleared for. 0 at the largest offset.
-pub(crate) fn piece_len(file: &File, offset: u64) -> usize {
+fn piece_len(file: &File, offset: u64) -> usize {
     let left = file.node.attributes.size.saturating_sub(offset);
     let most = MAX_FILE_BYTES.saturating_sub(offset);
     usize::try_from(left.saturating_add(1).min(most))
