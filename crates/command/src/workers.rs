@@ -292,7 +292,7 @@ fn write_line(out: &mut impl Write, message: &impl Serialize) -> std::io::Result
     out.flush()
 }
 
-/// Reads a line, without what it had before; `None` at the end of the input.
+/// Reads the next line into `line`, in place of what that held; `None` at the end of the input.
 fn read_line<'a>(
     input: &mut impl BufRead,
     line: &'a mut Vec<u8>,

@@ -35,27 +35,25 @@ impl Place {
         }
     }
 
-    fn make(self, setup: &mut Setup, round: u32, clients: usize) -> Outcome {
-        let directories = match self {
+    /// The paths of all directories of a round.
+    fn directories(self, round: u32, clients: usize) -> impl Iterator<Item = String> {
+        let count = match self {
             Self::One => 1,
             Self::Many => clients,
         };
-        for number in 0..directories {
-            let path = self.directory(round, number);
+        (0..count).map(move |number| self.directory(round, number))
+    }
+
+    fn make(self, setup: &mut Setup, round: u32, clients: usize) -> Outcome {
+        for path in self.directories(round, clients) {
             setup.client.make_directory(path.as_bytes(), 0o755, None)?;
         }
         Ok(())
     }
 
     fn remove(self, setup: &mut Setup, round: u32, clients: usize) -> Outcome {
-        let directories = match self {
-            Self::One => 1,
-            Self::Many => clients,
-        };
-        for number in 0..directories {
-            setup
-                .client
-                .remove_directory(self.directory(round, number).as_bytes())?;
+        for path in self.directories(round, clients) {
+            setup.client.remove_directory(path.as_bytes())?;
         }
         Ok(())
     }

@@ -11,9 +11,8 @@ use causeway_report::units::parse_bytes;
 use clap::Args;
 
 use crate::outcome::{Benchmark, Presentation};
-use effort::{COPY_BYTES, Effort, RATE_BYTES, in_memory, window};
+use effort::{COPY_BYTES, Effort, RATE_BYTES};
 use pair::Pair;
-use worker::Order;
 
 /// Measure latency, bandwidth and rate of messages, by method and size
 ///
@@ -88,33 +87,18 @@ fn latency(
     arguments: &Arguments,
 ) -> Outcome {
     for &size in &arguments.sizes {
-        let bytes = in_memory(size);
-        pair.measure(&Order::Check {
-            size: bytes,
-            allocate: false,
-        })?;
+        pair.check(size, false)?;
         let (mut ours, mut limit, mut blocking) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..arguments.runs {
-            let rounds = pair.effort.echoes(method, size);
-            let order = Order::Latency {
-                size: bytes,
-                rounds,
-            };
-            ours.push(pair.one_way(&order, rounds)?);
+            ours.push(pair.latency(method, size)?);
             if method == "shm" && size <= 64 {
-                let rounds = pair.effort.bounces();
-                limit.push(pair.one_way(&Order::CacheLine { rounds }, rounds)?);
+                limit.push(pair.cache_line()?);
             }
             if method == "tcp" {
-                let bare = |rounds, blocking| Order::Bare {
-                    size: bytes,
-                    rounds,
-                    blocking,
-                };
-                limit.push(pair.one_way(&bare(rounds, false), rounds)?);
+                let rounds = pair.effort.echoes(method, size);
+                limit.push(pair.bare(size, rounds, false)?);
                 if size <= 64 {
-                    let few = rounds.min(2000);
-                    blocking.push(pair.one_way(&bare(few, true), few)?);
+                    blocking.push(pair.bare(size, rounds.min(2000), true)?);
                 }
             }
         }
@@ -144,40 +128,22 @@ fn stream(
     };
     for &allocate in kinds {
         for &size in arguments.sizes.iter().filter(|size| **size > 0) {
-            let bytes = in_memory(size);
-            pair.measure(&Order::Check {
-                size: bytes,
-                allocate,
-            })?;
-            let window = window(size);
-            let (mut ours, mut limit) = (Vec::new(), Vec::new());
+            pair.check(size, allocate)?;
+            let (mut rates, mut limit) = (Vec::new(), Vec::new());
             for _ in 0..arguments.runs {
-                let rounds = pair.effort.windows(size);
-                let seconds = pair.measure(&Order::Stream {
-                    size: bytes,
-                    window,
-                    rounds,
-                    allocate,
-                })?;
-                let messages = rounds as f64 * window as f64;
-                ours.push(messages * size as f64 / 1e6 / seconds.max(1e-9));
-                if size < COPY_BYTES {
-                    continue;
+                rates.push(pair.stream(size, allocate)?);
+                if size >= COPY_BYTES {
+                    limit.push(pair.copy(size)?);
                 }
-                let rounds = pair.effort.rounds(size, 1_000_000);
-                let seconds = pair.measure(&Order::Copy {
-                    size: bytes,
-                    rounds,
-                })?;
-                limit.push(rounds as f64 * size as f64 / 1e6 / seconds.max(1e-9));
             }
+            let megabytes = |rate: &f64| rate * size as f64 / 1e6;
+            let ours: Vec<f64> = rates.iter().map(megabytes).collect();
             let suffix = if allocate { "/shared-buffers" } else { "" };
             let case = format!("bandwidth/{method}{suffix}");
             benchmark.ours(&case, size, "bandwidth_mb_s", &ours);
             if !allocate {
                 benchmark.limit("bandwidth/memcpy", size, "bandwidth_mb_s", &limit);
                 if size <= RATE_BYTES {
-                    let rates: Vec<f64> = ours.iter().map(|mb| mb * 1e6 / size as f64).collect();
                     let case = format!("rate/{method}");
                     benchmark.ours(&case, size, "rate_per_s", &rates);
                 }
