@@ -20,7 +20,7 @@ use causeway_command::cluster::{Cluster, Spec, free_space, require_space};
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::{Output, printable};
 use causeway_command::progress::Progress;
-use causeway_command::remote::join;
+use causeway_command::remote::{join, parent_of};
 use causeway_command::shutdown::{self, ScratchDirectory};
 use causeway_fs::client::Client;
 use causeway_report::machine::Machine;
@@ -371,17 +371,8 @@ fn verify(
     }
     let phase = show.phase(name, in_order(work), None, &mut |done| {
         let number = done.number % total.max(1);
-        let path = tree
-            .leaves
-            .get(number)
-            .map_or_else(String::new, |leaf| printable(&leaf.path));
-        compare(
-            result,
-            name,
-            &path,
-            done.found.as_ref(),
-            expected.get(&number),
-        );
+        let (path, found) = (tree.shown(number), done.found.as_ref());
+        compare(result, name, &path, found, expected.get(&number));
     })?;
     note_lost(&phase, result);
     result.phases.push(phase);
@@ -408,14 +399,10 @@ fn fail_and_recover(
         if number.is_multiple_of(COPY_EVERY) {
             item.store = Some(COPY.to_owned());
             bytes += leaf.size;
-            let slash = leaf
-                .path
-                .iter()
-                .rposition(|byte| *byte == b'/')
-                .unwrap_or(0);
-            let parent = leaf.path.get(..slash).unwrap_or_default();
-            if made.insert(parent) {
-                make_with_parents(&mut client, &join(COPY.as_bytes(), parent), 0o755, None)?;
+            let copy = join(COPY.as_bytes(), &leaf.path);
+            let parent = parent_of(&copy);
+            if made.insert(parent.to_vec()) {
+                make_with_parents(&mut client, parent, 0o755, None)?;
             }
         }
         work.push(Work::new(item, bytes));
@@ -426,17 +413,8 @@ fn fail_and_recover(
     let mut drill = drill::Drill::new(cluster, victim, show.clients);
     let mut copies = Vec::new();
     let phase = show.phase(NAME, work, Some(&mut drill), &mut |done| {
-        let path = tree
-            .leaves
-            .get(done.number)
-            .map_or_else(String::new, |leaf| printable(&leaf.path));
-        compare(
-            result,
-            NAME,
-            &path,
-            done.found.as_ref(),
-            expected.get(&done.number),
-        );
+        let (path, found) = (tree.shown(done.number), done.found.as_ref());
+        compare(result, NAME, &path, found, expected.get(&done.number));
         if done.stored.is_some() {
             copies.push(done.number);
         }
@@ -454,12 +432,7 @@ fn fail_and_recover(
 fn interleave(work: &mut Vec<Work>) {
     let step = 2_654_435_761_u64;
     work.sort_by_key(|work| (work.item.number as u64).wrapping_mul(step) & 0xffff_ffff);
-    let largest = work
-        .iter()
-        .enumerate()
-        .max_by_key(|(_, work)| work.bytes)
-        .map(|(at, _)| at);
-    if let Some(at) = largest {
+    if let Some(at) = (0..work.len()).max_by_key(|at| work[*at].bytes) {
         let largest = work.remove(at);
         let middle = (work.len() + 1).div_ceil(2).min(work.len());
         work.insert(middle, largest);
@@ -476,14 +449,12 @@ fn compare_names(
     let mut client = Client::connect(cluster.configuration(), Default::default())?;
     let mut wanted: BTreeMap<Vec<u8>, (Kind, u64)> = BTreeMap::new();
     for (number, leaf) in tree.leaves.iter().enumerate() {
-        let kind = if leaf.link {
-            Kind::SymbolicLink
-        } else {
-            Kind::File
+        let kind = match leaf.link {
+            true => Kind::SymbolicLink,
+            false => Kind::File,
         };
-        let bytes = expected
-            .get(&number)
-            .map_or(leaf.size, |content| content.bytes);
+        let stored = expected.get(&number);
+        let bytes = stored.map_or(leaf.size, |content| content.bytes);
         wanted.insert(join(TREE.as_bytes(), &leaf.path), (kind, bytes));
     }
     for directory in tree

@@ -385,7 +385,7 @@ fn stages(page: &mut Page, result: &Findings) {
     for (name, (us, count)) in &store.stages {
         if !STAGES.iter().any(|(known, _)| known == name) {
             let each = microseconds_text(us / (*count).max(1) as f64);
-            parts.push((name.clone(), STAGES.len(), *us, format!("{each} each")));
+            parts.push((name.to_string(), STAGES.len(), *us, format!("{each} each")));
         }
     }
     let figure = Figure {
@@ -425,7 +425,7 @@ fn messages(page: &mut Page, result: &Findings) {
     table.align_right(&[1, 2, 3, 4, 5]);
     for (name, histogram) in latencies(result) {
         table.row(vec![
-            name,
+            name.to_owned(),
             count_text(histogram.count()),
             microseconds_text(histogram.quantile_us(0.5)),
             microseconds_text(histogram.quantile_us(0.9)),
