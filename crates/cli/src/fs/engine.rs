@@ -406,32 +406,14 @@ impl State {
     }
 }
 
-/// Runs [`parallel`] over the operands of a verb: one that fails is reported, and the others go on.
+/// Runs `find` for each operand of a verb on this thread, and `work` on `threads` others until all is done. An operand
+/// or item that fails is reported, and the others go on; their number is returned.
 pub(crate) fn parallel_over<T, J: Send>(
     session: &Session,
     threads: usize,
     progress: &Progress,
     operands: impl IntoIterator<Item = T>,
     mut find: impl FnMut(&Queue<'_, J>, T) -> Outcome,
-    work: impl Fn(&mut Worker, J) -> Outcome + Sync,
-) -> Outcome<u64> {
-    let find = |queue: &Queue<'_, J>| {
-        for operand in operands {
-            if let Err(failure) = find(queue, operand) {
-                queue.fail(&failure, progress);
-            }
-        }
-    };
-    parallel(session, threads, progress, find, work)
-}
-
-/// Runs `find` on this thread and `work` on `threads` others until all is done. Failed items have
-/// been reported; their number is returned.
-fn parallel<J: Send>(
-    session: &Session,
-    threads: usize,
-    progress: &Progress,
-    find: impl FnOnce(&Queue<'_, J>),
     work: impl Fn(&mut Worker, J) -> Outcome + Sync,
 ) -> Outcome<u64> {
     let state = State::default();
@@ -452,7 +434,11 @@ fn parallel<J: Send>(
             sender,
             state: &state,
         };
-        find(&queue);
+        for operand in operands {
+            if let Err(failure) = find(&queue, operand) {
+                queue.fail(&failure, progress);
+            }
+        }
         Ok(())
     })?;
     Ok(state.failures.load(Ordering::Relaxed))

@@ -184,7 +184,8 @@ fn beside(client: &mut Client, to: &RemoteName, options: &CreateOptions) -> Outc
     if kind == Some(Kind::Directory) {
         return Err(is_a_directory(to));
     }
-    let (partial, file) = Partial::create(client, to, options).map_err(|failure| match kind {
+    let made = Partial::make(client, to, |client, place| client.create(place, options));
+    let (partial, file) = made.map_err(|failure| match kind {
         Some(_) if !failure.fatal => {
             failure.hint("if the file may be written but not its directory, use --inplace")
         }
