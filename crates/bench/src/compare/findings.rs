@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_figure_because_a_trial_failed_is_told() {
+    fn a_cell_without_a_figure_says_that_its_trial_failed() {
         let trial = |pattern, method: &str| Trial {
             pattern,
             method: method.to_owned(),

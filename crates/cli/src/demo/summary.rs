@@ -135,7 +135,7 @@ pub(super) fn story(result: &Findings) -> Vec<String> {
         result.victim
     ));
     lines.push(format!(
-        "{}: it answers; every file that had met an error is read or stored again",
+        "{}: it replies; every file that had met an error is read or stored again",
         at(result.answered_ns)
     ));
     lines
