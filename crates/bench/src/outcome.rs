@@ -9,10 +9,27 @@ use causeway_report::machine::{COMMIT, Machine};
 use causeway_report::page::Page;
 use causeway_report::rows::{Row, figure_text, rows_table};
 use causeway_report::table::Table;
+use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::compare::trial::Gap;
+
+/// Causeway's own name among the participants.
+pub(crate) const OURS: &str = "causeway";
+/// The name under which the machine's limits stand.
+pub(crate) const LIMIT: &str = "limit";
+
+/// How a benchmark shows what it finds.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Presentation {
+    /// Print exactly one JSON object on standard output
+    #[arg(long)]
+    json: bool,
+    /// Write a report with plots
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
 
 /// A goal with what was found.
 #[derive(Debug, Clone, Serialize)]
@@ -43,6 +60,8 @@ pub(crate) struct Benchmark {
     pub(crate) machine: Machine,
     /// How to present it.
     pub(crate) output: Output,
+    /// Where the report goes, if one is wanted.
+    html: Option<PathBuf>,
     /// The figures.
     pub(crate) rows: Vec<Row>,
     /// What a reader must know about how they came about.
@@ -55,13 +74,15 @@ pub(crate) struct Benchmark {
 
 impl Benchmark {
     /// Begins.
-    pub(crate) fn new(name: &'static str, output: Output) -> Self {
+    pub(crate) fn new(name: &'static str, presentation: &Presentation) -> Self {
         let machine = Machine::here();
+        let output = Output::new(presentation.json);
         output.line(&machine.text());
         Self {
             name,
             machine,
             output,
+            html: presentation.html.clone(),
             rows: Vec::new(),
             notes: Vec::new(),
             verdicts: Vec::new(),
@@ -69,15 +90,17 @@ impl Benchmark {
         }
     }
 
-    /// Adds a figure from the values of several runs.
-    pub(crate) fn add(
-        &mut self,
-        case: &str,
-        participant: &str,
-        size: u64,
-        metric: &str,
-        values: &[f64],
-    ) {
+    /// Adds a figure of Causeway's from the values of several runs.
+    pub(crate) fn ours(&mut self, case: &str, size: u64, metric: &str, values: &[f64]) {
+        self.add(case, OURS, size, metric, values);
+    }
+
+    /// Adds a limit of the machine.
+    pub(crate) fn limit(&mut self, case: &str, size: u64, metric: &str, values: &[f64]) {
+        self.add(case, LIMIT, size, metric, values);
+    }
+
+    fn add(&mut self, case: &str, participant: &str, size: u64, metric: &str, values: &[f64]) {
         if let Some(row) = Row::new(case, participant, size, metric, values) {
             let shown = match size {
                 0 => String::new(),
@@ -101,7 +124,7 @@ impl Benchmark {
             .filter(|(_, lower)| **lower > 0.0)
             .map(|(u, l)| u / l)
             .collect();
-        self.add(case, "causeway", size, "ratio", &ratios);
+        self.ours(case, size, "ratio", &ratios);
     }
 
     /// Notes something about how the figures came about.
@@ -110,42 +133,27 @@ impl Benchmark {
         self.notes.push(text);
     }
 
-    /// A row's figure.
-    pub(crate) fn row(&self, case: &str, participant: &str, size: u64) -> Option<&Row> {
-        self.rows.iter().find(|row| {
-            row.case == case && row.participant == participant && row.size_bytes == size
-        })
-    }
-
     /// Prints the table or the JSON, and writes the report.
-    pub(crate) fn finish(
-        &self,
-        html: Option<&PathBuf>,
-        draw: impl FnOnce(&Self, &mut Page),
-    ) -> Outcome {
+    pub(crate) fn finish(&self, draw: impl FnOnce(&Self, &mut Page)) -> Outcome {
         self.output.line("");
         self.output.line(&rows_table(&self.rows).text());
-        self.publish(html, draw)
+        self.publish(draw)
     }
 
     /// Prints the JSON, and writes the report.
-    pub(crate) fn publish(
-        &self,
-        html: Option<&PathBuf>,
-        draw: impl FnOnce(&Self, &mut Page),
-    ) -> Outcome {
-        if let Some(path) = html {
+    pub(crate) fn publish(&self, draw: impl FnOnce(&Self, &mut Page)) -> Outcome {
+        if let Some(path) = &self.html {
             self.write(path, draw)?;
             self.output.line(&format!("report: {}", path.display()));
         }
         let mut object = json!({
             "bench": self.name, "machine": self.machine, "commit": COMMIT, "rows": self.rows,
             "notes": self.notes });
-        if let (false, Some(object)) = (self.verdicts.is_empty(), object.as_object_mut()) {
-            object.insert("goals".to_owned(), json!(self.verdicts));
+        if !self.verdicts.is_empty() {
+            object["goals"] = json!(self.verdicts);
         }
-        if let (false, Some(object)) = (self.gaps.is_empty(), object.as_object_mut()) {
-            object.insert("gaps".to_owned(), json!(self.gaps));
+        if !self.gaps.is_empty() {
+            object["gaps"] = json!(self.gaps);
         }
         self.output.object(&object);
         Ok(())

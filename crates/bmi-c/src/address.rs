@@ -36,7 +36,7 @@ fn stale() -> Failure {
 }
 
 /// An address that the instance knows.
-fn known(instance: &Instance, addr: u64) -> Result<Addr, Failure> {
+pub(crate) fn known(instance: &Instance, addr: u64) -> Result<Addr, Failure> {
     let addr = Addr::from_raw(addr);
     let text = instance.bmi.reverse_lookup(addr);
     text.map(|_| addr).ok_or_else(stale)
@@ -61,9 +61,7 @@ pub unsafe extern "C" fn BMI_addr_lookup(
     id_string: *const c_char,
 ) -> c_int {
     call(bmi, |instance| {
-        if addr.is_null() {
-            return Err(Failure::invalid("the pointer for the address is NULL"));
-        }
+        Failure::if_null(addr, "the pointer for the address")?;
         // SAFETY: the header requires a string, and a pointer that is valid for writes.
         unsafe {
             addr.write(0);
@@ -121,9 +119,7 @@ pub unsafe extern "C" fn BMI_addr_identity(
     identity: *mut BmiIdentity,
 ) -> c_int {
     call(bmi, |instance| {
-        if identity.is_null() {
-            return Err(Failure::invalid("the pointer for the identity is NULL"));
-        }
+        Failure::if_null(identity, "the pointer for the identity")?;
         let (kind, pid, uid, gid) = match instance.bmi.identity(known(instance, addr)?) {
             None => (BMI_IDENTITY_UNKNOWN, 0, 0, 0),
             Some(Identity::Local { pid, uid, gid }) => (BMI_IDENTITY_LOCAL, pid, uid, gid),
@@ -171,9 +167,7 @@ pub unsafe extern "C" fn BMI_addr_report(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_open_context(bmi: *mut Handle, context: *mut u64) -> c_int {
     call(bmi, |instance| {
-        if context.is_null() {
-            return Err(Failure::invalid("the pointer for the context is NULL"));
-        }
+        Failure::if_null(context, "the pointer for the context")?;
         let opened = instance.bmi.open_context()?;
         // SAFETY: not null, and the header requires a pointer that is valid for writes.
         unsafe { context.write(opened.to_raw()) };

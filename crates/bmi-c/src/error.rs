@@ -62,6 +62,14 @@ impl Failure {
         Self::new(BMI_EINVAL, text)
     }
 
+    /// Refuses a pointer that is NULL where the header requires another; `what` says which.
+    pub(crate) fn if_null<T>(pointer: *const T, what: &str) -> Result<(), Self> {
+        match pointer.is_null() {
+            true => Err(Self::invalid(format!("{what} is NULL"))),
+            false => Ok(()),
+        }
+    }
+
     /// Keeps the text for [`BMI_last_error`] and returns the code.
     #[cold]
     pub(crate) fn report(self) -> c_int {

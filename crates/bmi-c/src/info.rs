@@ -4,7 +4,8 @@ use std::ffi::c_int;
 
 use causeway_bmi::{Addr, Info, InfoOption, RendezvousPolicy};
 
-use crate::error::{BMI_EHANDLE, Failure};
+use crate::address::known;
+use crate::error::Failure;
 use crate::handle::{Handle, call};
 use crate::instance::duration_us;
 
@@ -33,11 +34,6 @@ options! {
     BMI_PUSH = 2 "Of `BMI_RENDEZVOUS`: the sender writes."
 }
 
-/// All addresses, or one.
-fn concerned(addr: u64) -> Option<Addr> {
-    (addr != 0).then_some(Addr::from_raw(addr))
-}
-
 #[cold]
 fn unknown(option: c_int, value: i64) -> Failure {
     Failure::invalid(format!("option {option} cannot be {value}"))
@@ -64,7 +60,9 @@ fn option(option: c_int, value: i64) -> Result<InfoOption, Failure> {
 pub extern "C" fn BMI_set_info(bmi: *mut Handle, addr: u64, which: c_int, value: i64) -> c_int {
     call(bmi, |instance| {
         let option = option(which, value)?;
-        instance.bmi.set_info(concerned(addr), option)?;
+        // 0 stands for all addresses.
+        let addr = (addr != 0).then_some(Addr::from_raw(addr));
+        instance.bmi.set_info(addr, option)?;
         Ok(0)
     })
 }
@@ -81,13 +79,11 @@ pub unsafe extern "C" fn BMI_get_info(
     value: *mut i64,
 ) -> c_int {
     call(bmi, |instance| {
-        if value.is_null() {
-            return Err(Failure::invalid("the pointer for the value is NULL"));
-        }
-        let addr = concerned(addr);
-        if addr.is_some_and(|addr| instance.bmi.reverse_lookup(addr).is_none()) {
-            return Err(Failure::new(BMI_EHANDLE, "stale address"));
-        }
+        Failure::if_null(value, "the pointer for the value")?;
+        let addr = match addr {
+            0 => None,
+            addr => Some(known(instance, addr)?),
+        };
         let info = |which: fn(&Info) -> usize| which(&instance.bmi.get_info(addr));
         let found = match which {
             BMI_CONNECTED => info(|info| info.connected),

@@ -195,9 +195,7 @@ unsafe fn configuration(config: *const BmiConfig) -> Result<Config, Failure> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_initialize(bmi: *mut *mut Handle, config: *const BmiConfig) -> c_int {
     guard(|| {
-        if bmi.is_null() {
-            return Err(Failure::invalid("the pointer for the handle is NULL"));
-        }
+        Failure::if_null(bmi, "the pointer for the handle")?;
         // SAFETY: not null, and the header requires a pointer that is valid for writes.
         unsafe { bmi.write(std::ptr::null_mut()) };
         // SAFETY: the header requires a configuration or NULL.

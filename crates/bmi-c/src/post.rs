@@ -90,49 +90,63 @@ pub(crate) fn number(user_ptr: *mut c_void) -> u64 {
     user_ptr.expose_provenance() as u64
 }
 
-/// # Safety
-/// As the header says of the calls below.
-#[inline(always)]
-unsafe fn send(
-    bmi: *mut Handle,
-    op: *mut u64,
-    dest: u64,
-    named: Named,
-    tag: u64,
-    context: u64,
-    user_ptr: *mut c_void,
-) -> c_int {
-    let outputs = Outputs::without_size(op);
-    let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
-    // SAFETY: the caller's promise.
-    unsafe {
-        post(bmi, outputs, named, false, move |layer, data| {
-            layer.post_send(to, data, tag, context, number(user_ptr))
-        })
-    }
+/// The calls that post a send of one kind: of one buffer, and of a list of buffers.
+macro_rules! sends {
+    ($post:ident: $of_buffer:ident, $of_list:ident) => {
+        /// See the header.
+        ///
+        /// # Safety
+        /// As the header says.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $of_buffer(
+            bmi: *mut Handle,
+            op: *mut u64,
+            dest: u64,
+            buffer: *const c_void,
+            size: i64,
+            tag: u64,
+            context: u64,
+            user_ptr: *mut c_void,
+        ) -> c_int {
+            let (outputs, named) = (Outputs::without_size(op), Named::Buffer(buffer, size));
+            let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
+            // SAFETY: the header requires it.
+            unsafe {
+                post(bmi, outputs, named, false, move |layer, data| {
+                    layer.$post(to, data, tag, context, number(user_ptr))
+                })
+            }
+        }
+
+        /// See the header.
+        ///
+        /// # Safety
+        /// As the header says.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $of_list(
+            bmi: *mut Handle,
+            op: *mut u64,
+            dest: u64,
+            list: *const iovec,
+            count: usize,
+            tag: u64,
+            context: u64,
+            user_ptr: *mut c_void,
+        ) -> c_int {
+            let (outputs, named) = (Outputs::without_size(op), Named::List(list, count));
+            let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
+            // SAFETY: the header requires it.
+            unsafe {
+                post(bmi, outputs, named, false, move |layer, data| {
+                    layer.$post(to, data, tag, context, number(user_ptr))
+                })
+            }
+        }
+    };
 }
 
-/// # Safety
-/// As the header says of the calls below.
-#[inline(always)]
-unsafe fn send_unexpected(
-    bmi: *mut Handle,
-    op: *mut u64,
-    dest: u64,
-    named: Named,
-    tag: u64,
-    context: u64,
-    user_ptr: *mut c_void,
-) -> c_int {
-    let outputs = Outputs::without_size(op);
-    let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
-    // SAFETY: the caller's promise.
-    unsafe {
-        post(bmi, outputs, named, false, move |layer, data| {
-            layer.post_sendunexpected(to, data, tag, context, number(user_ptr))
-        })
-    }
-}
+sends!(post_send: BMI_post_send, BMI_post_send_list);
+sends!(post_sendunexpected: BMI_post_sendunexpected, BMI_post_sendunexpected_list);
 
 /// # Safety
 /// As the header says of the calls below.
@@ -153,86 +167,6 @@ unsafe fn receive(
             layer.post_recv(from, into, tag, context, number(user_ptr))
         })
     }
-}
-
-/// See the header.
-///
-/// # Safety
-/// As the header says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn BMI_post_send(
-    bmi: *mut Handle,
-    op: *mut u64,
-    dest: u64,
-    buffer: *const c_void,
-    size: i64,
-    tag: u64,
-    context: u64,
-    user_ptr: *mut c_void,
-) -> c_int {
-    let named = Named::Buffer(buffer, size);
-    // SAFETY: the header requires it.
-    unsafe { send(bmi, op, dest, named, tag, context, user_ptr) }
-}
-
-/// See the header.
-///
-/// # Safety
-/// As the header says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn BMI_post_send_list(
-    bmi: *mut Handle,
-    op: *mut u64,
-    dest: u64,
-    list: *const iovec,
-    count: usize,
-    tag: u64,
-    context: u64,
-    user_ptr: *mut c_void,
-) -> c_int {
-    let named = Named::List(list, count);
-    // SAFETY: the header requires it.
-    unsafe { send(bmi, op, dest, named, tag, context, user_ptr) }
-}
-
-/// See the header.
-///
-/// # Safety
-/// As the header says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn BMI_post_sendunexpected(
-    bmi: *mut Handle,
-    op: *mut u64,
-    dest: u64,
-    buffer: *const c_void,
-    size: i64,
-    tag: u64,
-    context: u64,
-    user_ptr: *mut c_void,
-) -> c_int {
-    let named = Named::Buffer(buffer, size);
-    // SAFETY: the header requires it.
-    unsafe { send_unexpected(bmi, op, dest, named, tag, context, user_ptr) }
-}
-
-/// See the header.
-///
-/// # Safety
-/// As the header says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn BMI_post_sendunexpected_list(
-    bmi: *mut Handle,
-    op: *mut u64,
-    dest: u64,
-    list: *const iovec,
-    count: usize,
-    tag: u64,
-    context: u64,
-    user_ptr: *mut c_void,
-) -> c_int {
-    let named = Named::List(list, count);
-    // SAFETY: the header requires it.
-    unsafe { send_unexpected(bmi, op, dest, named, tag, context, user_ptr) }
 }
 
 /// See the header.

@@ -72,9 +72,7 @@ impl From<BmiRegion> for RegionDescriptor {
 /// # Safety
 /// `region` is null or points to one.
 unsafe fn read_region(region: *const BmiRegion) -> Result<RegionDescriptor, Failure> {
-    if region.is_null() {
-        return Err(Failure::invalid("the region is NULL"));
-    }
+    Failure::if_null(region, "the region")?;
     // SAFETY: not null, and otherwise the caller's promise.
     Ok(unsafe { region.read() }.into())
 }
@@ -91,9 +89,7 @@ pub unsafe extern "C" fn BMI_memalloc(
     buffer: *mut *mut c_void,
 ) -> c_int {
     call(bmi, |instance| {
-        if buffer.is_null() {
-            return Err(Failure::invalid("the pointer for the buffer is NULL"));
-        }
+        Failure::if_null(buffer, "the pointer for the buffer")?;
         // SAFETY: not null, and the header requires a pointer that is valid for writes.
         unsafe { buffer.write(std::ptr::null_mut()) };
         let size = usize::try_from(size)
@@ -136,9 +132,7 @@ pub unsafe extern "C" fn BMI_export(
     region: *mut BmiRegion,
 ) -> c_int {
     call(bmi, |instance| {
-        if region.is_null() {
-            return Err(Failure::invalid("the pointer for the region is NULL"));
-        }
+        Failure::if_null(region, "the pointer for the region")?;
         let allowed = match access {
             BMI_READ => Access::Read,
             BMI_WRITE => Access::Write,
@@ -204,9 +198,7 @@ pub unsafe extern "C" fn BMI_region_part(
                 "a part of a region with a negative offset or size",
             ));
         };
-        if part.is_null() {
-            return Err(Failure::invalid("the pointer for the part is NULL"));
-        }
+        Failure::if_null(part, "the pointer for the part")?;
         if from.checked_add(len).is_none_or(|end| end > whole.len) {
             return Err(Failure::invalid(format!(
                 "bytes {offset} and the next {size} are not inside a region of {}",
@@ -323,9 +315,7 @@ pub unsafe extern "C" fn BMI_map(
     buffer: *mut *mut c_void,
 ) -> c_int {
     call(bmi, |instance| {
-        if buffer.is_null() {
-            return Err(Failure::invalid("the pointer for the buffer is NULL"));
-        }
+        Failure::if_null(buffer, "the pointer for the buffer")?;
         // SAFETY: not null, and the header requires a pointer that is valid for writes, and a region.
         let region = unsafe {
             buffer.write(std::ptr::null_mut());

@@ -203,9 +203,7 @@ pub unsafe extern "C" fn BMI_testunexpected(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_unexpected_free(message: *mut BmiUnexpected) -> c_int {
     guard(|| {
-        if message.is_null() {
-            return Err(Failure::invalid("the message is NULL"));
-        }
+        Failure::if_null(message, "the message")?;
         // SAFETY: not null; the header requires a message that `BMI_testunexpected` filled in, unchanged
         // since, or was freed already.
         let message = unsafe { &mut *message };

@@ -9,9 +9,7 @@ use crate::error::{BMI_EADDRESS, Failure};
 /// # Safety
 /// `text` is null or points to a string that ends with a NUL and does not change during `'a`.
 pub(crate) unsafe fn read<'a>(text: *const c_char, what: &str) -> Result<&'a str, Failure> {
-    if text.is_null() {
-        return Err(Failure::invalid(format!("{what} is NULL")));
-    }
+    Failure::if_null(text, what)?;
     // SAFETY: not null, and otherwise as the caller promises.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str()

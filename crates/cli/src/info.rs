@@ -13,6 +13,7 @@ use causeway_sys::attach::{LocalSpans, RemoteSpans};
 use causeway_watch::log;
 use clap::Args;
 use rustix::process::{Resource, getrlimit};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::demo::worker::Assignment;
@@ -35,11 +36,28 @@ pub(crate) struct Arguments {
 }
 
 /// Something that Causeway uses where it can.
+#[derive(Serialize)]
 struct Capability {
     name: &'static str,
     works: bool,
     /// How well, or why not and what is done instead.
     detail: String,
+}
+
+impl Capability {
+    /// Something that works if a probe has succeeded.
+    fn probed<T>(
+        name: &'static str,
+        probe: std::io::Result<T>,
+        works: &str,
+        fails: impl Fn(std::io::Error) -> String,
+    ) -> Self {
+        Self {
+            name,
+            works: probe.is_ok(),
+            detail: probe.map_or_else(fails, |_| works.to_owned()),
+        }
+    }
 }
 
 /// Runs the verb.
@@ -88,9 +106,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     };
     output.object(&json!({
         "version": VERSION, "commit": COMMIT, "machine": machine,
-        "capabilities": capabilities.iter().map(|capability| json!({
-            "name": capability.name, "works": capability.works, "detail": capability.detail,
-        })).collect::<Vec<_>>(),
+        "capabilities": capabilities,
         "limits": limits.iter().map(|(name, now, most)| json!({
             "name": name, "now": now, "most": most })).collect::<Vec<_>>(),
         "log": { "masks": masks, "variable": log::MASKS_VARIABLE },
@@ -111,18 +127,14 @@ fn probe() -> Vec<Capability> {
 
 /// Copies from a child's memory, as large transfers between processes do.
 fn probe_attach() -> Capability {
-    let name = "cross-memory attach";
-    let works = |detail: &str| Capability {
-        name,
-        works: true,
-        detail: detail.to_owned(),
+    let capability = |works, detail| Capability {
+        name: "cross-memory attach",
+        works,
+        detail,
     };
-    let fails = |why: String| Capability {
-        name,
-        works: false,
-        detail: format!(
-            "{why}; large transfers between processes are copied through shared memory"
-        ),
+    let fails = |why: String| {
+        let instead = "large transfers between processes are copied through shared memory";
+        capability(false, format!("{why}; {instead}"))
     };
     // A child process that waits: what the kernel permits for it, it permits for any peer of this user. Address
     // 0 is never mapped, so a permitted call fails with "bad address".
@@ -144,7 +156,10 @@ fn probe_attach() -> Capability {
     let _ = child.wait();
     let scope = ptrace_scope();
     match probed.as_ref().map_err(std::io::Error::raw_os_error) {
-        Ok(_) | Err(Some(14)) => works("large transfers between processes are copied once"),
+        Ok(_) | Err(Some(14)) => capability(
+            true,
+            "large transfers between processes are copied once".to_owned(),
+        ),
         Err(Some(1)) => fails(format!("refused by the kernel (EPERM{scope})")),
         Err(Some(38)) => {
             fails("not in this kernel (ENOSYS), or forbidden by a container".to_owned())
@@ -166,39 +181,30 @@ fn ptrace_scope() -> String {
 fn probe_memfd() -> Capability {
     let made = causeway_sys::memfd::create_fixed("causeway-probe", 4096)
         .and_then(causeway_sys::memfd::checked_len);
-    Capability {
-        name: "memfd with seals",
-        works: made.is_ok(),
-        detail: match made {
-            Ok(_) => "shared memory leaves nothing behind; the size of /dev/shm does not matter"
-                .to_owned(),
-            Err(error) => format!("{error}; the shm method is not available, tcp is used"),
-        },
-    }
+    Capability::probed(
+        "memfd with seals",
+        made,
+        "shared memory leaves nothing behind; the size of /dev/shm does not matter",
+        |error| format!("{error}; the shm method is not available, tcp is used"),
+    )
 }
 
 fn probe_sockets() -> Capability {
-    let pair = causeway_sys::socket::RecordSocket::pair().and_then(|(one, _two)| one.peer());
-    Capability {
-        name: "shm between processes",
-        works: pair.is_ok(),
-        detail: match pair {
-            Ok(_) => "Unix sockets identify the peer".to_owned(),
-            Err(error) => format!("{error}; tcp is used"),
-        },
-    }
+    Capability::probed(
+        "shm between processes",
+        causeway_sys::socket::RecordSocket::pair().and_then(|(one, _two)| one.peer()),
+        "Unix sockets identify the peer",
+        |error| format!("{error}; tcp is used"),
+    )
 }
 
 fn probe_tcp() -> Capability {
-    let bound = std::net::TcpListener::bind(("127.0.0.1", 0));
-    Capability {
-        name: "tcp",
-        works: bound.is_ok(),
-        detail: match bound {
-            Ok(_) => "the loopback interface can be listened at".to_owned(),
-            Err(error) => format!("the loopback interface cannot be listened at: {error}"),
-        },
-    }
+    Capability::probed(
+        "tcp",
+        std::net::TcpListener::bind(("127.0.0.1", 0)),
+        "the loopback interface can be listened at",
+        |error| format!("the loopback interface cannot be listened at: {error}"),
+    )
 }
 
 fn probe_uring() -> Capability {
@@ -223,14 +229,15 @@ fn probe_uring() -> Capability {
 }
 
 fn kernel_at_least(major: u32, minor: u32) -> bool {
-    let release = rustix::system::uname()
-        .release()
-        .to_string_lossy()
-        .into_owned();
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|text| text.parse().ok());
-    let mut next = || numbers.next().flatten().unwrap_or(0_u32);
+    let system = rustix::system::uname();
+    let release = system.release().to_string_lossy();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut next = || {
+        numbers
+            .next()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0_u32)
+    };
     (next(), next()) >= (major, minor)
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use causeway_fs::config::{Configuration, Durability};
 use causeway_fs::dev::{DevCluster, DevError, ServerCommand, random_identity};
+use causeway_report::units::bytes_text;
 
 use crate::failure::{Doing, Failure, Outcome};
 use crate::{remote, shutdown};
@@ -97,13 +98,27 @@ impl Cluster {
 }
 
 /// Bytes that are free in the file system that holds `path`, and whether that is a tmpfs.
-pub fn free_space(path: &Path) -> std::io::Result<(u64, bool)> {
-    let space = rustix::fs::statvfs(path)?;
-    let kind = rustix::fs::statfs(path)?;
+pub fn free_space(path: &Path) -> Outcome<(u64, bool)> {
+    let doing = || format!("reading the free space at {}", path.display());
+    let space = rustix::fs::statvfs(path).doing(doing)?;
+    let kind = rustix::fs::statfs(path).doing(doing)?;
     Ok((
         space.f_bavail.saturating_mul(space.f_frsize),
         // TMPFS_MAGIC of linux/magic.h.
         kind.f_type == 0x0102_1994,
+    ))
+}
+
+/// Fails if the file system that holds `path` has less room than is needed.
+pub fn require_space(path: &Path, needed: u64) -> Outcome {
+    let (free, _) = free_space(path)?;
+    if free >= needed {
+        return Ok(());
+    }
+    let (free, needed) = (bytes_text(free), bytes_text(needed));
+    Err(Failure::new(
+        format!("making room in {}", path.display()),
+        format!("{free} are free, about {needed} are needed"),
     ))
 }
 

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use causeway_watch::process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::AtFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
@@ -228,7 +229,7 @@ pub fn exit(code: u8) -> ! {
 /// left or the time is over.
 fn end_children(signal: Signal, within: Duration) {
     let deadline = Instant::now() + within;
-    let mut told: BTreeMap<i32, OwnedFd> = BTreeMap::new();
+    let mut told: BTreeMap<u32, OwnedFd> = BTreeMap::new();
     loop {
         let children = children();
         if children.is_empty() || Instant::now() >= deadline {
@@ -259,23 +260,23 @@ fn end_children(signal: Signal, within: Duration) {
 }
 
 /// A handle for a child, if that process is still a child of this one once the handle is open.
-fn open_child(pid: i32) -> Option<OwnedFd> {
-    let descriptor = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-    is_running_child(pid).then_some(descriptor)
+fn open_child(pid: u32) -> Option<OwnedFd> {
+    open_process(pid).filter(|_| is_running_child(pid))
+}
+
+/// A handle for the process that has this number now.
+pub fn open_process(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(pid.cast_signed())?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
 /// Children that have not ended.
-fn children() -> Vec<i32> {
-    let Ok(processes) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    processes
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|pid| is_running_child(*pid))
-        .collect()
+fn children() -> Vec<u32> {
+    let processes = process::all().into_iter().flatten();
+    processes.filter(|pid| is_running_child(*pid)).collect()
 }
 
-fn is_running_child(pid: i32) -> bool {
+fn is_running_child(pid: u32) -> bool {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     // State and parent stand behind the name, which stands in parentheses and may hold anything.
     let stat = String::from_utf8_lossy(&stat);

@@ -1,7 +1,8 @@
 //! Files that appear whole or not at all: written under another name in the same directory, then renamed.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Doing, Outcome};
@@ -38,15 +39,16 @@ pub fn write_with(
     let temporary = tempfile::Builder::new()
         .prefix(PREFIX)
         .suffix(SUFFIX)
+        // As the user's mask allows, not for the owner alone.
+        .permissions(Permissions::from_mode(0o666))
         .tempfile_in(directory_of(&target))
         .doing(doing)?;
     let registration = shutdown::register_path(temporary.path());
     let mut file = BufWriter::new(temporary);
     fill(&mut file).doing(doing)?;
     let temporary = file.into_inner().doing(doing)?;
-    // Some file systems say only now that there was no room.
+    // Some file systems report only now that there was no room.
     temporary.as_file().sync_data().doing(doing)?;
-    make_readable(temporary.as_file()).doing(doing)?;
     temporary.persist(&target).doing(doing)?;
     drop(registration);
     Ok(())
@@ -62,15 +64,6 @@ fn directory_of(path: &Path) -> PathBuf {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
     }
-}
-
-/// Temporary files are for their owner only; results are readable as the user's mask allows.
-fn make_readable(file: &File) -> std::io::Result<()> {
-    let mask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(mask);
-    let mode = rustix::fs::Mode::from_raw_mode(0o666) & !mask;
-    rustix::fs::fchmod(file, mode)?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -92,6 +85,35 @@ mod tests {
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
         write(&path, b"after").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"after");
+    }
+
+    /// Threads that write files at the same time leave the process's mask as it is, and so the modes of their files.
+    #[test]
+    fn files_of_many_threads_have_the_modes_that_the_mask_allows() {
+        let mask = || {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+            u32::from_str_radix(line.unwrap().trim(), 8).unwrap()
+        };
+        let before = mask();
+        // In memory, where the threads do not spend their time in waiting for a disk.
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let directory = directory.path();
+                scope.spawn(move || {
+                    for number in 0..500 {
+                        write(&directory.join(format!("{thread}-{number}")), b"x").unwrap();
+                    }
+                });
+            }
+        });
+        for file in std::fs::read_dir(directory.path()).unwrap() {
+            let file = file.unwrap();
+            let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o666 & !before, "{:?}", file.file_name());
+        }
+        assert_eq!(mask(), before);
     }
 
     #[test]

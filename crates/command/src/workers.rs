@@ -50,6 +50,7 @@ pub fn serve<T: Task>(run: impl FnOnce(T, &mut Channel) -> Outcome) -> Outcome {
         }
     })
 }
+
 /// The longest line that either side accepts.
 const MAX_LINE_BYTES: u64 = 64 << 20;
 
@@ -64,12 +65,12 @@ pub enum Event<M> {
 
 /// Workers of one command.
 pub struct Pool<M> {
-    workers: Vec<Hand>,
+    workers: Vec<Worker>,
     events: Receiver<(usize, Event<M>)>,
     sender: Sender<(usize, Event<M>)>,
 }
 
-struct Hand {
+struct Worker {
     child: Child,
     input: Option<ChildStdin>,
 }
@@ -95,7 +96,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
         let number = self.workers.len();
         let output = child.stdout.take();
         let input = child.stdin.take();
-        self.workers.push(Hand { child, input });
+        self.workers.push(Worker { child, input });
         let sender = self.sender.clone();
         let output = output.ok_or("it has no standard output").doing(doing)?;
         std::thread::Builder::new()
@@ -114,23 +115,15 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
     /// Sends a message to a worker.
     pub fn send(&mut self, number: usize, message: &impl Serialize) -> Outcome {
         let doing = || format!("telling worker {number} what to do");
-        let mut line = serde_json::to_vec(message).doing(doing)?;
-        line.push(b'\n');
-        let input = self
-            .workers
-            .get_mut(number)
-            .and_then(|hand| hand.input.as_mut());
-        let input = input.ok_or("it has been let go").doing(doing)?;
-        input
-            .write_all(&line)
-            .and_then(|()| input.flush())
-            .doing(doing)
+        let worker = self.workers.get_mut(number);
+        let input = worker.and_then(|worker| worker.input.as_mut());
+        write_line(input.ok_or("its input is closed").doing(doing)?, message).doing(doing)
     }
 
     /// Tells a worker that nothing more comes.
     pub fn close(&mut self, number: usize) {
-        if let Some(hand) = self.workers.get_mut(number) {
-            hand.input = None;
+        if let Some(worker) = self.workers.get_mut(number) {
+            worker.input = None;
         }
     }
 
@@ -174,19 +167,29 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
         }
         Ok(replies.into_iter().flatten().collect())
     }
+
+    /// Waits until every worker is ready, starts them at once, and returns when that was.
+    pub fn start_together(&mut self, within: Duration) -> Outcome<(u64, Vec<M>)> {
+        let ready = self.gather(within, "waiting for workers to be ready")?;
+        let started = monotonic_ns();
+        for number in 0..self.count() {
+            self.send(number, &Go)?;
+        }
+        Ok((started, ready))
+    }
 }
 
 impl<M> Drop for Pool<M> {
     fn drop(&mut self) {
-        for hand in &mut self.workers {
-            hand.input = None;
+        for worker in &mut self.workers {
+            worker.input = None;
         }
-        for hand in &mut self.workers {
-            if !ends_within(&mut hand.child, Duration::from_secs(2)) {
+        for worker in &mut self.workers {
+            if !ends_within(&mut worker.child, Duration::from_secs(2)) {
                 // It does not react: the result of what it was doing is not wanted any more.
-                let _ = hand.child.kill();
+                let _ = worker.child.kill();
             }
-            let _ = hand.child.wait();
+            let _ = worker.child.wait();
         }
     }
 }
@@ -219,15 +222,8 @@ fn listen<M: DeserializeOwned>(
 ) {
     let mut reason = None;
     let mut line = Vec::new();
-    loop {
-        line.clear();
-        let read = (&mut output)
-            .take(MAX_LINE_BYTES)
-            .read_until(b'\n', &mut line);
-        if !matches!(read, Ok(count) if count > 0) {
-            break;
-        }
-        match serde_json::from_slice::<Line<M>>(&line) {
+    while let Ok(Some(line)) = read_line(&mut output, &mut line) {
+        match serde_json::from_slice::<Line<M>>(line) {
             Ok(Line::Message(message)) => {
                 if sender.send((number, Event::Message(message))).is_err() {
                     return;
@@ -262,19 +258,14 @@ impl Channel {
     pub fn receive<T: DeserializeOwned>(&mut self) -> Outcome<Option<T>> {
         let doing = || "reading the command's message".to_owned();
         let mut line = Vec::new();
-        let count = (&mut self.input)
-            .take(MAX_LINE_BYTES)
-            .read_until(b'\n', &mut line)
-            .doing(doing)?;
-        if count == 0 {
-            return Ok(None);
-        }
-        serde_json::from_slice(&line).doing(doing).map(Some)
+        let line = read_line(&mut self.input, &mut line).doing(doing)?;
+        line.map(serde_json::from_slice).transpose().doing(doing)
     }
 
     /// Sends a message.
     pub fn send(&self, message: &impl Serialize) -> Outcome {
-        write_line(&Line::Message(message))
+        write_line(&mut std::io::stdout().lock(), &Line::Message(message))
+            .doing(|| "telling the command".to_owned())
     }
 
     /// Reports that this worker is ready, waits until all are, and returns when that was.
@@ -289,32 +280,28 @@ impl Channel {
     /// Tells the command why this worker ends.
     pub fn fail(failure: &Failure) {
         // The command may be gone too.
-        let _ = write_line(&Line::<()>::Failed(failure.to_string()));
+        let failed = Line::<()>::Failed(failure.to_string());
+        let _ = write_line(&mut std::io::stdout().lock(), &failed);
     }
 }
 
-fn write_line<M: Serialize>(line: &Line<M>) -> Outcome {
-    let doing = || "telling the command".to_owned();
-    let mut bytes = serde_json::to_vec(line).doing(doing)?;
-    bytes.push(b'\n');
-    let mut out = std::io::stdout().lock();
-    out.write_all(&bytes)
-        .and_then(|()| out.flush())
-        .doing(doing)
+fn write_line(out: &mut impl Write, message: &impl Serialize) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    out.write_all(&line)?;
+    out.flush()
+}
+
+/// Reads the next line into `line`, in place of what that held; `None` at the end of the input.
+fn read_line<'a>(
+    input: &mut impl BufRead,
+    line: &'a mut Vec<u8>,
+) -> std::io::Result<Option<&'a [u8]>> {
+    line.clear();
+    let count = input.take(MAX_LINE_BYTES).read_until(b'\n', line)?;
+    Ok((count > 0).then_some(line))
 }
 
 /// All workers may start.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Go;
-
-impl<M: DeserializeOwned + Send + 'static> Pool<M> {
-    /// Waits until every worker is ready, starts them at once, and returns when that was.
-    pub fn start_together(&mut self, within: Duration) -> Outcome<(u64, Vec<M>)> {
-        let ready = self.gather(within, "waiting for workers to be ready")?;
-        let started = monotonic_ns();
-        for number in 0..self.count() {
-            self.send(number, &Go)?;
-        }
-        Ok((started, ready))
-    }
-}

@@ -73,11 +73,3 @@ fn first_value(file: &str, key: &str) -> Option<String> {
         (name.trim() == key).then(|| value.trim().to_owned())
     })
 }
-
-/// Seconds since the epoch, now.
-pub fn now_seconds() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-    })
-}

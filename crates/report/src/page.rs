@@ -1,5 +1,7 @@
 //! The document: title, figures of merit, plots, tables.
 
+use causeway_watch::{process, text};
+
 use crate::machine::{COMMIT, Machine, VERSION};
 use crate::table::Table;
 
@@ -222,10 +224,7 @@ impl Page {
         row("program", format!("causeway {VERSION}, commit {COMMIT}"));
         row(
             "made",
-            format!(
-                "{} UTC",
-                crate::units::utc_text(crate::machine::now_seconds())
-            ),
+            format!("{} UTC", text::date_and_time(process::now_seconds())),
         );
         for (name, value) in extra {
             row(name, value.clone());

@@ -43,15 +43,8 @@ pub fn over_time(
     bands: &[Band],
     marks: &[Mark],
 ) -> String {
-    let rows = label_rows(marks);
-    let top = 42.0 + rows as f64 * 15.0;
-    let height = top + 210.0 + 42.0;
-    let area = Area {
-        left: 52.0,
-        right: width - 10.0,
-        top,
-        bottom: height - 42.0,
-    };
+    let top = 42.0 + label_rows(marks) as f64 * 15.0;
+    let (mut board, area) = board(width, (52.0, 10.0), top, 210.0);
     let points = || series.iter().flat_map(|one| &one.points);
     let end = points()
         .map(|point| point.0)
@@ -60,7 +53,6 @@ pub fn over_time(
     let x = Scale::linear(0.0, end, area.left, area.right);
     let largest = points().map(|point| point.1).fold(0.0, f64::max);
     let y = Scale::linear(0.0, round_up(largest), area.bottom, area.top);
-    let mut board = Board::new(width, height);
     for (index, band) in bands.iter().enumerate() {
         draw_band(&mut board, area, &x, band, index);
     }
@@ -83,6 +75,18 @@ pub fn over_time(
     draw_marks(&mut board, area, &x, marks);
     time_axis(&mut board, width, area, &x);
     board.finish()
+}
+
+/// A board of this width, and the area on it that figures of this height are drawn in: between margins to the left and
+/// the right, below `top`, and above the horizontal axis with its labels.
+fn board(width: f64, (left, right): (f64, f64), top: f64, height: f64) -> (Board, Area) {
+    let area = Area {
+        left,
+        right: width - right,
+        top,
+        bottom: top + height,
+    };
+    (Board::new(width, area.bottom + 42.0), area)
 }
 
 /// The axis of a plot over time.
@@ -151,13 +155,7 @@ fn draw_marks(board: &mut Board, area: Area, x: &Scale, marks: &[Mark]) {
 /// One histogram below the other on a common logarithmic time axis, with median and 99th percentile.
 pub fn latencies(width: f64, rows: &[(String, usize, &Histogram)]) -> String {
     const ROW: f64 = 62.0;
-    let height = 12.0 + rows.len() as f64 * ROW + 42.0;
-    let area = Area {
-        left: 8.0,
-        right: width - 8.0,
-        top: 12.0,
-        bottom: height - 42.0,
-    };
+    let (mut board, area) = board(width, (8.0, 8.0), 12.0, rows.len() as f64 * ROW);
     let buckets = || rows.iter().flat_map(|row| row.2.buckets());
     let low = buckets()
         .map(|bucket| bucket.0)
@@ -165,7 +163,6 @@ pub fn latencies(width: f64, rows: &[(String, usize, &Histogram)]) -> String {
         .min(1e6);
     let high = buckets().map(|bucket| bucket.1).fold(low * 10.0, f64::max);
     let x = Scale::logarithmic(low, high, area.left, area.right);
-    let mut board = Board::new(width, height);
     upright_grid(&mut board, area, &x, &x.ticks(8));
     for (index, (name, colour, histogram)) in rows.iter().enumerate() {
         let base = area.top + (index as f64 + 1.0) * ROW;
@@ -233,17 +230,10 @@ pub struct Bar {
 /// Horizontal bars on a common scale that starts at 0.
 pub fn bars(width: f64, bars: &[Bar], axis: &str, name: impl Fn(f64) -> String) -> String {
     const ROW: f64 = 44.0;
-    let height = 8.0 + bars.len() as f64 * ROW + 42.0;
-    let area = Area {
-        left: 8.0,
-        right: width - 14.0,
-        top: 8.0,
-        bottom: height - 42.0,
-    };
+    let (mut board, area) = board(width, (8.0, 14.0), 8.0, bars.len() as f64 * ROW);
     let length = |bar: &Bar| bar.parts.iter().map(|part| part.1).sum::<f64>();
     let largest = bars.iter().map(length).fold(0.0, f64::max);
     let x = Scale::linear(0.0, round_up(largest), area.left, area.right);
-    let mut board = Board::new(width, height);
     let ticks = x.ticks(5);
     upright_grid(&mut board, area, &x, &ticks);
     for (index, bar) in bars.iter().enumerate() {
@@ -343,13 +333,12 @@ pub fn add_point(
     }
 }
 
-/// Figures by size (or by number of clients) on logarithmic axes, with the runs' range as whiskers.
+/// Figures by size (or by number of clients) on logarithmic axes, with the runs' range as whiskers. Titles and names of
+/// ticks are of the horizontal axis first.
 pub fn by_size(
     width: f64,
     lines: &[Line],
-    y_title: &str,
-    x_title: &str,
-    logarithmic_y: bool,
+    (x_title, y_title): (&str, &str),
     x_name: impl Fn(f64) -> String,
     y_name: impl Fn(f64) -> String,
 ) -> String {
@@ -357,7 +346,7 @@ pub fn by_size(
         x_title,
         y_title,
         logarithmic_x: true,
-        logarithmic_y,
+        logarithmic_y: true,
     };
     // An axis of powers has no zero.
     let mut lines = lines.to_vec();
@@ -391,13 +380,7 @@ pub fn curves(
     x_name: impl Fn(f64) -> String,
     y_name: impl Fn(f64) -> String,
 ) -> String {
-    let height = 330.0;
-    let area = Area {
-        left: 62.0,
-        right: width - 16.0,
-        top: 26.0,
-        bottom: height - 42.0,
-    };
+    let (mut board, area) = board(width, (62.0, 16.0), 26.0, 262.0);
     let points = || lines.iter().flat_map(|line| &line.points);
     let mut places: Vec<f64> = points().map(|point| point.0).collect();
     places.sort_by(f64::total_cmp);
@@ -421,7 +404,6 @@ pub fn curves(
         true => Scale::logarithmic(low / 1.3, high * 1.3, area.bottom, area.top),
         false => Scale::linear(0.0, round_up(high), area.bottom, area.top),
     };
-    let mut board = Board::new(width, height);
     y_axis(&mut board, area, &y, axes.y_title, &y_name);
     for line in lines {
         let dashed = if line.dashed { " dashed" } else { "" };
@@ -468,13 +450,7 @@ pub struct Range {
 /// Ranges below each other on a common logarithmic scale.
 pub fn ranges(width: f64, ranges: &[Range], axis: &str, name: impl Fn(f64) -> String) -> String {
     const ROW: f64 = 38.0;
-    let height = 8.0 + ranges.len() as f64 * ROW + 42.0;
-    let area = Area {
-        left: 10.0,
-        right: width - 14.0,
-        top: 8.0,
-        bottom: height - 42.0,
-    };
+    let (mut board, area) = board(width, (10.0, 14.0), 8.0, ranges.len() as f64 * ROW);
     let low = ranges.iter().map(|range| range.low);
     let low = low
         .filter(|low| *low > 0.0)
@@ -482,7 +458,6 @@ pub fn ranges(width: f64, ranges: &[Range], axis: &str, name: impl Fn(f64) -> St
         .min(1e12);
     let high = ranges.iter().map(|range| range.high).fold(low, f64::max);
     let x = Scale::logarithmic(low / 1.2, high * 1.2, area.left, area.right);
-    let mut board = Board::new(width, height);
     let ticks = x.ticks(8);
     upright_grid(&mut board, area, &x, &ticks);
     for (index, range) in ranges.iter().enumerate() {
@@ -519,15 +494,8 @@ pub struct Row {
 pub fn schedule(width: f64, from: f64, to: f64, rows: &[Row], marks: &[Mark]) -> String {
     const ROW: f64 = 38.0;
     let top = 22.0 + label_rows(marks) as f64 * 15.0;
-    let height = top + rows.len() as f64 * ROW + 42.0;
-    let area = Area {
-        left: 8.0,
-        right: width - 10.0,
-        top,
-        bottom: height - 42.0,
-    };
+    let (mut board, area) = board(width, (8.0, 10.0), top, rows.len() as f64 * ROW);
     let x = Scale::linear(from, to, area.left, area.right);
-    let mut board = Board::new(width, height);
     for (index, row) in rows.iter().enumerate() {
         let y = area.top + index as f64 * ROW;
         board.text("strong", area.left, y + 12.0, Anchor::Start, &row.name);

@@ -49,6 +49,15 @@ impl Row {
             runs: sorted.len(),
         })
     }
+
+    /// Its median among the figures at the top of a report: value, what it is, and neither good nor bad.
+    pub fn card(&self, label: &str) -> (String, String, Option<bool>) {
+        (
+            figure_text(&self.metric, self.median),
+            label.to_owned(),
+            None,
+        )
+    }
 }
 
 /// The median of sorted values; 0 without any.

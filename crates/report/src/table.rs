@@ -47,34 +47,38 @@ impl Table {
 
     /// The table as lines, without an end of line behind the last.
     pub fn text(&self) -> String {
-        let mut widths: Vec<usize> = self.head.iter().map(|text| text.chars().count()).collect();
-        for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
-            }
+        let rows = std::iter::once(&self.head).chain(&self.rows);
+        let mut lines = line_up(rows, &self.right, &[]);
+        if let Some(head) = lines.first_mut() {
+            *head = paint(head, Style::Bold);
         }
-        let line = |cells: &[String]| -> String {
-            let mut line = String::new();
-            for (column, width) in widths.iter().enumerate() {
-                let cell = cells.get(column).map_or("", String::as_str);
-                let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
-                if column > 0 {
-                    line.push_str("  ");
-                }
-                if self.is_right(column) {
-                    line.push_str(&padding);
-                    line.push_str(cell);
-                } else {
-                    line.push_str(cell);
-                    line.push_str(&padding);
-                }
-            }
-            line.trim_end().to_owned()
-        };
-        let mut lines = vec![paint(&line(&self.head), Style::Bold)];
-        lines.extend(self.rows.iter().map(|row| line(row)));
         lines.join("\n")
     }
+}
+
+/// Rows of cells as lines: each column as wide as it needs to be, and as `least` says for those that it names; the
+/// columns in `right` hold numbers.
+pub fn line_up<'a>(
+    rows: impl IntoIterator<Item = &'a Vec<String>> + Clone,
+    right: &[usize],
+    least: &[usize],
+) -> Vec<String> {
+    let mut widths = least.to_vec();
+    for row in rows.clone() {
+        widths.resize(widths.len().max(row.len()), 0);
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate();
+        let cells = cells.map(|(column, (cell, &width))| match right.contains(&column) {
+            true => format!("{cell:>width$}"),
+            false => format!("{cell:<width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.into_iter().map(line).collect()
 }
 
 #[cfg(test)]

@@ -139,38 +139,6 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The date and time, in UTC, of a time since the epoch: `2026-11-21 08:15:04`.
-pub fn utc_text(seconds: i64) -> String {
-    let days = seconds.div_euclid(86_400);
-    let rest = seconds.rem_euclid(86_400);
-    let (year, month, day) = civil_from_days(days);
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
-        rest / 3600,
-        rest % 3600 / 60,
-        rest % 60
-    )
-}
-
-/// Days since the epoch to a date of the Gregorian calendar (Hinnant's `civil_from_days`).
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let shifted = days.saturating_add(719_468);
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,16 +169,6 @@ mod tests {
         assert_eq!(microseconds_text(0.25), "250 ns");
         assert_eq!(microseconds_text(12.34), "12.3 µs");
         assert_eq!(duration_text(Duration::from_secs(65)), "1 min 05 s");
-    }
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        assert_eq!(utc_text(0), "1970-01-01 00:00:00");
-        assert_eq!(utc_text(951_782_400), "2000-02-29 00:00:00");
-        assert_eq!(utc_text(-1), "1969-12-31 23:59:59");
-        assert_eq!(utc_text(1_795_248_904), "2026-11-21 08:15:04");
-        utc_text(i64::MIN);
-        utc_text(i64::MAX);
     }
 
     #[test]

@@ -252,7 +252,7 @@ fn bmi_packet(bytes: &[u8]) {
         let hello = formats.hello(callable);
         assert_eq!((hello.word, hello.regions), (header.word, header.regions));
     }
-    let (header_again, body_again) = bmi::decode(&again).expect("our own encoding");
+    let (header_again, body_again) = bmi::decode(&again).expect("an encoding of this build");
     assert_eq!(body_again, body);
     assert_eq!(
         (

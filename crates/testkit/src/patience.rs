@@ -1,4 +1,4 @@
-//! Bounded waiting: every loop that waits for another process or thread gives up with words.
+//! Bounded waiting: every loop that waits for another process or thread has a limit, and says what it waited for.
 
 use std::time::{Duration, Instant};
 

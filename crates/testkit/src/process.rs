@@ -11,18 +11,18 @@
 //! // #[test]
 //! fn a_dead_writer_is_noticed() {
 //!     if let Some(part) = process::part() {
-//!         part.say("ready");
+//!         part.report("ready");
 //!         loop {
 //!             std::thread::park();
 //!         }
 //!     }
 //!     let mut child = Child::spawn("tests::a_dead_writer_is_noticed", "writer", &[]);
-//!     assert_eq!(child.hear(), "ready");
+//!     assert_eq!(child.next_line(), "ready");
 //!     child.kill();
 //! }
 //! ```
 //!
-//! A child talks to its test in lines; whatever the test harness prints is passed over.
+//! A child sends its test lines; what the test harness prints is passed over.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitStatus, Stdio};
@@ -75,11 +75,11 @@ pub fn part() -> Option<Part> {
 }
 
 impl Part {
-    /// Says a line to the parent.
+    /// Sends the parent a line.
     ///
     /// # Panics
     /// If the parent is gone: the child ends with it.
-    pub fn say(&self, line: &str) {
+    pub fn report(&self, line: &str) {
         let mut out = std::io::stdout().lock();
         // The harness may have left its own line unfinished.
         writeln!(out, "\n{MARK}{line}").expect("the parent listens");
@@ -126,17 +126,17 @@ impl Child {
         Self { process, said }
     }
 
-    /// The next line that the child says.
+    /// The next line that the child has sent.
     ///
     /// # Panics
     /// If it ends or stays silent for too long.
     #[track_caller]
-    pub fn hear(&self) -> String {
+    pub fn next_line(&self) -> String {
         match self.said.recv_timeout(GENEROUS) {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => panic!("the child is silent"),
             Err(RecvTimeoutError::Disconnected) => {
-                panic!("the child ended without a word: is the test's name right?")
+                panic!("the child ended without a line: is the test's name right?")
             }
         }
     }
@@ -152,7 +152,7 @@ impl Child {
 
     /// Stops the child where it stands; the operation is over when it no longer runs.
     pub fn stop(&self) {
-        kill_process(self.handle(), Signal::STOP).expect("our own child can be stopped");
+        kill_process(self.handle(), Signal::STOP).expect("the child can be stopped");
         let path = format!("/proc/{}/stat", self.pid());
         crate::patience::eventually("the child stands still", || {
             let stat = std::fs::read_to_string(&path).ok()?;
@@ -164,7 +164,7 @@ impl Child {
 
     /// Lets a stopped child go on.
     pub fn resume(&self) {
-        kill_process(self.handle(), Signal::CONT).expect("our own child can be resumed");
+        kill_process(self.handle(), Signal::CONT).expect("the child can be resumed");
     }
 
     /// Kills the child with SIGKILL and waits for its end.
@@ -180,7 +180,7 @@ impl Child {
     /// If it does not, for too long.
     pub fn finish(&mut self) -> ExitStatus {
         crate::patience::eventually("the child ends", || {
-            self.process.try_wait().expect("our own child")
+            self.process.try_wait().expect("a child of this process")
         })
     }
 }
@@ -196,9 +196,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_speaks_stops_and_dies() {
+    fn a_child_reports_stops_and_dies() {
         if let Some(part) = part() {
-            part.say(&format!("{} {}", part.role, part.arguments.join("+")));
+            part.report(&format!("{} {}", part.role, part.arguments.join("+")));
             loop {
                 std::thread::park();
             }
@@ -208,11 +208,11 @@ mod tests {
             "parrot",
             &["one", "two"],
         );
-        assert_eq!(child.hear(), "parrot one+two");
+        assert_eq!(child.next_line(), "parrot one+two");
         child.stop();
         child.resume();
         child.kill();
-        let status = child.process.wait().expect("our own child");
+        let status = child.process.wait().expect("a child of this process");
         assert!(!status.success(), "killed, not ended by itself");
     }
 

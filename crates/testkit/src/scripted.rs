@@ -41,19 +41,19 @@ const NAME: &str = "all";
 
 /// What goes back for a request.
 #[derive(Debug, Clone)]
-pub enum Say {
-    /// What an honest server would say.
-    Truth,
+pub enum Response {
+    /// What an honest server sends.
+    Honest,
     /// This result.
     Reply(ReplyBody),
     /// These bytes, whatever they mean.
     Bytes(Vec<u8>),
-    /// The truth, under a tag that belongs to no request.
-    ElsewhereTruth,
+    /// The same, under a tag that belongs to no request.
+    WrongTag,
 }
 
 /// Chooses replies: gets each operation, and the result that an honest server would send.
-pub type Script = Box<dyn FnMut(&Operation, &ReplyBody) -> Say + Send>;
+pub type Script = Box<dyn FnMut(&Operation, &ReplyBody) -> Response + Send>;
 
 /// A running server; it ends when this is dropped.
 pub struct ScriptedServer {
@@ -149,19 +149,20 @@ impl Serving {
         let Ok(request) = Request::from_bytes(&message.data) else {
             return;
         };
-        let truth = truth(&request.operation);
-        let honest = truth.clone().unwrap_or(ReplyBody::Done);
+        let result = honest_result(&request.operation);
+        let honest = result.clone().unwrap_or(ReplyBody::Done);
         let tag = request.reply_tag;
         let encoded = |result| Reply { result }.to_bytes();
-        let say = (self.script)(&request.operation, &honest);
-        if let (Say::Truth, Operation::Read { memory, .. }) = (&say, &request.operation) {
+        let response = (self.script)(&request.operation, &honest);
+        if let (Response::Honest, Operation::Read { memory, .. }) = (&response, &request.operation)
+        {
             self.bring(message.from, memory);
         }
-        match say {
-            Say::Truth => self.send(message.from, tag, encoded(truth)),
-            Say::Reply(result) => self.send(message.from, tag, encoded(Ok(result))),
-            Say::Bytes(bytes) => self.send(message.from, tag, bytes),
-            Say::ElsewhereTruth => self.send(message.from, tag + 1000, encoded(truth)),
+        match response {
+            Response::Honest => self.send(message.from, tag, encoded(result)),
+            Response::Reply(reply) => self.send(message.from, tag, encoded(Ok(reply))),
+            Response::Bytes(bytes) => self.send(message.from, tag, bytes),
+            Response::WrongTag => self.send(message.from, tag + 1000, encoded(result)),
         }
     }
 
@@ -194,7 +195,7 @@ impl Serving {
 }
 
 /// The result that an honest server sends.
-fn truth(operation: &Operation) -> Result<ReplyBody, Failure> {
+fn honest_result(operation: &Operation) -> Result<ReplyBody, Failure> {
     let known = |object| match node(object) {
         Some(node) => Ok(ReplyBody::Node(Box::new(node))),
         None => Err(missing()),

@@ -73,7 +73,7 @@ fn packets(method: &str) -> u64 {
     u64::from(method == "mem")
 }
 
-/// The least that `run` allocates of several times: now and then, a few times a second, peers are looked at for
+/// The least that `run` allocates of several times: now and then, a few times a second, peers are inspected for
 /// observers and for stalls, which is not on the path of messages.
 fn least(mut run: impl FnMut()) -> u64 {
     let counts = (0..WINDOWS).map(|_| allocation_counter::measure(&mut run).count_total);

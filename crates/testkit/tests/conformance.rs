@@ -159,7 +159,7 @@ impl Factory for Lossy {
 
     fn method(&self) -> Self::Method {
         let sockets = Sockets::new().expect("epoll works here");
-        // If the last goodbye is lost, the peer is found gone by probing, which a test should not wait for long.
+        // If the last packet is lost, the peer is found gone by probing, which a test should not wait for long.
         let config = UdpConfig {
             probe_interval: Duration::from_millis(200),
             ..UdpConfig::default()

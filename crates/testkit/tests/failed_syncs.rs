@@ -71,7 +71,7 @@ fn names(service: &Service) -> BTreeSet<String> {
         attributes: false,
     };
     let reply = service.reader().answer(&request(0, 0, operation));
-    match reply.expect("a reader answers this").result {
+    match reply.expect("a reader carries this out").result {
         Ok(ReplyBody::Entries { entries, .. }) => entries
             .into_iter()
             .map(|entry| String::from_utf8_lossy(&entry.name).into_owned())
@@ -209,7 +209,7 @@ fn errno(outcome: Result<(), causeway_fs::Error>) -> Option<Errno> {
 
 /// One client's sync fails; each client with something unsynced gets one error, and those that write again succeed.
 #[test]
-fn a_failed_sync_is_told_to_each_writer_once() {
+fn a_failed_sync_is_reported_to_each_writer_once() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
     let id = random_identity().unwrap();

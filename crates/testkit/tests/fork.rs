@@ -1,5 +1,5 @@
-//! A forked child and the instances of its parent: the child is told what is wrong, and whatever it does with them, down
-//! to dropping them, the parent and its peers go on as if it were not there.
+//! A forked child and the instances of its parent: the child gets errors that name what is wrong, and whatever it does with them,
+//! down to dropping them, the parent and its peers go on as if it were not there.
 //!
 //! A program of its own, since test processes have threads, and only a process without them can be copied whole.
 

@@ -267,7 +267,7 @@ where
     }
 }
 
-/// One round: clients at work, a fault, and the verdicts. Says how many calls were checked.
+/// One round: clients at work, a fault, and the verdicts. Returns how many calls were checked.
 fn round(cluster: &mut DevCluster, round: usize, seed: u64) -> Result<usize, String> {
     let configuration = cluster.configuration().clone();
     let mut patient = client(&configuration, Duration::from_secs(30));

@@ -29,7 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("bmi", &["engine", "transport"]),
     ("bmi-c", &["bmi", "transport", "wire", "sys"]),
     ("fs", &["bmi", "wire", "sys"]),
-    ("report", &[]),
+    ("report", &["watch"]),
     ("command", &["report", "fs", "watch", "wire"]),
     (
         "bench",

@@ -141,7 +141,7 @@ fn play_client(address: &str, act: &str) -> ! {
     }
 }
 
-/// Every fault that strangers, peers and the server itself can cause at one address.
+/// Every fault that unknown callers, peers and the server itself can cause at one address.
 fn trouble(server: &mut Server, test: &str, address: &str, dir: &Path) {
     let unused = match address.split("://").next() {
         Some("shm") => format!("shm://{}", dir.join("unused").display()),

@@ -92,7 +92,7 @@ impl Medium for Datagrams {
         format!("udp://{}", loopback::fresh())
     }
 
-    fn tells_of_deaths(&self) -> bool {
+    fn reports_deaths(&self) -> bool {
         false
     }
 }
@@ -122,7 +122,7 @@ mod mem {
         waits: a_message, a_large_message, an_unexpected_message, a_new_peer, a_transfer,
             returned_credit, a_departure, a_call;
         pairs: a_caller_is_known_by_its_address, calls_that_cross_become_one,
-            letting_go_and_calling_again_loses_nothing, one_that_returns_keeps_its_name;
+            releasing_and_calling_again_loses_nothing, one_that_returns_keeps_its_name;
     }
 }
 

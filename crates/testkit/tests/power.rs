@@ -263,8 +263,8 @@ fn copies(durability: Durability, seed: u64, wanted: usize) -> Result<Vec<(Disk,
     Ok(copies)
 }
 
-/// Starts servers on what a crash has left, and holds everything against what was known. Sometimes says what
-/// the disk was like while the servers recovered.
+/// Starts servers on what a crash has left, and compares everything with what was known. Sometimes returns
+/// what the disk held while the servers recovered.
 fn verify(
     left: &Disk,
     ledger: &Ledger,

@@ -98,7 +98,7 @@ fn play(part: &Part) -> ! {
         "server" => {
             let mut node = Node::new(std::slice::from_ref(address));
             leave(FEW);
-            part.say(&node.bmi.listening()[0]);
+            part.report(&node.bmi.listening()[0]);
             let began = Instant::now();
             let mut told = false;
             loop {
@@ -106,7 +106,7 @@ fn play(part: &Part) -> ! {
                 // A listening socket that stays readable would keep it busy for ever.
                 if began.elapsed() > Duration::from_secs(3) && !told {
                     told = true;
-                    part.say(&format!("{}", process::thread_time().as_millis()));
+                    part.report(&format!("{}", process::thread_time().as_millis()));
                 }
             }
         }
@@ -114,7 +114,7 @@ fn play(part: &Part) -> ! {
             let mut node = Node::new(&[]);
             for left in CLIENT_HAS {
                 leave(left);
-                part.say(&match node.request(address) {
+                part.report(&match node.request(address) {
                     Ok(size) => format!("took {size}"),
                     Err(error) => error.to_string(),
                 });
@@ -142,7 +142,7 @@ fn a_server_without_descriptors_says_so_and_serves_again_when_it_has_some() {
     for scheme in ["shm", "tcp"] {
         let dir = tempfile::tempdir().unwrap();
         let server = Child::spawn(test, "server", &[&address(scheme, dir.path())]);
-        let at = server.hear();
+        let at = server.next_line();
         let mut served = Vec::new();
         let mut refused = 0;
         for _ in 0..MANY_CLIENTS {
@@ -171,7 +171,7 @@ fn a_server_without_descriptors_says_so_and_serves_again_when_it_has_some() {
             // Until the server has noticed that the others have left.
             assert!(Instant::now() < limit, "{scheme}: {error}");
         }
-        let busy_ms: u64 = server.hear().parse().unwrap();
+        let busy_ms: u64 = server.next_line().parse().unwrap();
         assert!(busy_ms < 1000, "{scheme}: {busy_ms} ms of 3 s");
     }
 }
@@ -189,18 +189,18 @@ fn a_client_without_descriptors_says_so_and_connects_when_it_has_some() {
         let client = Child::spawn(test, "client", &[&at]);
         let expected = "this process cannot connect: it has too many open files";
         std::thread::scope(|scope| {
-            let heard = scope.spawn(move || CLIENT_HAS.map(|_| client.hear()));
-            while !heard.is_finished() {
+            let replies = scope.spawn(move || CLIENT_HAS.map(|_| client.next_line()));
+            while !replies.is_finished() {
                 server.serve_one();
             }
-            let heard = heard.join().unwrap();
-            let refused = heard.partition_point(|said| said.contains(expected));
+            let replies = replies.join().unwrap();
+            let refused = replies.partition_point(|reply| reply.contains(expected));
             assert!(
                 (1..CLIENT_HAS.len()).contains(&refused),
-                "{scheme}: {heard:?}"
+                "{scheme}: {replies:?}"
             );
-            let all_served = heard[refused..].iter().all(|said| said == "took 2");
-            assert!(all_served, "{scheme}: {heard:?}");
+            let all_served = replies[refused..].iter().all(|reply| reply == "took 2");
+            assert!(all_served, "{scheme}: {replies:?}");
         });
     }
 }

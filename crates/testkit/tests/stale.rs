@@ -12,7 +12,7 @@ use causeway_fs::config::{Configuration, Durability};
 use causeway_fs::dev::random_identity;
 use causeway_fs::sabotage;
 use causeway_fs::server::{Server, StopHandle};
-use causeway_testkit::scripted::{FILE, Say, ScriptedServer, node};
+use causeway_testkit::scripted::{FILE, Response, ScriptedServer, node};
 use causeway_wire::fs::{
     Body, DataFault, Errno, ObjectId, Operation, Region, ReplyBody, StripedFile,
 };
@@ -214,10 +214,10 @@ fn a_session_is_handed_back_unless_a_change_is_in_doubt() {
         let script = move |operation: &Operation, _: &_| match operation {
             Operation::EndSession => {
                 count.fetch_add(1, Ordering::SeqCst);
-                Say::Truth
+                Response::Honest
             }
-            Operation::MakeDirectory { .. } if !replies => Say::ElsewhereTruth,
-            _ => Say::Truth,
+            Operation::MakeDirectory { .. } if !replies => Response::WrongTag,
+            _ => Response::Honest,
         };
         let directory = tempfile::tempdir().unwrap();
         let server = ScriptedServer::start(directory.path(), Box::new(script));
@@ -242,7 +242,7 @@ fn a_file_that_is_cut_while_it_is_checked_is_not_damaged() {
     for (cut, found) in [(false, 1), (true, 0)] {
         let mut reads = 0;
         let script = move |operation: &Operation, _: &_| match operation {
-            Operation::ListStriped { .. } => Say::Reply(ReplyBody::StripedFiles {
+            Operation::ListStriped { .. } => Response::Reply(ReplyBody::StripedFiles {
                 files: vec![StripedFile {
                     object: FILE,
                     servers: vec![0],
@@ -261,17 +261,17 @@ fn a_file_that_is_cut_while_it_is_checked_is_not_damaged() {
                     *version = u64::from(is_cut);
                     *lengths = vec![if is_cut { 0 } else { 7670 }];
                 }
-                Say::Reply(ReplyBody::Node(Box::new(node)))
+                Response::Reply(ReplyBody::Node(Box::new(node)))
             }
             Operation::CheckData { datafiles } if datafiles[0].1 > 0 => {
-                Say::Reply(ReplyBody::Faults(vec![DataFault {
+                Response::Reply(ReplyBody::Faults(vec![DataFault {
                     object: FILE,
                     offset: 0,
                     len: 7670,
                     text: "too short".to_owned(),
                 }]))
             }
-            _ => Say::Truth,
+            _ => Response::Honest,
         };
         let directory = tempfile::tempdir().unwrap();
         let server = ScriptedServer::start(directory.path(), Box::new(script));

@@ -84,7 +84,7 @@ fn play_peer(part: &Part) -> ! {
         panic!("three arguments");
     };
     let mut node = Node::new(std::slice::from_ref(listen));
-    part.say(&node.bmi.listening()[0]);
+    part.report(&node.bmi.listening()[0]);
     let mut unexpected = Vec::new();
     if act != "never meet" {
         while unexpected.is_empty() {
@@ -99,7 +99,7 @@ fn play_peer(part: &Part) -> ! {
         }
         // What was posted is on its way.
         (0..10).for_each(|_| node.work());
-        part.say("met");
+        part.report("met");
     }
     node.work_until(&format!("{dir}/mend"));
     node.recv(unexpected[0].from, LARGE);
@@ -122,7 +122,7 @@ fn play_waiter(part: &Part) -> ! {
         "receive" => node.recv(peer, LARGE),
         "send, then rest" => {
             node.send(peer, HUGE);
-            part.say("posted");
+            part.report("posted");
             // The peer does its part meanwhile.
             let file = format!("{dir}/resume");
             eventually("the parent goes on", || {
@@ -133,7 +133,7 @@ fn play_waiter(part: &Part) -> ! {
         "flood" => (0..400).for_each(|_| node.send_unexpected(peer, 100)),
         _ => {}
     }
-    part.say("posted");
+    part.report("posted");
     loop {
         node.work();
     }
@@ -163,20 +163,20 @@ impl Pair {
             _ => "tcp://127.0.0.1:0".to_owned(),
         };
         let peer = Child::spawn(test, "peer", &[&listen, peer_acts, place]);
-        let address = peer.hear();
+        let address = peer.next_line();
         if peer_acts == "never meet" {
             peer.stop();
         }
         let waiter = Child::spawn(test, "waiter", &[&address, waiter_acts, place]);
         if peer_acts != "never meet" {
-            assert_eq!(peer.hear(), "met");
+            assert_eq!(peer.next_line(), "met");
             if stop {
                 peer.stop();
             }
         }
         let pair = Self { peer, waiter, dir };
         pair.tell("go");
-        assert_eq!(pair.waiter.hear(), "posted");
+        assert_eq!(pair.waiter.next_line(), "posted");
         pair
     }
 

@@ -74,15 +74,7 @@ pub struct Found {
 /// Opens the pages of all processes that have one, except those whose number `known` accepts.
 pub fn observe_all(known: impl Fn(u32) -> bool) -> io::Result<Found> {
     let mut found = Found::default();
-    for entry in std::fs::read_dir("/proc")? {
-        let Ok(entry) = entry else { continue };
-        let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        if known(pid) {
-            continue;
-        }
+    for pid in process::all()?.filter(|pid| !known(*pid)) {
         match Observer::new(pid) {
             Ok(page) => found.processes.push(page),
             Err(ObserveError::NoPage(_) | ObserveError::NoProcess(_)) => {}

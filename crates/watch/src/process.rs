@@ -12,6 +12,11 @@ pub(crate) fn realtime_ns() -> u64 {
     ns(ClockId::Realtime)
 }
 
+/// Seconds since 1970.
+pub fn now_seconds() -> i64 {
+    clock_gettime(ClockId::Realtime).tv_sec
+}
+
 fn ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -64,6 +69,12 @@ pub fn state(pid: u32) -> State {
         Some('Z' | 'X') => State::Ended,
         _ => State::Unknown,
     }
+}
+
+/// The numbers of all processes that this one can see.
+pub fn all() -> std::io::Result<impl Iterator<Item = u32>> {
+    let entries = std::fs::read_dir("/proc")?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
 }
 
 /// What this process was started as: its command line without the directories of the program.

@@ -39,23 +39,28 @@ pub fn age(ns: u64) -> String {
 
 /// `2026-11-21T03:06:49.123Z` from nanoseconds since 1970.
 pub fn time(ns: u64) -> String {
-    let seconds = ns / 1_000_000_000;
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = date(days);
+    let seconds = (ns / 1_000_000_000).cast_signed();
+    let time = date_and_time(seconds).replace(' ', "T");
+    format!("{time}.{:03}Z", ns / 1_000_000 % 1000)
+}
+
+/// `2026-11-21 08:15:04`, in UTC, from seconds since 1970.
+pub fn date_and_time(seconds: i64) -> String {
+    let (year, month, day) = date(seconds.div_euclid(86_400));
+    let second = seconds.rem_euclid(86_400);
     format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
         second / 3600,
         second / 60 % 60,
-        second % 60,
-        ns / 1_000_000 % 1000
+        second % 60
     )
 }
 
 /// The date so many days after the first of January 1970. Years are counted from March on, so that the
 /// day that some of them have more is their last; 400 of them have 146,097 days.
-fn date(days: u64) -> (u64, u64, u64) {
+fn date(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
@@ -102,5 +107,9 @@ mod tests {
         assert_eq!(time(1_763_694_409_123_999_999), "2025-11-21T03:06:49.123Z");
         assert_eq!(time(4_107_542_399_000_000_000), "2100-02-28T23:59:59.000Z");
         assert_eq!(time(4_107_542_400_000_000_000), "2100-03-01T00:00:00.000Z");
+        assert_eq!(date_and_time(-1), "1969-12-31 23:59:59");
+        assert_eq!(date_and_time(1_795_248_904), "2026-11-21 08:15:04");
+        date_and_time(i64::MIN);
+        date_and_time(i64::MAX);
     }
 }

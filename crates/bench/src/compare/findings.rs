@@ -4,7 +4,8 @@ use causeway_report::rows::{Row, figure_text, median};
 use causeway_report::table::Table;
 use causeway_report::units::bytes_text;
 
-use super::trial::{Figure, Gap, LIMIT, OURS};
+use super::trial::{Figure, Gap};
+use crate::outcome::{LIMIT, OURS};
 
 /// One figure of one participant over the runs.
 #[derive(Debug, Clone)]
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_figure_because_a_trial_failed_is_told() {
+    fn a_cell_without_a_figure_says_that_its_trial_failed() {
         let trial = |pattern, method: &str| Trial {
             pattern,
             method: method.to_owned(),

@@ -1,11 +1,12 @@
 //! Goals, and whether they were reached: ratios within a run, their medians, the verdict.
 
+use causeway_report::plots::size_name;
 use causeway_report::rows::{Row, figure_text};
 use causeway_report::table::Table;
 
 use super::findings::{Findings, Series};
-use super::trial::{LIMIT, OURS, REPLY_BYTES, RINGS};
-use crate::outcome::Verdict;
+use super::trial::{REPLY_BYTES, RINGS};
+use crate::outcome::{LIMIT, OURS, Verdict};
 
 /// What a figure of Causeway's is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +28,8 @@ enum Bound {
     AtLeast(f64),
 }
 
+use Bound::{AtLeast, AtMost};
+
 /// Something to be reached.
 #[derive(Debug, Clone)]
 struct Goal {
@@ -37,122 +40,92 @@ struct Goal {
     bound: Bound,
 }
 
-fn goal(what: &str, case: &str, size: u64, against: Against, bound: Bound) -> Goal {
-    Goal {
-        what: what.to_owned(),
-        case: case.to_owned(),
-        size,
-        against,
-        bound,
+impl Goal {
+    /// That a figure of Causeway's is so many times that of the best peer in the same case.
+    fn new(what: impl Into<String>, case: impl Into<String>, size: u64, bound: Bound) -> Self {
+        let case = case.into();
+        Self {
+            what: what.into(),
+            against: Against::BestPeer(case.clone()),
+            case,
+            size,
+            bound,
+        }
+    }
+
+    /// The same, compared with something else.
+    fn against(self, against: Against) -> Self {
+        Self { against, ..self }
     }
 }
 
 /// The goals, in the order in which they are shown.
 fn goals(clients: &[usize]) -> Vec<Goal> {
-    use Bound::{AtLeast, AtMost};
-    let peers = |case: &str| Against::BestPeer(case.to_owned());
+    let mut goals = pairs();
+    goals.extend(loads(clients));
+    goals.extend(rings());
+    goals
+}
+
+/// Goals of two processes.
+fn pairs() -> Vec<Goal> {
+    let cache_line = Against::Limit("latency/cache-line".to_owned());
     let mut goals = vec![
-        goal(
-            "8 B one way, shm",
-            "latency/shm",
-            8,
-            Against::Limit("latency/cache-line".to_owned()),
-            AtMost(1.4),
-        ),
-        goal(
-            "8 B one way, shm",
-            "latency/shm",
-            8,
-            peers("latency/shm"),
-            AtMost(0.75),
-        ),
-        goal(
-            "1 KiB one way, shm",
-            "latency/shm",
-            1024,
-            peers("latency/shm"),
-            AtMost(0.7),
-        ),
-        goal(
-            "rate of 8 B, shm",
-            "rate/shm",
-            8,
-            peers("rate/shm"),
-            AtLeast(1.5),
-        ),
+        Goal::new("8 B one way, shm", "latency/shm", 8, AtMost(1.4)).against(cache_line),
+        Goal::new("8 B one way, shm", "latency/shm", 8, AtMost(0.75)),
+        Goal::new("1 KiB one way, shm", "latency/shm", 1024, AtMost(0.7)),
+        Goal::new("rate of 8 B, shm", "rate/shm", 8, AtLeast(1.5)),
     ];
-    for (case, name, bounds) in [
-        ("bandwidth/shm", "shm", [1.3, 1.6, 2.0, 1.7]),
-        (
-            "bandwidth/shm/shared-buffers",
-            "shm, memalloc",
-            [2.0, 2.0, 3.0, 2.0],
-        ),
+    let sizes = [64_u64 << 10, 256 << 10, 1 << 20, 4 << 20];
+    let shared = ("bandwidth/shm/shared-buffers", "shm, memalloc");
+    for ((case, name), bounds) in [
+        (("bandwidth/shm", "shm"), [1.3, 1.6, 2.0, 1.7]),
+        (shared, [2.0, 2.0, 3.0, 2.0]),
     ] {
-        for (size, bound) in [64_u64 << 10, 256 << 10, 1 << 20, 4 << 20]
-            .into_iter()
-            .zip(bounds)
-        {
-            let what = format!(
-                "bandwidth of {}, {name}",
-                causeway_report::plots::size_name(size as f64)
-            );
-            goals.push(goal(
-                &what,
-                case,
-                size,
-                peers("bandwidth/shm"),
-                AtLeast(bound),
-            ));
+        for (size, bound) in sizes.into_iter().zip(bounds) {
+            let what = format!("bandwidth of {}, {name}", size_name(size as f64));
+            let peers = Against::BestPeer("bandwidth/shm".to_owned());
+            goals.push(Goal::new(what, case, size, AtLeast(bound)).against(peers));
         }
     }
-    goals.push(goal(
-        "8 B one way, tcp",
-        "latency/tcp",
-        8,
-        peers("latency/tcp"),
-        AtMost(1.0),
-    ));
-    goals.push(goal(
-        "bandwidth of 1 MiB, tcp",
-        "bandwidth/tcp",
-        1 << 20,
-        peers("bandwidth/tcp"),
-        AtLeast(1.0),
-    ));
+    goals.push(Goal::new("8 B one way, tcp", "latency/tcp", 8, AtMost(1.0)));
+    let what = "bandwidth of 1 MiB, tcp";
+    goals.push(Goal::new(what, "bandwidth/tcp", 1 << 20, AtLeast(1.0)));
     for method in ["shm", "tcp"] {
-        goals.push(goal(
-            &format!("8 B one way with 4,096 idle peers, {method}"),
-            &format!("idle/{method}/4096-peers"),
-            8,
-            Against::Ourselves(format!("idle/{method}/1-peers")),
-            AtMost(1.05),
-        ));
+        let what = format!("8 B one way with 4,096 idle peers, {method}");
+        let alone = Against::Ourselves(format!("idle/{method}/1-peers"));
+        let case = format!("idle/{method}/4096-peers");
+        goals.push(Goal::new(what, case, 8, AtMost(1.05)).against(alone));
     }
+    goals
+}
+
+/// Goals of a server that many clients ask.
+fn loads(clients: &[usize]) -> Vec<Goal> {
+    let mut goals = Vec::new();
     for method in ["shm", "tcp"] {
         for clients in clients {
             for size in REPLY_BYTES {
                 let case = format!("load/{method}/{clients}-clients");
                 let what = format!("{clients} clients, {} KB replies, {method}", size / 1000);
-                let mean = format!("{case}/mean");
-                goals.push(goal(
-                    &format!("{what}: mean"),
-                    &mean,
-                    size,
-                    peers(&mean),
-                    AtMost(1.0),
-                ));
-                let spread = format!("{case}/max-to-mean");
-                goals.push(goal(
-                    &format!("{what}: slowest to mean"),
-                    &spread,
-                    size,
-                    Against::Nothing,
-                    AtMost(2.0),
-                ));
+                let mean = (format!("{what}: mean"), format!("{case}/mean"));
+                goals.push(Goal::new(mean.0, mean.1, size, AtMost(1.0)));
+                let spread = (
+                    format!("{what}: slowest to mean"),
+                    format!("{case}/max-to-mean"),
+                );
+                goals.push(
+                    Goal::new(spread.0, spread.1, size, AtMost(2.0)).against(Against::Nothing),
+                );
             }
         }
     }
+    goals
+}
+
+/// Goals of rings of processes.
+fn rings() -> Vec<Goal> {
+    let mut goals = Vec::new();
     for method in ["shm", "tcp"] {
         for processes in RINGS {
             for (which, name) in [
@@ -162,7 +135,7 @@ fn goals(clients: &[usize]) -> Vec<Goal> {
             ] {
                 let case = format!("ring/{method}/{processes}-processes/{which}");
                 let what = format!("ring of {processes} on 2 processors, {method}: {name}");
-                goals.push(goal(&what, &case, 0, peers(&case), AtMost(1.0)));
+                goals.push(Goal::new(what, case, 0, AtMost(1.0)));
             }
         }
     }

@@ -17,19 +17,18 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use causeway_command::failure::{Doing, Failure, Outcome};
-use causeway_command::output::Output;
 use causeway_command::progress::Progress;
 use causeway_command::shutdown::{self, ScratchDirectory};
 use causeway_report::units::parse_bytes;
 use clap::Args;
 
 use crate::messages::effort::Effort;
-use crate::outcome::Benchmark;
+use crate::outcome::{Benchmark, LIMIT, OURS, Presentation};
 use findings::Findings;
 use ours::Ours;
 use peers::child::Failed;
 use peers::peer::{Peer, Places};
-use trial::{Figure, Gap, LIMIT, OURS, Pattern, Trial};
+use trial::{Figure, Gap, Pattern, Trial};
 
 /// Measure messages beside UCX, libfabric, Open MPI and MPICH
 ///
@@ -80,12 +79,8 @@ pub(crate) struct Arguments {
     /// Where `make peers` has put its libraries
     #[arg(long, value_name = "DIR")]
     peers: Option<PathBuf>,
-    /// Print exactly one JSON object on standard output
-    #[arg(long)]
-    json: bool,
-    /// Write a report with plots
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    presentation: Presentation,
 }
 
 /// All participants.
@@ -108,7 +103,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         );
     }
     let scratch = ScratchDirectory::new(&std::env::temp_dir(), "peers")?;
-    let mut benchmark = Benchmark::new("compare", Output::new(arguments.json));
+    let mut benchmark = Benchmark::new("compare", &arguments.presentation);
     let mut participants = gather(&arguments, &mut benchmark, &scratch)?;
     let trials = trials(&arguments, processors);
     if arguments.list {
@@ -123,7 +118,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let clients: Vec<usize> = arguments.clients.iter().map(|&one| one as usize).collect();
     benchmark.verdicts = goals::verdicts(&findings, &clients);
     show(&benchmark, &participants);
-    benchmark.publish(arguments.html.as_ref(), page::draw)?;
+    benchmark.publish(page::draw)?;
     if participants.our_failures > 0 {
         return Err(Failure::new(
             "measuring Causeway",

@@ -1,6 +1,5 @@
 //! Causeway's own processes, as one participant, and the machine's limits, as another.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use causeway_command::failure::{Failure, Outcome};
@@ -9,7 +8,7 @@ use causeway_command::workers::{Event, Go, Pool};
 
 use super::multi_process::{Assignment, Order, Passed, Report, Role};
 use super::trial::{Figure, Pattern, REPLY_BYTES, RINGS, Trial};
-use crate::messages::effort::window;
+use crate::messages::effort::{COPY_BYTES, in_memory};
 use crate::messages::pair::Pair;
 use crate::messages::worker;
 use crate::task::Task;
@@ -85,14 +84,8 @@ impl Ours {
         pair.open(&trial.method)?;
         let mut figures = Vec::new();
         for &size in &trial.sizes {
-            let rounds = trial.effort.echoes(&trial.method, size);
-            let order = worker::Order::Latency {
-                size: in_memory(size),
-                rounds,
-                allocate: false,
-            };
-            check(pair, size, false)?;
-            let latency = pair.one_way(&order, rounds)?;
+            pair.check(size, false)?;
+            let latency = pair.latency(&trial.method, size)?;
             let case = format!("latency/{}", trial.method);
             figures.extend(Figure::new(case, size, "latency_us", latency));
         }
@@ -109,15 +102,8 @@ impl Ours {
         };
         for &allocate in kinds {
             for size in trial.stream_sizes() {
-                let rounds = trial.effort.windows(size);
-                check(pair, size, allocate)?;
-                let seconds = pair.measure(&worker::Order::Stream {
-                    size: in_memory(size),
-                    window: window(size),
-                    rounds,
-                    allocate,
-                })?;
-                let rate = (window(size) as u64 * rounds) as f64 / seconds;
+                pair.check(size, allocate)?;
+                let rate = pair.stream(size, allocate)?;
                 let suffix = if allocate { "/shared-buffers" } else { "" };
                 let case = format!("bandwidth/{}{suffix}", trial.method);
                 figures.extend(Figure::of_stream(&case, &trial.method, size, rate));
@@ -127,9 +113,7 @@ impl Ours {
     }
 
     fn cache_line(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
-        let rounds = trial.effort.bounces();
-        let order = worker::Order::CacheLine { rounds };
-        let latency = self.pair(trial)?.one_way(&order, rounds)?;
+        let latency = self.pair(trial)?.cache_line()?;
         let figure = Figure::new("latency/cache-line", 8, "latency_us", latency);
         Ok(figure.into_iter().collect())
     }
@@ -139,12 +123,7 @@ impl Ours {
         let mut figures = Vec::new();
         for &size in trial.sizes.iter().filter(|size| **size > 0) {
             let rounds = trial.effort.echoes(&trial.method, size);
-            let order = worker::Order::Bare {
-                size: in_memory(size),
-                rounds,
-                blocking: false,
-            };
-            let latency = pair.one_way(&order, rounds)?;
+            let latency = pair.bare(size, rounds, false)?;
             let case = "latency/bare-tcp-polling";
             figures.extend(Figure::new(case, size, "latency_us", latency));
         }
@@ -154,21 +133,9 @@ impl Ours {
     fn copies(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
         let pair = self.pair(trial)?;
         let mut figures = Vec::new();
-        let large = |size: &u64| *size >= crate::messages::effort::COPY_BYTES;
-        for size in trial.stream_sizes().filter(large) {
-            let rounds = trial.effort.rounds(size, 1_000_000);
-            let order = worker::Order::Copy {
-                size: in_memory(size),
-                rounds,
-            };
-            let rate = rounds as f64 / pair.measure(&order)?;
-            let bandwidth = rate * size as f64 / 1e6;
-            figures.extend(Figure::new(
-                "bandwidth/memcpy",
-                size,
-                "bandwidth_mb_s",
-                bandwidth,
-            ));
+        for size in trial.stream_sizes().filter(|size| *size >= COPY_BYTES) {
+            let (case, rate) = ("bandwidth/memcpy", pair.copy(size)?);
+            figures.extend(Figure::new(case, size, "bandwidth_mb_s", rate));
         }
         Ok(figures)
     }
@@ -180,7 +147,6 @@ impl Ours {
             "tcp" => "tcp://127.0.0.1:0".to_owned(),
             _ => {
                 let path = self.scratch.path().join(format!("{}.sock", self.sockets));
-                let path: PathBuf = path;
                 format!("{method}://{}", path.display())
             }
         }
@@ -267,12 +233,6 @@ impl Ours {
     fn idle(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
         let pair = self.pair(trial)?;
         let address = pair.open(&trial.method)?;
-        let rounds = trial.effort.echoes(&trial.method, 8);
-        let order = worker::Order::Latency {
-            size: 8,
-            rounds,
-            allocate: false,
-        };
         let mut figures = Vec::new();
         let mut holders: Pool<Report> = Pool::default();
         let mut connected = 0;
@@ -295,8 +255,9 @@ impl Ours {
                     return Err(gone(why));
                 }
             }
-            pair.measure(&order)?;
-            let latency = pair.one_way(&order, rounds)?;
+            // The first time warms up.
+            pair.latency(&trial.method, 8)?;
+            let latency = pair.latency(&trial.method, 8)?;
             let case = format!("idle/{}/{wanted}-peers", trial.method);
             figures.extend(Figure::new(case, 8, "latency_us", latency));
         }
@@ -355,15 +316,4 @@ fn listening(pool: &mut Pool<Report>) -> Outcome<String> {
 fn gone(why: Option<String>) -> Failure {
     let why = why.unwrap_or("it has ended early".to_owned());
     Failure::new("running a process", why)
-}
-
-fn check(pair: &mut Pair, size: u64, allocate: bool) -> Outcome {
-    let size = in_memory(size);
-    pair.measure(&worker::Order::Check { size, allocate })
-        .map(drop)
-}
-
-/// A size as one of this machine's memory; what does not fit cannot be allocated either.
-fn in_memory(size: u64) -> usize {
-    usize::try_from(size).unwrap_or(usize::MAX)
 }

@@ -7,8 +7,8 @@ use causeway_report::units::number_text;
 
 use super::findings;
 use super::goals;
-use super::trial::{Gap, LIMIT, OURS};
-use crate::outcome::Benchmark;
+use super::trial::Gap;
+use crate::outcome::{Benchmark, LIMIT, OURS};
 
 /// Colour of what is a limit and no participant.
 const GREY: usize = 6;
@@ -204,7 +204,8 @@ impl<'a> Drawing<'a> {
                 "rate_per_s" => "messages a second, logarithmic",
                 _ => "bytes a second, logarithmic",
             };
-            plots::by_size(width, &lines, axis, "bytes of a message", true, size, name)
+            let axes = ("bytes of a message", axis);
+            plots::by_size(width, &lines, axes, size, name)
         });
     }
 

@@ -4,10 +4,6 @@ use serde::Serialize;
 
 use crate::messages::effort::Effort;
 
-/// Our own name among the participants.
-pub(crate) const OURS: &str = "causeway";
-/// The name under which the machine's limits stand.
-pub(crate) const LIMIT: &str = "limit";
 /// How processes exchange messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pattern {

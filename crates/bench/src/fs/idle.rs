@@ -19,7 +19,6 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     many_clients(bench)
 }
 
-/// A server's resident set.
 /// Bytes of a process's memory that are resident, from `/proc`.
 fn resident_bytes(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -28,6 +27,7 @@ fn resident_bytes(pid: u32) -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// A server's resident set.
 fn resident_mib(setup: &Setup, server: usize) -> Result<f64, Failure> {
     let bytes = setup.cluster.pid(server).and_then(resident_bytes);
     let gone = || {
@@ -72,7 +72,7 @@ fn many_clients(bench: &mut Bench) -> Outcome {
     processes.measure(|_| Order::Disconnect)?;
     let mut add = |what: &str, metric: &str, value: f64| {
         let case = format!("many-clients/{clients}-clients/{what}");
-        bench.benchmark.add(&case, "causeway", 0, metric, &[value]);
+        bench.benchmark.ours(&case, 0, metric, &[value]);
     };
     add("joined", "memory_mib", joined);
     add("active", "memory_mib", active_mib);
@@ -105,16 +105,10 @@ fn idle(bench: &mut Bench) -> Outcome {
         with.push(resident_mib(&setup, server)?);
         processes.measure(|_| Order::Disconnect)?;
     }
-    bench.benchmark.add(
-        "idle-server/no-clients",
-        "causeway",
-        0,
-        "memory_mib",
-        &before,
-    );
-    let case = format!("idle-server/{clients}-clients");
     bench
         .benchmark
-        .add(&case, "causeway", 0, "memory_mib", &with);
+        .ours("idle-server/no-clients", 0, "memory_mib", &before);
+    let case = format!("idle-server/{clients}-clients");
+    bench.benchmark.ours(&case, 0, "memory_mib", &with);
     Ok(())
 }

@@ -16,15 +16,14 @@ pub(crate) mod worker;
 
 use std::path::{Path, PathBuf};
 
-use causeway_command::cluster::free_space;
-use causeway_command::failure::{Doing, Failure, Outcome};
-use causeway_command::output::Output;
+use causeway_command::cluster::require_space;
+use causeway_command::failure::{Failure, Outcome};
 use causeway_command::shutdown;
-use causeway_report::units::{bytes_text, parse_bytes};
+use causeway_report::units::parse_bytes;
 use clap::Args;
 
 use crate::awake::Awake;
-use crate::outcome::Benchmark;
+use crate::outcome::{Benchmark, Presentation};
 use setup::Bench;
 
 /// Where memory can be used as storage.
@@ -77,12 +76,8 @@ pub(crate) struct Arguments {
     /// Small sizes and few files: an impression, not a measurement
     #[arg(long)]
     quick: bool,
-    /// Print exactly one JSON object on standard output
-    #[arg(long)]
-    json: bool,
-    /// Write a report with plots
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    presentation: Presentation,
 }
 
 /// Groups of measurements.
@@ -94,7 +89,7 @@ type Group = fn(&mut Bench) -> Outcome;
 /// Runs the benchmark.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     shutdown::on_signals()?;
-    let benchmark = Benchmark::new("fs", Output::new(arguments.json));
+    let benchmark = Benchmark::new("fs", &arguments.presentation);
     let quick = arguments.quick;
     let size = if quick {
         arguments.size.min(32 << 20)
@@ -151,31 +146,19 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             measure(&mut bench)?;
         }
     }
-    bench.benchmark.finish(arguments.html.as_ref(), page::draw)
+    bench.benchmark.finish(page::draw)
 }
 
 fn choose_storage(given: Option<&Path>, size: u64) -> Outcome<PathBuf> {
     // The source of dd, its copy, and Causeway's file, which may still be on its way out.
     let needed = size.saturating_mul(4).saturating_add(512 << 20);
-    let room = |path: &Path| free_space(path).map(|(free, _)| free);
-    if let Some(path) = given {
-        let free = room(path).doing(|| format!("reading the free space at {}", path.display()))?;
-        if free < needed {
-            return Err(Failure::new(
-                format!("making room in {}", path.display()),
-                format!(
-                    "{} are free, {} are needed",
-                    bytes_text(free),
-                    bytes_text(needed)
-                ),
-            )
-            .hint("choose another place with --dir, or a smaller --size"));
-        }
-        return Ok(path.to_owned());
-    }
+    let hint = "choose another place with --dir, or a smaller --size";
     let memory = Path::new(MEMORY);
-    match room(memory) {
-        Ok(free) if free >= needed => Ok(memory.to_owned()),
-        _ => Ok(std::env::temp_dir()),
+    match given {
+        Some(path) => require_space(path, needed)
+            .map(|()| path.to_owned())
+            .map_err(|failure| failure.hint(hint)),
+        None if require_space(memory, needed).is_ok() => Ok(memory.to_owned()),
+        None => Ok(std::env::temp_dir()),
     }
 }

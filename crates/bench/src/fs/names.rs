@@ -35,27 +35,25 @@ impl Place {
         }
     }
 
-    fn make(self, setup: &mut Setup, round: u32, clients: usize) -> Outcome {
-        let directories = match self {
+    /// The paths of all directories of a round.
+    fn directories(self, round: u32, clients: usize) -> impl Iterator<Item = String> {
+        let count = match self {
             Self::One => 1,
             Self::Many => clients,
         };
-        for number in 0..directories {
-            let path = self.directory(round, number);
+        (0..count).map(move |number| self.directory(round, number))
+    }
+
+    fn make(self, setup: &mut Setup, round: u32, clients: usize) -> Outcome {
+        for path in self.directories(round, clients) {
             setup.client.make_directory(path.as_bytes(), 0o755, None)?;
         }
         Ok(())
     }
 
     fn remove(self, setup: &mut Setup, round: u32, clients: usize) -> Outcome {
-        let directories = match self {
-            Self::One => 1,
-            Self::Many => clients,
-        };
-        for number in 0..directories {
-            setup
-                .client
-                .remove_directory(self.directory(round, number).as_bytes())?;
+        for path in self.directories(round, clients) {
+            setup.client.remove_directory(path.as_bytes())?;
         }
         Ok(())
     }
@@ -105,9 +103,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
             let operations = ["create", "stat", "list", "unlink", "create-batch"];
             for (operation, rates) in operations.iter().zip(&rates) {
                 let case = format!("{operation}/{}/{clients}-clients", place.name());
-                bench
-                    .benchmark
-                    .add(&case, "causeway", 0, "rate_per_s", rates);
+                bench.benchmark.ours(&case, 0, "rate_per_s", rates);
             }
         }
     }
@@ -148,7 +144,7 @@ pub(super) fn small_files(bench: &mut Bench) -> Outcome {
                 let case = format!("small-files/{what}/{clients}-clients");
                 bench
                     .benchmark
-                    .add(&case, "causeway", size as u64, "rate_per_s", rates);
+                    .ours(&case, size as u64, "rate_per_s", rates);
             }
         }
     }
@@ -189,8 +185,8 @@ pub(super) fn commits(bench: &mut Bench) -> Outcome {
     for (how, [group, each]) in ["one", "batch"].iter().zip(&rates) {
         let case = |kind: &str| format!("create-synced/{kind}/{how}/{COMMIT_CLIENTS}-clients");
         let benchmark = &mut bench.benchmark;
-        benchmark.add(&case("group-commit"), "causeway", 0, "rate_per_s", group);
-        benchmark.add(&case("commit-each"), "causeway", 0, "rate_per_s", each);
+        benchmark.ours(&case("group-commit"), 0, "rate_per_s", group);
+        benchmark.ours(&case("commit-each"), 0, "rate_per_s", each);
         let ratio = format!("{}/to-commit-each", case("group-commit"));
         benchmark.ratio(&ratio, 0, group, each);
     }

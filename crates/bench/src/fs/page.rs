@@ -3,8 +3,9 @@
 use causeway_report::page::{Extent, Figure, Key, Page};
 use causeway_report::plots::{self, Bar, Line, size_name};
 use causeway_report::rows::{Row, figure_text};
+use causeway_report::units::{bytes_text, number_text};
 
-use crate::outcome::Benchmark;
+use crate::outcome::{Benchmark, LIMIT};
 
 /// Fills the report.
 pub(crate) fn draw(benchmark: &Benchmark, page: &mut Page) {
@@ -54,17 +55,11 @@ fn cards(benchmark: &Benchmark) -> Vec<(String, String, Option<bool>)> {
         ),
         ("idle-server/1000-clients", "server with 1,000 idle clients"),
     ];
-    wanted
-        .iter()
-        .filter_map(|(case, label)| {
-            let row = benchmark.rows.iter().find(|row| row.case == *case)?;
-            Some((
-                figure_text(&row.metric, row.median),
-                (*label).to_owned(),
-                None,
-            ))
-        })
-        .collect()
+    let card = |(case, label): &(&str, &str)| {
+        let row = benchmark.rows.iter().find(|row| row.case == *case)?;
+        Some(row.card(label))
+    };
+    wanted.iter().filter_map(card).collect()
 }
 
 fn short(metric: &str) -> impl Fn(f64) -> String {
@@ -75,7 +70,7 @@ fn short(metric: &str) -> impl Fn(f64) -> String {
 }
 
 fn sequential(benchmark: &Benchmark, page: &mut Page) {
-    for what in ["write", "read"] {
+    for (what, verb) in [("write", "Writing"), ("read", "Reading")] {
         let prefix = format!("sequential/{what}/");
         let rows: Vec<&Row> = benchmark
             .rows
@@ -85,7 +80,7 @@ fn sequential(benchmark: &Benchmark, page: &mut Page) {
         let bars: Vec<Bar> = rows
             .iter()
             .map(|row| {
-                let limit = row.participant == "limit";
+                let limit = row.participant == LIMIT;
                 Bar {
                     name: in_words(row.case.strip_prefix(&prefix).unwrap_or(&row.case)),
                     parts: vec![(if limit { 6 } else { 0 }, row.median)],
@@ -97,11 +92,7 @@ fn sequential(benchmark: &Benchmark, page: &mut Page) {
             continue;
         }
         let size = rows.first().map_or(0, |row| row.size_bytes);
-        let title = format!(
-            "{} one file of {}",
-            verb(what),
-            causeway_report::units::bytes_text(size)
-        );
+        let title = format!("{verb} one file of {}", bytes_text(size));
         let figure = Figure {
             title: &title,
             caption: "Medians. `dd` moves the same bytes with 4 MiB blocks on the same storage, \
@@ -112,14 +103,6 @@ fn sequential(benchmark: &Benchmark, page: &mut Page) {
         page.figure(&figure, |width| {
             plots::bars(width, &bars, "bytes per second", short("bandwidth_mb_s"))
         });
-    }
-}
-
-fn verb(what: &str) -> &'static str {
-    if what == "write" {
-        "Writing"
-    } else {
-        "Reading"
     }
 }
 
@@ -157,7 +140,15 @@ fn clients_of(text: &str) -> Option<f64> {
     text.strip_suffix("-clients")?.parse().ok()
 }
 
-fn rates(page: &mut Page, lines: &[Line], title: &str, caption: &str) {
+/// A figure by the number of clients, or by a size: `x_title` says by which.
+fn by_size(
+    page: &mut Page,
+    lines: &[Line],
+    (title, caption): (&str, &str),
+    x_title: &str,
+    x_name: impl Fn(f64) -> String,
+    y_name: impl Fn(f64) -> String,
+) {
     if lines.is_empty() {
         return;
     }
@@ -168,18 +159,21 @@ fn rates(page: &mut Page, lines: &[Line], title: &str, caption: &str) {
         legend: lines.iter().map(Line::key).collect(),
     };
     page.figure(&figure, |width| {
-        let clients = |count: f64| format!("{count:.0}");
-        let name = |rate: f64| causeway_report::units::number_text(rate);
-        plots::by_size(
-            width,
-            lines,
-            "per second, logarithmic",
-            "client processes",
-            true,
-            clients,
-            name,
-        )
+        let axes = (x_title, "per second, logarithmic");
+        plots::by_size(width, lines, axes, &x_name, &y_name)
     });
+}
+
+fn rates(page: &mut Page, lines: &[Line], title: &str, caption: &str) {
+    let clients = |count: f64| format!("{count:.0}");
+    by_size(
+        page,
+        lines,
+        (title, caption),
+        "client processes",
+        clients,
+        number_text,
+    );
 }
 
 fn names(benchmark: &Benchmark, page: &mut Page, place: &str, title: &str) {
@@ -243,12 +237,7 @@ fn commits(benchmark: &Benchmark, page: &mut Page) {
         legend: Vec::new(),
     };
     page.figure(&figure, |width| {
-        plots::bars(
-            width,
-            &bars,
-            "creates per second",
-            causeway_report::units::number_text,
-        )
+        plots::bars(width, &bars, "creates per second", number_text)
     });
 }
 
@@ -267,26 +256,16 @@ fn tiles(benchmark: &Benchmark, page: &mut Page) {
         let style = |lines: usize| (lines % 8, name.ends_with("each"));
         plots::add_point(&mut lines, &name, point, style);
     }
-    if lines.is_empty() {
-        return;
-    }
-    let figure = Figure {
-        title: "Tiles of a two-dimensional array",
-        caption: "All tiles together, by the bytes of one row of a tile, which is one fragment of \
-                  the file. Solid: all rows in one list. Dashed: one request for each row.",
-        extent: Extent::Half,
-        legend: lines.iter().map(Line::key).collect(),
-    };
-    page.figure(&figure, |width| {
-        let name = short("bandwidth_mb_s");
-        plots::by_size(
-            width,
-            &lines,
-            "per second, logarithmic",
-            "bytes of a fragment",
-            true,
-            size_name,
-            name,
-        )
-    });
+    by_size(
+        page,
+        &lines,
+        (
+            "Tiles of a two-dimensional array",
+            "All tiles together, by the bytes of one row of a tile, which is one fragment of the file. Solid: \
+             all rows in one list. Dashed: one request for each row.",
+        ),
+        "bytes of a fragment",
+        size_name,
+        short("bandwidth_mb_s"),
+    );
 }

@@ -161,20 +161,16 @@ fn megabytes(size: u64, seconds: f64) -> f64 {
 fn show(bench: &mut Bench, values: &Values) {
     let size = bench.size;
     for (case, values) in &values.0 {
-        let (participant, metric) = match case {
+        let (benchmark, full) = (&mut bench.benchmark, format!("sequential/{case}"));
+        match case {
             case if case.ends_with("/to-dd") || case.ends_with("/to-without-checksums") => {
-                ("causeway", "ratio")
+                benchmark.ours(&full, size, "ratio", values);
             }
-            case if case.ends_with("/dd") => ("limit", "bandwidth_mb_s"),
-            _ => ("causeway", "bandwidth_mb_s"),
-        };
-        bench.benchmark.add(
-            &format!("sequential/{case}"),
-            participant,
-            size,
-            metric,
-            values,
-        );
+            case if case.ends_with("/dd") => {
+                benchmark.limit(&full, size, "bandwidth_mb_s", values);
+            }
+            _ => benchmark.ours(&full, size, "bandwidth_mb_s", values),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use causeway_command::cluster::{Cluster, Spec, free_space};
-use causeway_command::failure::{Doing, Outcome};
+use causeway_command::failure::Outcome;
 use causeway_command::shutdown::ScratchDirectory;
 use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::Durability;
@@ -41,8 +41,7 @@ pub(crate) struct Bench {
 impl Bench {
     /// Notes where and how it is measured.
     pub(crate) fn introduce(&mut self, quick: bool) -> Outcome {
-        let (_, memory) = free_space(&self.storage)
-            .doing(|| format!("reading the free space at {}", self.storage.display()))?;
+        let (_, memory) = free_space(&self.storage)?;
         let kind = if memory { "memory (tmpfs)" } else { "a disk" };
         self.benchmark.note(format!(
             "storage: {}, which is {kind}; {SERVERS} I/O servers and a metadata server, each a \

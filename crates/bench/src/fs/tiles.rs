@@ -74,20 +74,12 @@ fn one_width(
         ("read", list_read, each_read),
     ] {
         let case = format!("tiles/{what}");
-        bench.benchmark.add(
-            &format!("{case}/list"),
-            "causeway",
-            width,
-            "bandwidth_mb_s",
-            list,
-        );
-        bench.benchmark.add(
-            &format!("{case}/each"),
-            "causeway",
-            width,
-            "bandwidth_mb_s",
-            each,
-        );
+        bench
+            .benchmark
+            .ours(&format!("{case}/list"), width, "bandwidth_mb_s", list);
+        bench
+            .benchmark
+            .ours(&format!("{case}/each"), width, "bandwidth_mb_s", each);
         bench
             .benchmark
             .ratio(&format!("{case}/list-to-each"), width, list, each);

@@ -112,6 +112,8 @@ struct Worker {
     client: Client,
     shared: Memory,
     private: Vec<u8>,
+    /// The file of the order that is carried out next.
+    file: Option<File>,
     open: Vec<Client>,
 }
 
@@ -131,58 +133,51 @@ pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
         client,
         shared,
         private: vec![0; PIECE_BYTES],
+        file: None,
         open: Vec::new(),
     };
     channel.send(&Report::Ready)?;
     while let Some(order) = channel.receive::<Order>()? {
-        let prepared = worker.prepare(order)?;
+        worker.prepare(&order)?;
         channel.barrier(&Report::Ready)?;
-        let operations = worker.obey(prepared)?;
+        let operations = worker.carry_out(order)?;
         let at_ns = monotonic_ns();
         channel.send(&Report::Done { at_ns, operations })?;
     }
     Ok(())
 }
 
-/// An order with everything done that shall not be timed.
-enum Prepared {
-    File { order: Order, file: Box<File> },
-    Other(Order),
-}
-
 impl Worker {
-    fn prepare(&mut self, order: Order) -> Outcome<Prepared> {
-        let path = match &order {
+    /// Does what shall not be timed: opens the file of an order, and fills the memory that is written.
+    fn prepare(&mut self, order: &Order) -> Outcome {
+        let path = match order {
             Order::Write(part) | Order::Read(part) | Order::Compare(part) => &part.path,
             Order::WriteTile(tile) | Order::ReadTile(tile) => &tile.path,
-            _ => return Ok(Prepared::Other(order)),
+            _ => return Ok(()),
         };
-        let file = Box::new(self.client.open(path.as_bytes())?);
-        match &order {
-            Order::Write(part) if part.shared => {
-                let mut bytes = std::mem::take(&mut self.private);
-                Content::fill(part.from, &mut bytes);
-                self.shared.write_at(0, &bytes);
-                self.private = bytes;
+        self.file = Some(self.client.open(path.as_bytes())?);
+        if let Order::Write(part) = order {
+            Content::fill(part.from, &mut self.private);
+            if part.shared {
+                self.shared.write_at(0, &self.private);
             }
-            Order::Write(part) => Content::fill(part.from, &mut self.private),
-            _ => {}
         }
-        Ok(Prepared::File { order, file })
+        Ok(())
     }
 
-    fn obey(&mut self, prepared: Prepared) -> Outcome<u64> {
-        let (order, file) = match prepared {
-            Prepared::File { order, file } => (order, Some(file)),
-            Prepared::Other(order) => (order, None),
-        };
-        let open = || Failure::new("measuring", "the file has not been opened");
+    /// The file that was opened for this order.
+    fn opened(&mut self) -> Outcome<File> {
+        let file = self.file.take();
+        file.ok_or_else(|| Failure::new("measuring", "the file has not been opened"))
+    }
+
+    fn carry_out(&mut self, order: Order) -> Outcome<u64> {
         match order {
-            Order::Write(part) => self.write(&part, &mut *file.ok_or_else(open)?),
-            Order::Read(part) => self.read(&part, &mut *file.ok_or_else(open)?, false),
-            Order::Compare(part) => self.read(&part, &mut *file.ok_or_else(open)?, true),
-            Order::WriteTile(tile) => self.tile(&tile, &mut *file.ok_or_else(open)?, true),
-            Order::ReadTile(tile) => self.tile(&tile, &mut *file.ok_or_else(open)?, false),
+            Order::Write(part) => self.write(&part),
+            Order::Read(part) => self.read(&part, false),
+            Order::Compare(part) => self.read(&part, true),
+            Order::WriteTile(tile) => self.tile(&tile, true),
+            Order::ReadTile(tile) => self.tile(&tile, false),
             Order::Create {
                 directory,
                 count,
@@ -211,7 +206,8 @@ impl Worker {
         }
     }
 
-    fn write(&mut self, part: &Part, file: &mut File) -> Outcome<u64> {
+    fn write(&mut self, part: &Part) -> Outcome<u64> {
+        let file = &mut self.opened()?;
         let mut offset = part.from;
         let mut operations = 0;
         while offset < part.to {
@@ -241,7 +237,8 @@ impl Worker {
         Ok(operations)
     }
 
-    fn read(&mut self, part: &Part, file: &mut File, compare: bool) -> Outcome<u64> {
+    fn read(&mut self, part: &Part, compare: bool) -> Outcome<u64> {
+        let file = &mut self.opened()?;
         let mut offset = part.from;
         let mut operations = 0;
         while offset < part.to {
@@ -369,7 +366,8 @@ impl Worker {
 
     /// Writes or reads a tile. What is read is compared in any case: memory speed is not what tiles
     /// are about.
-    fn tile(&mut self, tile: &Tile, file: &mut File, write: bool) -> Outcome<u64> {
+    fn tile(&mut self, tile: &Tile, write: bool) -> Outcome<u64> {
+        let file = &mut self.opened()?;
         let bytes = usize::try_from(tile.width * tile.rows).doing(|| "making a tile".to_owned())?;
         let mut wanted = vec![0; bytes];
         Content::fill(tile.origin, &mut wanted);
@@ -383,27 +381,20 @@ impl Worker {
                 len: tile.width,
             })
             .collect();
+        let mut transfer = |regions: &[Region], part: Memory| -> Outcome {
+            match write {
+                true => self.client.write_list(file, regions, &[part])?,
+                false => drop(self.client.read_list(file, regions, &[part])?),
+            }
+            Ok(())
+        };
         let started = monotonic_ns();
         if tile.list {
-            match write {
-                true => self
-                    .client
-                    .write_list(file, &regions, std::slice::from_ref(&memory))?,
-                false => {
-                    self.client
-                        .read_list(file, &regions, std::slice::from_ref(&memory))?;
-                }
-            }
+            transfer(&regions, memory.clone())?;
         } else {
             let width = usize::try_from(tile.width).unwrap_or(0);
             for (row, region) in regions.iter().enumerate() {
-                let part = [memory.slice(row * width..(row + 1) * width)];
-                match write {
-                    true => self.client.write_list(file, &[*region], &part)?,
-                    false => {
-                        self.client.read_list(file, &[*region], &part)?;
-                    }
-                }
+                transfer(&[*region], memory.slice(row * width..(row + 1) * width))?;
             }
         }
         let took = monotonic_ns() - started;

@@ -37,6 +37,11 @@ impl Effort {
     }
 }
 
+/// A size as one of this machine's memory; what does not fit cannot be allocated either.
+pub(crate) fn in_memory(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
+}
+
 /// As many messages in flight as keep both sides busy, bounded in bytes.
 pub(crate) fn window(size: u64) -> usize {
     usize::try_from(((16_u64 << 20) / size.max(1)).clamp(4, 64)).unwrap_or(4)

@@ -5,18 +5,14 @@ mod page;
 pub(crate) mod pair;
 pub(crate) mod worker;
 
-use std::path::PathBuf;
-
 use causeway_command::failure::{Failure, Outcome};
-use causeway_command::output::Output;
 use causeway_command::shutdown;
 use causeway_report::units::parse_bytes;
 use clap::Args;
 
-use crate::outcome::Benchmark;
-use effort::{COPY_BYTES, Effort, RATE_BYTES, window};
+use crate::outcome::{Benchmark, Presentation};
+use effort::{COPY_BYTES, Effort, RATE_BYTES};
 use pair::Pair;
-use worker::Order;
 
 /// Measure latency, bandwidth and rate of messages, by method and size
 ///
@@ -48,12 +44,8 @@ pub(crate) struct Arguments {
     /// Fewer repetitions: an impression, not a measurement
     #[arg(long)]
     quick: bool,
-    /// Print exactly one JSON object on standard output
-    #[arg(long)]
-    json: bool,
-    /// Write a report with plots
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    presentation: Presentation,
 }
 
 /// Runs the benchmark.
@@ -65,7 +57,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
                 .hint("messages up to 256 MiB are measured"),
         );
     }
-    let mut benchmark = Benchmark::new("messages", Output::new(arguments.json));
+    let mut benchmark = Benchmark::new("messages", &arguments.presentation);
     benchmark.note(
         "each run is cut into up to 40 parts; the run's figure is that of the median part, so that \
          moments in which another process had the processor do not decide"
@@ -85,7 +77,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         latency(&mut benchmark, &mut pair, method, &arguments)?;
         stream(&mut benchmark, &mut pair, method, &arguments)?;
     }
-    benchmark.finish(arguments.html.as_ref(), page::draw)
+    benchmark.finish(page::draw)
 }
 
 fn latency(
@@ -95,56 +87,29 @@ fn latency(
     arguments: &Arguments,
 ) -> Outcome {
     for &size in &arguments.sizes {
-        let bytes = usize::try_from(size).unwrap_or(usize::MAX);
-        pair.measure(&Order::Check {
-            size: bytes,
-            allocate: false,
-        })?;
+        pair.check(size, false)?;
         let (mut ours, mut limit, mut blocking) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..arguments.runs {
-            let rounds = pair.effort.echoes(method, size);
-            let order = Order::Latency {
-                size: bytes,
-                rounds,
-                allocate: false,
-            };
-            ours.push(pair.one_way(&order, rounds)?);
+            ours.push(pair.latency(method, size)?);
             if method == "shm" && size <= 64 {
-                let rounds = pair.effort.bounces();
-                limit.push(pair.one_way(&Order::CacheLine { rounds }, rounds)?);
+                limit.push(pair.cache_line()?);
             }
             if method == "tcp" {
-                let bare = |blocking| Order::Bare {
-                    size: bytes,
-                    rounds,
-                    blocking,
-                };
-                limit.push(pair.one_way(&bare(false), rounds)?);
+                let rounds = pair.effort.echoes(method, size);
+                limit.push(pair.bare(size, rounds, false)?);
                 if size <= 64 {
-                    let few = rounds.min(2000);
-                    let order = Order::Bare {
-                        size: bytes,
-                        rounds: few,
-                        blocking: true,
-                    };
-                    blocking.push(pair.one_way(&order, few)?);
+                    blocking.push(pair.bare(size, rounds.min(2000), true)?);
                 }
             }
         }
         let case = format!("latency/{method}");
-        benchmark.add(&case, "causeway", size, "latency_us", &ours);
+        benchmark.ours(&case, size, "latency_us", &ours);
         let limit_case = match method {
             "shm" => "latency/cache-line",
             _ => "latency/bare-tcp-polling",
         };
-        benchmark.add(limit_case, "limit", size, "latency_us", &limit);
-        benchmark.add(
-            "latency/bare-tcp-blocking",
-            "limit",
-            size,
-            "latency_us",
-            &blocking,
-        );
+        benchmark.limit(limit_case, size, "latency_us", &limit);
+        benchmark.limit("latency/bare-tcp-blocking", size, "latency_us", &blocking);
         benchmark.ratio(&format!("{case}/to-limit"), size, &ours, &limit);
     }
     Ok(())
@@ -163,42 +128,24 @@ fn stream(
     };
     for &allocate in kinds {
         for &size in arguments.sizes.iter().filter(|size| **size > 0) {
-            let bytes = usize::try_from(size).unwrap_or(usize::MAX);
-            pair.measure(&Order::Check {
-                size: bytes,
-                allocate,
-            })?;
-            let window = window(size);
-            let (mut ours, mut limit) = (Vec::new(), Vec::new());
+            pair.check(size, allocate)?;
+            let (mut rates, mut limit) = (Vec::new(), Vec::new());
             for _ in 0..arguments.runs {
-                let rounds = pair.effort.windows(size);
-                let seconds = pair.measure(&Order::Stream {
-                    size: bytes,
-                    window,
-                    rounds,
-                    allocate,
-                })?;
-                let messages = rounds as f64 * window as f64;
-                ours.push(messages * size as f64 / 1e6 / seconds.max(1e-9));
-                if size < COPY_BYTES {
-                    continue;
+                rates.push(pair.stream(size, allocate)?);
+                if size >= COPY_BYTES {
+                    limit.push(pair.copy(size)?);
                 }
-                let rounds = pair.effort.rounds(size, 1_000_000);
-                let seconds = pair.measure(&Order::Copy {
-                    size: bytes,
-                    rounds,
-                })?;
-                limit.push(rounds as f64 * size as f64 / 1e6 / seconds.max(1e-9));
             }
+            let megabytes = |rate: &f64| rate * size as f64 / 1e6;
+            let ours: Vec<f64> = rates.iter().map(megabytes).collect();
             let suffix = if allocate { "/shared-buffers" } else { "" };
             let case = format!("bandwidth/{method}{suffix}");
-            benchmark.add(&case, "causeway", size, "bandwidth_mb_s", &ours);
+            benchmark.ours(&case, size, "bandwidth_mb_s", &ours);
             if !allocate {
-                benchmark.add("bandwidth/memcpy", "limit", size, "bandwidth_mb_s", &limit);
+                benchmark.limit("bandwidth/memcpy", size, "bandwidth_mb_s", &limit);
                 if size <= RATE_BYTES {
-                    let rates: Vec<f64> = ours.iter().map(|mb| mb * 1e6 / size as f64).collect();
                     let case = format!("rate/{method}");
-                    benchmark.add(&case, "causeway", size, "rate_per_s", &rates);
+                    benchmark.ours(&case, size, "rate_per_s", &rates);
                 }
             }
             benchmark.ratio(&format!("{case}/to-memcpy"), size, &ours, &limit);

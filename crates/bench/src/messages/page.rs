@@ -2,9 +2,9 @@
 
 use causeway_report::page::{Extent, Figure, Page};
 use causeway_report::plots::{self, Line, size_name, tick_text};
-use causeway_report::rows::figure_text;
+use causeway_report::rows::Row;
 
-use crate::outcome::Benchmark;
+use crate::outcome::{Benchmark, OURS};
 
 /// Fills the report.
 pub(crate) fn draw(benchmark: &Benchmark, page: &mut Page) {
@@ -56,17 +56,12 @@ fn cards(benchmark: &Benchmark) -> Vec<(String, String, Option<bool>)> {
         ("bandwidth/shm", 65_536, "64 KiB, shm"),
         ("rate/shm", 8, "8 B, shm"),
     ];
-    wanted
-        .iter()
-        .filter_map(|(case, size, label)| {
-            let row = benchmark.row(case, "causeway", *size)?;
-            Some((
-                figure_text(&row.metric, row.median),
-                (*label).to_owned(),
-                None,
-            ))
-        })
-        .collect()
+    let card = |(case, size, label): &(&str, u64, &str)| {
+        let is_wanted =
+            |row: &&Row| row.case == *case && row.participant == OURS && row.size_bytes == *size;
+        Some(benchmark.rows.iter().find(is_wanted)?.card(label))
+    };
+    wanted.iter().filter_map(card).collect()
 }
 
 /// A line for each case of a metric.
@@ -80,7 +75,7 @@ fn lines(benchmark: &Benchmark, metric: &str, prefix: &str) -> Vec<Line> {
         let is_known =
             |line: &Line| line.name == name && line.points.iter().any(|known| known.0 == point.0);
         if !lines.iter().any(is_known) {
-            let style = |lines: usize| (lines % 8, row.participant != "causeway");
+            let style = |lines: usize| (lines % 8, row.participant != OURS);
             plots::add_point(&mut lines, name, point, style);
         }
     }
@@ -103,14 +98,6 @@ fn by_size(page: &mut Page, lines: &[Line], metric: &str, title: &str, axis: &st
     };
     page.figure(&figure, |width| {
         let name = |value: f64| tick_text(metric, value);
-        plots::by_size(
-            width,
-            lines,
-            axis,
-            "bytes of a message",
-            true,
-            size_name,
-            name,
-        )
+        plots::by_size(width, lines, ("bytes of a message", axis), size_name, name)
     });
 }

@@ -8,7 +8,7 @@ use causeway_command::shutdown::ScratchDirectory;
 use causeway_command::workers::{Event, Pool};
 use causeway_sys::shared::SharedWords;
 
-use super::effort::Effort;
+use super::effort::{Effort, in_memory, window};
 use super::worker::{Assignment, Order, Report};
 use crate::task::Task;
 
@@ -133,5 +133,57 @@ impl Pair {
     /// Microseconds one way, over `rounds` there and back.
     pub(crate) fn one_way(&mut self, order: &Order, rounds: u64) -> Outcome<f64> {
         Ok(self.measure(order)? * 1e6 / rounds as f64 / 2.0)
+    }
+
+    /// Checks the content of one message of this size.
+    pub(crate) fn check(&mut self, size: u64, allocate: bool) -> Outcome {
+        let size = in_memory(size);
+        self.measure(&Order::Check { size, allocate }).map(drop)
+    }
+
+    /// Microseconds one way of messages of this size, over the method that is open.
+    pub(crate) fn latency(&mut self, method: &str, size: u64) -> Outcome<f64> {
+        let rounds = self.effort.echoes(method, size);
+        let size = in_memory(size);
+        self.one_way(&Order::Latency { size, rounds }, rounds)
+    }
+
+    /// Messages of this size in a second, in acknowledged windows over the method that is open.
+    pub(crate) fn stream(&mut self, size: u64, allocate: bool) -> Outcome<f64> {
+        let (window, rounds) = (window(size), self.effort.windows(size));
+        let seconds = self.measure(&Order::Stream {
+            size: in_memory(size),
+            window,
+            rounds,
+            allocate,
+        })?;
+        Ok(window as f64 * rounds as f64 / seconds.max(1e-9))
+    }
+
+    /// Microseconds one way of a cache line.
+    pub(crate) fn cache_line(&mut self) -> Outcome<f64> {
+        let rounds = self.effort.bounces();
+        self.one_way(&Order::CacheLine { rounds }, rounds)
+    }
+
+    /// Microseconds one way of so many bytes over a bare socket, by `rounds` there and back.
+    pub(crate) fn bare(&mut self, size: u64, rounds: u64, blocking: bool) -> Outcome<f64> {
+        let size = in_memory(size);
+        let order = Order::Bare {
+            size,
+            rounds,
+            blocking,
+        };
+        self.one_way(&order, rounds)
+    }
+
+    /// Millions of bytes in a second that one process copies, so many at a time.
+    pub(crate) fn copy(&mut self, size: u64) -> Outcome<f64> {
+        let rounds = self.effort.rounds(size, 1_000_000);
+        let seconds = self.measure(&Order::Copy {
+            size: in_memory(size),
+            rounds,
+        })?;
+        Ok(rounds as f64 * size as f64 / 1e6 / seconds.max(1e-9))
     }
 }

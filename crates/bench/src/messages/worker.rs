@@ -62,11 +62,7 @@ pub(crate) enum Order {
     /// Copies inside one process.
     Copy { size: usize, rounds: u64 },
     /// Bounces messages, after warming up.
-    Latency {
-        size: usize,
-        rounds: u64,
-        allocate: bool,
-    },
+    Latency { size: usize, rounds: u64 },
     /// The second end awaits so many other peers that connect to it.
     Meet { count: usize },
     /// Bounces eight bytes while the second end receives what those other peers send.
@@ -145,11 +141,7 @@ impl End {
                 true => copy(*size, *rounds),
                 false => 0.0,
             },
-            Order::Latency {
-                size,
-                rounds,
-                allocate,
-            } => self.layer()?.latency(*size, *rounds, *allocate)?,
+            Order::Latency { size, rounds } => self.layer()?.echo(*size, *rounds, |_| Ok(()))?,
             Order::Meet { count } => self.layer()?.await_introductions(*count)?,
             Order::LatencyBesidePeers { rounds } => self.layer()?.latency_beside_peers(*rounds)?,
             Order::Stream {
@@ -348,13 +340,9 @@ impl Measurement<'_> {
         Ok(0.0)
     }
 
-    fn latency(mut self, size: usize, rounds: u64, allocate: bool) -> Outcome<f64> {
-        self.echo(size, rounds, allocate, |_| Ok(()))
-    }
-
     fn latency_beside_peers(mut self, rounds: u64) -> Outcome<f64> {
         let mut taken = Vec::new();
-        self.echo(8, rounds, false, |layer| {
+        self.echo(8, rounds, |layer| {
             layer
                 .bmi
                 .testunexpected(64, Duration::ZERO, &mut taken)
@@ -378,11 +366,10 @@ impl Measurement<'_> {
         &mut self,
         size: usize,
         rounds: u64,
-        allocate: bool,
         mut besides: impl FnMut(&mut Layer) -> Outcome,
     ) -> Outcome<f64> {
-        let out = self.touched(size, allocate)?;
-        let into = self.touched(size, allocate)?;
+        let out = self.touched(size, false)?;
+        let into = self.touched(size, false)?;
         self.echo_rounds(&out, &into, rounds.min(WARM_UP_ROUNDS), &mut besides)?;
         self.echo_rounds(&out, &into, rounds, &mut besides)
     }

@@ -16,11 +16,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use causeway_command::cluster::{Cluster, Spec, free_space};
-use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::cluster::{Cluster, Spec, free_space, require_space};
+use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::{Output, printable};
 use causeway_command::progress::Progress;
-use causeway_command::remote::join;
+use causeway_command::remote::{join, parent_of};
 use causeway_command::shutdown::{self, ScratchDirectory};
 use causeway_fs::client::Client;
 use causeway_report::machine::Machine;
@@ -93,7 +93,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let parent = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     let mut scratch = ScratchDirectory::new(&parent, "demo")?;
     let (tree, source) = choose_tree(&arguments, scratch.path(), &output)?;
-    check_space(&tree, scratch.path())?;
+    let needed = tree.bytes + tree.bytes / 2 + (256 << 20);
+    require_space(scratch.path(), needed).map_err(|failure| {
+        failure.hint("choose another place with --dir, or a smaller tree with --tree")
+    })?;
     let mut result = perform(&arguments, &tree, source, scratch.path(), &output)?;
     result.storage = storage_text(scratch.path());
     page::write(&result, &arguments.out)?;
@@ -137,24 +140,6 @@ fn choose_tree(arguments: &Arguments, scratch: &Path, output: &Output) -> Outcom
     let top = scratch.join("source");
     tree::make_up(&top)?;
     Ok((tree::scan(&top)?, "made-up files".to_owned()))
-}
-
-fn check_space(tree: &Tree, place: &Path) -> Outcome {
-    let (free, _) =
-        free_space(place).doing(|| format!("reading the free space at {}", place.display()))?;
-    let needed = tree.bytes + tree.bytes / 2 + (256 << 20);
-    if free >= needed {
-        return Ok(());
-    }
-    Err(Failure::new(
-        format!("making room in {}", place.display()),
-        format!(
-            "{} are free, about {} are needed",
-            bytes_text(free),
-            bytes_text(needed)
-        ),
-    )
-    .hint("choose another place with --dir, or a smaller tree with --tree"))
 }
 
 fn storage_text(place: &Path) -> String {
@@ -386,17 +371,8 @@ fn verify(
     }
     let phase = show.phase(name, in_order(work), None, &mut |done| {
         let number = done.number % total.max(1);
-        let path = tree
-            .leaves
-            .get(number)
-            .map_or_else(String::new, |leaf| printable(&leaf.path));
-        compare(
-            result,
-            name,
-            &path,
-            done.found.as_ref(),
-            expected.get(&number),
-        );
+        let (path, found) = (tree.shown(number), done.found.as_ref());
+        compare(result, name, &path, found, expected.get(&number));
     })?;
     note_lost(&phase, result);
     result.phases.push(phase);
@@ -423,14 +399,10 @@ fn fail_and_recover(
         if number.is_multiple_of(COPY_EVERY) {
             item.store = Some(COPY.to_owned());
             bytes += leaf.size;
-            let slash = leaf
-                .path
-                .iter()
-                .rposition(|byte| *byte == b'/')
-                .unwrap_or(0);
-            let parent = leaf.path.get(..slash).unwrap_or_default();
-            if made.insert(parent) {
-                make_with_parents(&mut client, &join(COPY.as_bytes(), parent), 0o755, None)?;
+            let copy = join(COPY.as_bytes(), &leaf.path);
+            let parent = parent_of(&copy);
+            if made.insert(parent.to_vec()) {
+                make_with_parents(&mut client, parent, 0o755, None)?;
             }
         }
         work.push(Work::new(item, bytes));
@@ -441,17 +413,8 @@ fn fail_and_recover(
     let mut drill = drill::Drill::new(cluster, victim, show.clients);
     let mut copies = Vec::new();
     let phase = show.phase(NAME, work, Some(&mut drill), &mut |done| {
-        let path = tree
-            .leaves
-            .get(done.number)
-            .map_or_else(String::new, |leaf| printable(&leaf.path));
-        compare(
-            result,
-            NAME,
-            &path,
-            done.found.as_ref(),
-            expected.get(&done.number),
-        );
+        let (path, found) = (tree.shown(done.number), done.found.as_ref());
+        compare(result, NAME, &path, found, expected.get(&done.number));
         if done.stored.is_some() {
             copies.push(done.number);
         }
@@ -469,12 +432,7 @@ fn fail_and_recover(
 fn interleave(work: &mut Vec<Work>) {
     let step = 2_654_435_761_u64;
     work.sort_by_key(|work| (work.item.number as u64).wrapping_mul(step) & 0xffff_ffff);
-    let largest = work
-        .iter()
-        .enumerate()
-        .max_by_key(|(_, work)| work.bytes)
-        .map(|(at, _)| at);
-    if let Some(at) = largest {
+    if let Some(at) = (0..work.len()).max_by_key(|at| work[*at].bytes) {
         let largest = work.remove(at);
         let middle = (work.len() + 1).div_ceil(2).min(work.len());
         work.insert(middle, largest);
@@ -491,14 +449,12 @@ fn compare_names(
     let mut client = Client::connect(cluster.configuration(), Default::default())?;
     let mut wanted: BTreeMap<Vec<u8>, (Kind, u64)> = BTreeMap::new();
     for (number, leaf) in tree.leaves.iter().enumerate() {
-        let kind = if leaf.link {
-            Kind::SymbolicLink
-        } else {
-            Kind::File
+        let kind = match leaf.link {
+            true => Kind::SymbolicLink,
+            false => Kind::File,
         };
-        let bytes = expected
-            .get(&number)
-            .map_or(leaf.size, |content| content.bytes);
+        let stored = expected.get(&number);
+        let bytes = stored.map_or(leaf.size, |content| content.bytes);
         wanted.insert(join(TREE.as_bytes(), &leaf.path), (kind, bytes));
     }
     for directory in tree

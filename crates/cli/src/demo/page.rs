@@ -153,7 +153,7 @@ fn marks(result: &Findings) -> Vec<Mark> {
     let victim = &result.victim;
     [
         (result.killed_ns, format!("{victim} killed")),
-        (result.answered_ns, format!("{victim} answers again")),
+        (result.answered_ns, format!("{victim} replies again")),
     ]
     .into_iter()
     .filter_map(|(ns, name)| {
@@ -237,9 +237,9 @@ fn failure(page: &mut Page, result: &Findings) {
     let mut rows = vec![plots::Row {
         name: format!("server {}", result.victim),
         spans: vec![
-            (2, from, killed, "it answers".to_owned()),
+            (2, from, killed, "it replies".to_owned()),
             (7, killed, answered, "it is away".to_owned()),
-            (2, answered, end, "it answers".to_owned()),
+            (2, answered, end, "it replies".to_owned()),
         ],
     }];
     for (worker, slots) in phase.slots.iter().enumerate() {
@@ -273,7 +273,7 @@ fn failure(page: &mut Page, result: &Findings) {
     let marks = marks(result);
     let figure = Figure {
         title: "The failure, process by process",
-        caption: "Green: the server answers, the client moves data. Red: the server is away, the \
+        caption: "Green: the server replies, the client moves data. Red: the server is away, the \
                   client waits for it and gets an error that names it. Grey: small files, which \
                   live with the metadata, or waiting.",
         extent: Extent::Wide,
@@ -385,7 +385,7 @@ fn stages(page: &mut Page, result: &Findings) {
     for (name, (us, count)) in &store.stages {
         if !STAGES.iter().any(|(known, _)| known == name) {
             let each = microseconds_text(us / (*count).max(1) as f64);
-            parts.push((name.clone(), STAGES.len(), *us, format!("{each} each")));
+            parts.push((name.to_string(), STAGES.len(), *us, format!("{each} each")));
         }
     }
     let figure = Figure {
@@ -425,7 +425,7 @@ fn messages(page: &mut Page, result: &Findings) {
     table.align_right(&[1, 2, 3, 4, 5]);
     for (name, histogram) in latencies(result) {
         table.row(vec![
-            name,
+            name.to_owned(),
             count_text(histogram.count()),
             microseconds_text(histogram.quantile_us(0.5)),
             microseconds_text(histogram.quantile_us(0.9)),

@@ -1,5 +1,6 @@
 //! One phase of the demonstration: processes that share a list of files, given out as they get free.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -57,8 +58,8 @@ pub(crate) struct Phase {
     pub(crate) lost: Vec<String>,
     /// Bytes read and written by slot of the common clock, for each worker.
     pub(crate) slots: Vec<BTreeMap<u64, (u64, u64)>>,
-    pub(crate) latencies: BTreeMap<String, Histogram>,
-    pub(crate) stages: BTreeMap<String, (f64, u64)>,
+    pub(crate) latencies: BTreeMap<Cow<'static, str>, Histogram>,
+    pub(crate) stages: BTreeMap<Cow<'static, str>, (f64, u64)>,
 }
 
 impl Phase {
@@ -219,14 +220,14 @@ impl Running<'_> {
         if complete && let Some(count) = self.batches.get_mut(number) {
             *count = count.saturating_sub(1);
         }
-        for slot in slots {
-            self.phase.read += slot.read;
-            self.phase.written += slot.written;
-            self.progress.advance(slot.read + slot.written, 0);
+        for (slot, (read, written)) in slots {
+            self.phase.read += read;
+            self.phase.written += written;
+            self.progress.advance(read + written, 0);
             if let Some(mine) = self.phase.slots.get_mut(number) {
-                let sum = mine.entry(slot.number).or_default();
-                sum.0 += slot.read;
-                sum.1 += slot.written;
+                let sum = mine.entry(slot).or_default();
+                sum.0 += read;
+                sum.1 += written;
             }
         }
         for done in results {
@@ -266,11 +267,8 @@ impl Running<'_> {
         for report in reports {
             if let Report::Finished { latencies, stages } = report {
                 for (name, histogram) in latencies {
-                    self.phase
-                        .latencies
-                        .entry(name)
-                        .or_default()
-                        .merge(&histogram);
+                    let all = self.phase.latencies.entry(name).or_default();
+                    all.merge(&histogram);
                 }
                 for (name, (us, count)) in stages {
                     let stage = self.phase.stages.entry(name).or_default();

@@ -78,16 +78,8 @@ fn watch(configuration: &Configuration, server: usize, stop: &AtomicBool) -> His
         // A server that does not reply is asked again: in the drill one is down for a while.
         if let Ok(ReplyBody::StorageStatus { written, read, .. }) = client.storage_status(server) {
             // Counters start again with the process.
-            history.written += if written >= last_written {
-                written - last_written
-            } else {
-                written
-            };
-            history.read += if read >= last_read {
-                read - last_read
-            } else {
-                read
-            };
+            history.written += written.checked_sub(last_written).unwrap_or(written);
+            history.read += read.checked_sub(last_read).unwrap_or(read);
             (last_written, last_read) = (written, read);
         }
         if last_look {

@@ -56,12 +56,10 @@ pub(super) fn rows(result: &Findings) -> Vec<Row> {
 }
 
 /// Latencies of all phases together, by operation.
-pub(super) fn latencies(result: &Findings) -> BTreeMap<String, Histogram> {
-    let mut all: BTreeMap<String, Histogram> = BTreeMap::new();
-    for phase in &result.phases {
-        for (name, histogram) in &phase.latencies {
-            all.entry(name.clone()).or_default().merge(histogram);
-        }
+pub(super) fn latencies(result: &Findings) -> BTreeMap<&str, Histogram> {
+    let mut all: BTreeMap<&str, Histogram> = BTreeMap::new();
+    for (name, histogram) in result.phases.iter().flat_map(|phase| &phase.latencies) {
+        all.entry(name).or_default().merge(histogram);
     }
     all
 }
@@ -137,7 +135,7 @@ pub(super) fn story(result: &Findings) -> Vec<String> {
         result.victim
     ));
     lines.push(format!(
-        "{}: it answers; every file that had met an error is read or stored again",
+        "{}: it replies; every file that had met an error is read or stored again",
         at(result.answered_ns)
     ));
     lines

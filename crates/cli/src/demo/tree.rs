@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::output::printable;
 use causeway_wire::random::SplitMix64;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +69,14 @@ pub(crate) struct Tree {
     pub(crate) bytes: u64,
     /// Special files that were left out.
     pub(crate) skipped: u64,
+}
+
+impl Tree {
+    /// The path of the file or link of this number, for people.
+    pub(crate) fn shown(&self, number: usize) -> String {
+        let leaf = self.leaves.get(number);
+        leaf.map_or_else(String::new, |leaf| printable(&leaf.path))
+    }
 }
 
 /// Lists a tree.

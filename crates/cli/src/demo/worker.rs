@@ -1,5 +1,6 @@
 //! One client process of the demonstration: stores files, or reads them and reports their content.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File as LocalFile;
@@ -75,25 +76,17 @@ pub(crate) enum Report {
         /// One for each item.
         results: Vec<Done>,
         /// Bytes read and written, by slot of the common clock.
-        slots: Vec<Slot>,
+        slots: BTreeMap<u64, (u64, u64)>,
         /// These were the last items of a batch. Errors are reported at once, before the batch's end.
         complete: bool,
     },
     /// Everything is done; what was measured.
     Finished {
         /// Latencies by operation.
-        latencies: BTreeMap<String, Histogram>,
+        latencies: BTreeMap<Cow<'static, str>, Histogram>,
         /// Microseconds and counts by stage.
-        stages: BTreeMap<String, (f64, u64)>,
+        stages: BTreeMap<Cow<'static, str>, (f64, u64)>,
     },
-}
-
-/// Bytes moved in one slot of time.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Slot {
-    pub(crate) number: u64,
-    pub(crate) read: u64,
-    pub(crate) written: u64,
 }
 
 /// How an item went.
@@ -136,8 +129,8 @@ struct Worker {
     buffer: Memory,
     private: Vec<u8>,
     slots: BTreeMap<u64, (u64, u64)>,
-    latencies: BTreeMap<&'static str, Histogram>,
-    stages: BTreeMap<&'static str, (f64, u64)>,
+    latencies: BTreeMap<Cow<'static, str>, Histogram>,
+    stages: BTreeMap<Cow<'static, str>, (f64, u64)>,
 }
 
 /// The argument behind `worker` that starts a client process of the demonstration.
@@ -182,34 +175,17 @@ fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
     for stage in worker.client.take_stages() {
         worker.add_stage(stage.name, stage.total_us, stage.count);
     }
-    let owned = |name: &'static str| name.to_owned();
     channel.send(&Report::Finished {
-        latencies: worker
-            .latencies
-            .into_iter()
-            .map(|(name, one)| (owned(name), one))
-            .collect(),
-        stages: worker
-            .stages
-            .into_iter()
-            .map(|(name, one)| (owned(name), one))
-            .collect(),
+        latencies: worker.latencies,
+        stages: worker.stages,
     })
 }
 
 impl Worker {
     fn report(&mut self, results: Vec<Done>, complete: bool) -> Report {
-        let slots = std::mem::take(&mut self.slots)
-            .into_iter()
-            .map(|(number, (read, written))| Slot {
-                number,
-                read,
-                written,
-            })
-            .collect();
         Report::Batch {
             results,
-            slots,
+            slots: std::mem::take(&mut self.slots),
             complete,
         }
     }
@@ -378,7 +354,7 @@ impl Worker {
         let result = work(&mut self.client);
         let us = started.elapsed().as_secs_f64() * 1e6;
         if result.is_ok() {
-            self.latencies.entry(name).or_default().add(us);
+            self.latencies.entry(name.into()).or_default().add(us);
         }
         // Reads and writes are broken down by the client itself.
         if !matches!(name, "read" | "write") {
@@ -396,7 +372,7 @@ impl Worker {
     }
 
     fn add_stage(&mut self, name: &'static str, us: f64, count: u64) {
-        let stage = self.stages.entry(name).or_default();
+        let stage = self.stages.entry(name.into()).or_default();
         stage.0 += us;
         stage.1 += count;
     }

@@ -1,10 +1,10 @@
 //! `causeway fs cat`: file contents to standard output.
 
 use causeway_command::failure::Outcome;
-use causeway_command::output::{report_item, write_stdout};
+use causeway_command::output::write_stdout;
 use clap::Args;
 
-use crate::fs::engine::{Worker, conclude};
+use crate::fs::engine::{Worker, conclude, each_operand};
 use crate::fs::get::write_out;
 use crate::fs::session::{RemotePath, Session, Target, remote_path};
 
@@ -34,15 +34,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         json: false,
     })?;
     let mut worker = Worker::new(&session)?;
-    let mut failures = 0;
-    for path in &arguments.paths {
-        if let Err(failure) = write_out(&mut worker, &path.0, |bytes| {
+    conclude(each_operand(&arguments.paths, |path| {
+        write_out(&mut worker, &path.0, |bytes| {
             write_stdout(bytes, b"");
             Ok(())
-        }) {
-            report_item(&failure);
-            failures += 1;
-        }
-    }
-    conclude(failures)
+        })
+    }))
 }

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use causeway_bmi::Memory;
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::printable;
 use causeway_command::progress::Progress;
-use causeway_command::remote::{PIECE_BYTES, base_name, reading};
+use causeway_command::remote::base_name;
 use causeway_fs::client::{Client, File};
-use causeway_fs::distribution::MAX_FILE_BYTES;
 use causeway_wire::fs::{
     Attributes, Kind, MAX_STUFFED_BYTES, Node, ObjectId, Place, Region, SetAttributes,
 };
@@ -17,7 +15,7 @@ use clap::Args;
 
 use crate::fs::at_end::{Stored, StoredAtEnd, conclude_stored};
 use crate::fs::engine::{
-    Lost, Queue, Worker, conclude_copy, default_threads, jobs, parallel_over, piece_len,
+    Lost, Part, Queue, Worker, conclude_copy, default_threads, jobs, parallel_over,
 };
 use crate::fs::session::{RemotePath, Session, Target, base_names, remote_name};
 use crate::fs::source::Source;
@@ -221,32 +219,8 @@ impl Copy<'_> {
     fn copy(&self, worker: &mut Worker, job: &Job, mut source: File) -> Outcome {
         self.refuse_same(&mut worker.client, job, source.node.object)?;
         let original = self.original(&source.node.attributes);
-        let buffer = worker.buffer();
-        let client = &mut worker.client;
-        let path = job.from.shown();
-        let want = piece_len(&source, 0);
-        let first = read_piece(client, (&mut source, path), 0, &buffer.slice(0..want))?;
-        let size;
-        let mut storing;
-        if first <= MAX_STUFFED_BYTES {
-            let content = buffer.slice(0..first).to_vec();
-            size = first as u64;
-            storing = self
-                .writing
-                .small(client, &job.to, &original, None, content)?;
-            self.progress.advance(size, 0);
-        } else {
-            storing = self.writing.begin(client, &job.to, &original, None)?;
-            let got = (first, want);
-            match self.content(client, (&mut source, path), &mut storing, &buffer, got) {
-                Ok(copied) => size = copied,
-                Err(failure) => {
-                    storing.discard(client);
-                    return Err(failure);
-                }
-            }
-        }
-        storing.finish(client, &original, size, !self.writing.no_sync)?;
+        let (mut storing, size) = self.content(worker, job, &mut source, &original)?;
+        storing.finish(&mut worker.client, &original, size, !self.writing.no_sync)?;
         if storing.foreign {
             Lost::add(&self.lost.attributes);
         }
@@ -275,63 +249,62 @@ impl Copy<'_> {
         }
     }
 
-    /// Copies everything but blocks of zeros, of which the first `got` bytes, of those that were wanted, are in the buffer.
-    /// Returns the size.
+    /// Copies everything but blocks of zeros. Returns what is still to be finished, and the size.
     fn content(
         &self,
-        client: &mut Client,
-        (source, path): (&mut File, &[u8]),
-        storing: &mut Storing,
-        buffer: &Memory,
-        (mut got, mut want): (usize, usize),
-    ) -> Outcome<u64> {
-        let mut offset = 0;
-        loop {
-            for run in sparse::runs_of_data(&buffer.slice(0..got)) {
-                let region = Region {
-                    offset: offset + run.start as u64,
-                    len: run.len() as u64,
-                };
-                client.write_list(&mut storing.file, &[region], &[buffer.slice(run)])?;
+        worker: &mut Worker,
+        job: &Job,
+        source: &mut File,
+        original: &Original,
+    ) -> Outcome<(Storing, u64)> {
+        let (to, path) = (&job.to, job.from.shown());
+        // A first piece that is no larger than this is the whole file, and small.
+        let small = source.node.attributes.size.min(MAX_STUFFED_BYTES as u64);
+        let mut begun: Option<Storing> = None;
+        let mut advanced = 0;
+        let read = worker.read_pieces((source, path), 0, u64::MAX, |client, part, offset| {
+            match part {
+                Part::Data(piece) if begun.is_none() && part.len() <= small => {
+                    let content = piece.to_vec();
+                    let stored = self.writing.small(client, to, original, None, content)?;
+                    begun = Some(stored);
+                }
+                Part::Data(piece) => {
+                    let storing = match &mut begun {
+                        Some(storing) => storing,
+                        None => begun.insert(self.writing.begin(client, to, original, None)?),
+                    };
+                    for run in sparse::runs_of_data(piece) {
+                        let region = Region {
+                            offset: offset + run.start as u64,
+                            len: run.len() as u64,
+                        };
+                        client.write_list(&mut storing.file, &[region], &[piece.slice(run)])?;
+                    }
+                }
+                // It stays one.
+                Part::Hole(_) => {}
             }
-            self.progress.advance(got as u64, 0);
-            offset += got as u64;
-            if got < want {
-                return Ok(offset);
+            self.progress.advance(part.len(), 0);
+            advanced += part.len();
+            Ok(())
+        });
+        let client = &mut worker.client;
+        match (read, begun) {
+            (Ok(size), Some(storing)) => Ok((storing, size)),
+            (Ok(size), None) => {
+                let storing = self.writing.small(client, to, original, None, Vec::new())?;
+                Ok((storing, size))
             }
-            if sparse::is_hole(&buffer.slice(0..got)) {
-                let next = sparse::behind_hole(client, (source, path), offset, MAX_FILE_BYTES)
-                    .inspect_err(|_| self.progress.take_back(offset))?;
-                self.progress.advance(next - offset, 0);
-                offset = next;
+            (Err(failure), begun) => {
+                self.progress.take_back(advanced);
+                if let Some(storing) = begun {
+                    storing.discard(client);
+                }
+                Err(failure)
             }
-            want = piece_len(source, offset);
-            if want == 0 {
-                return Ok(offset);
-            }
-            got = read_piece(client, (source, path), offset, &buffer.slice(0..want))
-                .inspect_err(|_| self.progress.take_back(offset))?;
         }
     }
-}
-
-/// Reads a piece of a file that fills the buffer; less at the file's end.
-fn read_piece(
-    client: &mut Client,
-    (source, path): (&mut File, &[u8]),
-    offset: u64,
-    buffer: &Memory,
-) -> Outcome<usize> {
-    let region = Region {
-        offset,
-        len: buffer.len() as u64,
-    };
-    let got = client
-        .read_list(source, &[region], std::slice::from_ref(buffer))
-        .map_err(|error| reading(path, error))?;
-    Ok(usize::try_from(got)
-        .unwrap_or(PIECE_BYTES)
-        .min(buffer.len()))
 }
 
 /// Refuses to copy a directory to somewhere below itself, also if their paths do not show that.

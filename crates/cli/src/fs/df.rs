@@ -1,14 +1,13 @@
 //! `causeway fs df`: how full the servers are.
 
-use causeway_command::failure::{Failure, Outcome};
-use causeway_command::output::report_item;
+use causeway_command::failure::Outcome;
 use causeway_report::table::Table;
 use causeway_report::units::{bytes_text, count_text};
 use causeway_wire::fs::ReplyBody;
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::fs::engine::conclude;
+use crate::fs::engine::{ask_servers, conclude, each_operand};
 use crate::fs::session::{Session, Target};
 
 /// Show how full each server is
@@ -21,36 +20,61 @@ pub(crate) struct Arguments {
     target: Target,
 }
 
+/// What the servers have replied.
+struct Shown {
+    table: Table,
+    /// Lines below the table.
+    notes: Vec<String>,
+    /// An object for each server.
+    objects: Vec<Value>,
+    total_bytes: u64,
+    free_bytes: u64,
+}
+
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
-    let replies: Vec<Outcome<ReplyBody>> = std::thread::scope(|scope| {
-        let asked: Vec<_> = (0..session.configuration.servers.len())
-            .map(|index| {
-                let session = &session;
-                scope.spawn(move || status(session, index))
-            })
-            .collect();
-        let lost = || {
-            Err(Failure::new(
-                "asking a server",
-                "the thread that asked ended",
-            ))
-        };
-        asked
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| lost()))
-            .collect()
-    });
-    let mut table = Table::new(&["server", "total", "used", "free", "use", "written", "read"]);
-    table.align_right(&[1, 2, 3, 4, 5, 6]);
-    let (mut total_bytes, mut free_bytes) = (0_u64, 0_u64);
-    let mut objects = Vec::new();
+    let servers: Vec<usize> = (0..session.configuration.servers.len()).collect();
+    let replies = ask_servers(&servers, |index| status(&session, index));
+    let mut shown = Shown {
+        table: Table::new(&["server", "total", "used", "free", "use", "written", "read"]),
+        notes: Vec::new(),
+        objects: Vec::new(),
+        total_bytes: 0,
+        free_bytes: 0,
+    };
+    shown.table.align_right(&[1, 2, 3, 4, 5, 6]);
     let mut failures = Vec::new();
-    let mut notes = Vec::new();
-    for (server, reply) in session.configuration.servers.iter().zip(replies) {
+    for (index, reply) in servers.into_iter().zip(replies) {
+        let name = session.server_name(index);
         match reply {
-            Ok(ReplyBody::StorageStatus {
+            Ok(reply) => shown.add(name, &reply),
+            Err(failure) => {
+                shown.objects.push(json!({
+                    "server": name, "ok": false, "error": failure.to_string() }));
+                shown
+                    .table
+                    .row(vec![name.to_owned(), "no reply".to_owned()]);
+                failures.push(failure);
+            }
+        }
+    }
+    let (total, free) = (shown.total_bytes, shown.free_bytes);
+    shown.table.row(storage_cells("all", total, free, None));
+    session.output.line(&shown.table.text());
+    for note in shown.notes {
+        session.output.line(&note);
+    }
+    session.output.object(&json!({
+        "total_bytes": total, "free_bytes": free, "servers": shown.objects }));
+    conclude(each_operand(failures, Err))
+}
+
+impl Shown {
+    /// Adds the status of a server.
+    fn add(&mut self, name: &str, status: &ReplyBody) {
+        match *status {
+            ReplyBody::StorageStatus {
                 total,
                 free,
                 written,
@@ -58,72 +82,42 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
                 busy,
                 aside,
                 aside_bytes,
-            }) => {
+            } => {
                 if aside > 0 {
-                    notes.push(format!(
-                        "{}: {} datafiles ({}) were moved aside to data/lost+found, for 30 days each",
-                        server.name,
+                    self.notes.push(format!(
+                        "{name}: {} datafiles ({}) were moved aside to data/lost+found, for 30 days each",
                         count_text(aside),
                         bytes_text(aside_bytes)
                     ));
                 }
-                total_bytes = total_bytes.saturating_add(total);
-                free_bytes = free_bytes.saturating_add(free);
-                objects.push(json!({
-                    "server": server.name, "ok": true, "total_bytes": total, "free_bytes": free,
+                self.total_bytes = self.total_bytes.saturating_add(total);
+                self.free_bytes = self.free_bytes.saturating_add(free);
+                self.objects.push(json!({
+                    "server": name, "ok": true, "total_bytes": total, "free_bytes": free,
                     "written_bytes": written, "read_bytes": read, "busy": busy,
                     "aside": aside, "aside_bytes": aside_bytes }));
-                table.row(storage_cells(
-                    &server.name,
-                    total,
-                    free,
-                    Some((written, read)),
-                ));
+                self.table
+                    .row(storage_cells(name, total, free, Some((written, read))));
             }
-            Ok(ReplyBody::MetadataStatus {
-                objects: count,
-                removals,
-                ..
-            }) => {
-                objects.push(json!({
-                    "server": server.name, "ok": true, "objects": count, "removals": removals }));
-                notes.push(format!(
-                    "{}: {} objects, {} datafiles still to be removed",
-                    server.name,
-                    count_text(count),
+            ReplyBody::MetadataStatus {
+                objects, removals, ..
+            } => {
+                self.objects.push(json!({
+                    "server": name, "ok": true, "objects": objects, "removals": removals }));
+                self.notes.push(format!(
+                    "{name}: {} objects, {} datafiles still to be removed",
+                    count_text(objects),
                     count_text(removals)
                 ));
             }
-            Ok(_) => {}
-            Err(failure) => {
-                objects.push(json!({
-                    "server": server.name, "ok": false, "error": failure.to_string() }));
-                table.row(vec![server.name.clone(), "no reply".to_owned()]);
-                failures.push(failure);
-            }
+            _ => {}
         }
     }
-    table.row(storage_cells("all", total_bytes, free_bytes, None));
-    session.output.line(&table.text());
-    for note in notes {
-        session.output.line(&note);
-    }
-    session.output.object(&json!({
-        "total_bytes": total_bytes, "free_bytes": free_bytes, "servers": objects }));
-    for failure in &failures {
-        report_item(failure);
-    }
-    conclude(failures.len() as u64)
 }
 
 fn status(session: &Session, index: usize) -> Outcome<ReplyBody> {
     let mut client = session.client()?;
-    let metadata = session
-        .configuration
-        .servers
-        .get(index)
-        .is_some_and(|server| server.metadata);
-    Ok(match metadata {
+    Ok(match index == session.configuration.metadata_server() {
         true => client.metadata_status()?,
         false => client.storage_status(index)?,
     })

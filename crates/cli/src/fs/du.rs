@@ -1,15 +1,15 @@
 //! `causeway fs du`: how much is in a directory.
 
 use causeway_command::failure::Outcome;
-use causeway_command::output::{json_name, report_item};
+use causeway_command::output::json_name;
 use causeway_fs::client::Client;
 use causeway_report::units::{bytes_text, count_text};
 use causeway_wire::fs::Kind;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::fs::engine::conclude;
-use crate::fs::session::{RemotePath, Session, Target, remote_path};
+use crate::fs::engine::{conclude, each_operand};
+use crate::fs::session::{RemotePath, Session, Target, or_root, remote_path};
 use crate::fs::tree::{is_directory, walk};
 
 /// Add up the sizes of everything in directories
@@ -43,15 +43,12 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
     let output = session.output;
     let mut client = session.client()?;
-    let root = [RemotePath(b"/".to_vec())];
-    let paths = match arguments.paths.as_slice() {
-        [] => &root,
-        paths => paths,
-    };
     let mut entries = Vec::new();
-    let mut failures = 0;
-    for path in paths {
-        let result = measure(&mut client, path, arguments.depth, &mut |path, sum| {
+    let failures = each_operand(or_root(&arguments.paths).iter(), |path| {
+        measure(&mut client, path, arguments.depth, &mut |path, sum| {
+            let items = count_text(sum.files + sum.directories + sum.links);
+            let before = format!("{:>10}  {items:>10} items  ", bytes_text(sum.bytes));
+            output.named_line(&before, path, "");
             if output.json {
                 let mut object = serde_json::Map::new();
                 json_name(&mut object, "path", path);
@@ -64,21 +61,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
                     object.insert(key.to_owned(), value.into());
                 }
                 entries.push(Value::Object(object));
-            } else {
-                let items = sum.files + sum.directories + sum.links;
-                let before = format!(
-                    "{:>10}  {:>10} items  ",
-                    bytes_text(sum.bytes),
-                    count_text(items)
-                );
-                output.named_line(&before, path, "");
             }
-        });
-        if let Err(failure) = result {
-            report_item(&failure);
-            failures += 1;
-        }
-    }
+        })
+    });
     output.object(&json!({ "entries": entries, "failures": failures }));
     conclude(failures)
 }

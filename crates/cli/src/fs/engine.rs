@@ -41,7 +41,7 @@ pub(crate) enum Part<'a> {
 
 impl Part<'_> {
     /// Number of bytes.
-    fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Data(piece) => piece.len() as u64,
             Self::Hole(len) => *len,
@@ -178,7 +178,7 @@ impl Worker {
         progress: &Progress,
     ) -> Outcome<u64> {
         let mut advanced = 0;
-        let read = self.read_pieces((file, path), from, to, |part, offset| {
+        let read = self.read_pieces((file, path), from, to, |_, part, offset| {
             if let Part::Data(piece) = part {
                 for run in sparse::runs_of_data(piece) {
                     let at = offset + run.start as u64;
@@ -205,7 +205,7 @@ impl Worker {
         (file, path): (&mut File, &[u8]),
         from: u64,
         to: u64,
-        mut take: impl FnMut(&Part<'_>, u64) -> Outcome,
+        mut take: impl FnMut(&mut Client, &Part<'_>, u64) -> Outcome,
     ) -> Outcome<u64> {
         let buffer = self.buffer();
         let mut offset = from;
@@ -224,7 +224,7 @@ impl Worker {
             let got = usize::try_from(got).unwrap_or(want).min(want);
             let piece = buffer.slice(0..got);
             if got > 0 {
-                take(&Part::Data(&piece), offset)?;
+                take(&mut self.client, &Part::Data(&piece), offset)?;
             }
             offset += got as u64;
             if got < want {
@@ -233,7 +233,7 @@ impl Worker {
             if sparse::is_hole(&piece) {
                 let next = sparse::behind_hole(&mut self.client, (file, path), offset, to)?;
                 if next > offset {
-                    take(&Part::Hole(next - offset), offset)?;
+                    take(&mut self.client, &Part::Hole(next - offset), offset)?;
                 }
                 offset = next;
             }
@@ -244,7 +244,7 @@ impl Worker {
 
 /// How many bytes to read at once from `offset` on: one more than there should be up to the file's end, so that fewer
 /// come there, but no more than the buffer has to be cleared for. 0 at the largest offset.
-pub(crate) fn piece_len(file: &File, offset: u64) -> usize {
+fn piece_len(file: &File, offset: u64) -> usize {
     let left = file.node.attributes.size.saturating_sub(offset);
     let most = MAX_FILE_BYTES.saturating_sub(offset);
     usize::try_from(left.saturating_add(1).min(most))
@@ -406,32 +406,14 @@ impl State {
     }
 }
 
-/// Runs [`parallel`] over the operands of a verb: one that fails is reported, and the others go on.
+/// Runs `find` for each operand of a verb on this thread, and `work` on `threads` others until all is done. An operand
+/// or item that fails is reported, and the others go on; their number is returned.
 pub(crate) fn parallel_over<T, J: Send>(
     session: &Session,
     threads: usize,
     progress: &Progress,
     operands: impl IntoIterator<Item = T>,
     mut find: impl FnMut(&Queue<'_, J>, T) -> Outcome,
-    work: impl Fn(&mut Worker, J) -> Outcome + Sync,
-) -> Outcome<u64> {
-    let find = |queue: &Queue<'_, J>| {
-        for operand in operands {
-            if let Err(failure) = find(queue, operand) {
-                queue.fail(&failure, progress);
-            }
-        }
-    };
-    parallel(session, threads, progress, find, work)
-}
-
-/// Runs `find` on this thread and `work` on `threads` others until all is done. Failed items have
-/// been reported; their number is returned.
-fn parallel<J: Send>(
-    session: &Session,
-    threads: usize,
-    progress: &Progress,
-    find: impl FnOnce(&Queue<'_, J>),
     work: impl Fn(&mut Worker, J) -> Outcome + Sync,
 ) -> Outcome<u64> {
     let state = State::default();
@@ -452,7 +434,11 @@ fn parallel<J: Send>(
             sender,
             state: &state,
         };
-        find(&queue);
+        for operand in operands {
+            if let Err(failure) = find(&queue, operand) {
+                queue.fail(&failure, progress);
+            }
+        }
         Ok(())
     })?;
     Ok(state.failures.load(Ordering::Relaxed))
@@ -490,6 +476,53 @@ fn serve_queue<J>(
             state.fail(&failure, progress);
         }
     }
+}
+
+/// Calls `each` for every operand of a verb: one that fails is reported, and the others go on. Returns the number of
+/// failures.
+pub(crate) fn each_operand<T>(
+    operands: impl IntoIterator<Item = T>,
+    mut each: impl FnMut(T) -> Outcome,
+) -> u64 {
+    let mut failures = 0;
+    for operand in operands {
+        if let Err(failure) = each(operand) {
+            report_item(&failure);
+            failures += 1;
+        }
+    }
+    failures
+}
+
+/// Calls `ask` for each of these servers, all at once: those that are down cost one time-out together.
+pub(crate) fn ask_servers<T: Send>(
+    servers: &[usize],
+    ask: impl Fn(usize) -> Outcome<T> + Sync,
+) -> Vec<Outcome<T>> {
+    let lost = |_| {
+        Err(Failure::new(
+            "asking a server",
+            "the thread that asked ended",
+        ))
+    };
+    std::thread::scope(|scope| {
+        let ask = &ask;
+        let asked = servers
+            .iter()
+            .map(|&server| scope.spawn(move || ask(server)));
+        let asked: Vec<_> = asked.collect();
+        let replies = asked.into_iter();
+        replies
+            .map(|thread| thread.join().unwrap_or_else(lost))
+            .collect()
+    })
+}
+
+/// Ends a verb of many items that has done so many of them, which `--json` shows under the name `what`.
+pub(crate) fn conclude_counted(session: &Session, what: &str, done: u64, failures: u64) -> Outcome {
+    let counted = json!({ what: done, "failures": failures });
+    session.output.object(&counted);
+    conclude(failures)
 }
 
 /// Ends a verb of many items: exit code 1 if any of them failed.

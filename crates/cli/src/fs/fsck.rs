@@ -10,9 +10,9 @@ use causeway_report::style::{Style, paint};
 use causeway_report::units::{bytes_text, count_text};
 use causeway_wire::fs::{ObjectId, ReplyBody};
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::fs::scrub::{named, server_name};
+use crate::fs::scrub::named;
 use crate::fs::session::{Session, Target};
 
 /// Check the name space and the datafiles, while the file system is in use
@@ -41,12 +41,23 @@ const REMOVE_BATCH: usize = 512;
 /// Findings shown in full; more are only counted.
 const SHOWN_FINDINGS: usize = 200;
 
+/// A check in progress.
+struct Check<'a> {
+    session: &'a Session,
+    client: Client,
+    repair: bool,
+    progress: Progress,
+    found: Findings,
+}
+
+/// What a check has found.
 #[derive(Default)]
-struct Result {
+struct Findings {
     records: u64,
     datafiles: u64,
-    findings: Vec<String>,
-    found: u64,
+    shown: Vec<String>,
+    /// All, also those that are not shown.
+    count: u64,
     repaired: u64,
     orphans: u64,
     orphan_bytes: u64,
@@ -58,11 +69,11 @@ struct Result {
     lost: u64,
 }
 
-impl Result {
-    fn find(&mut self, text: String) {
-        self.found += 1;
-        if self.findings.len() < SHOWN_FINDINGS {
-            self.findings.push(text);
+impl Findings {
+    fn add(&mut self, text: String) {
+        self.count += 1;
+        if self.shown.len() < SHOWN_FINDINGS {
+            self.shown.push(text);
         }
     }
 }
@@ -70,31 +81,22 @@ impl Result {
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
-    let mut client = session.client()?;
-    let progress = Progress::new(&session.output, "fsck", 0);
-    let mut result = Result::default();
-    check_names(&mut client, arguments.repair, &mut result, &progress)?;
-    check_striped(
-        &session,
-        &mut client,
-        arguments.repair,
-        &mut result,
-        &progress,
-    )?;
-    for server in client.layout()?.servers {
-        let (index, name) = (client.server_of(server.index)?, &server.name);
-        check_datafiles(
-            &mut client,
-            index,
-            name,
-            arguments.repair,
-            &mut result,
-            &progress,
-        )?;
+    let mut check = Check {
+        session: &session,
+        client: session.client()?,
+        repair: arguments.repair,
+        progress: Progress::new(&session.output, "fsck", 0),
+        found: Findings::default(),
+    };
+    check.names()?;
+    check.striped()?;
+    for server in check.client.layout()?.servers {
+        let index = check.client.server_of(server.index)?;
+        check.datafiles(index, &server.name)?;
     }
-    progress.finish();
-    show(&session, arguments.repair, &result);
-    let left = result.found.saturating_sub(result.repaired);
+    check.progress.finish();
+    show(&session, arguments.repair, &check.found);
+    let left = check.found.count.saturating_sub(check.found.repaired);
     if left == 0 {
         return Ok(());
     }
@@ -107,7 +109,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         format!("{left} findings are left"),
     );
     Err(match arguments.repair {
-        _ if result.lost >= left => failure.hint(
+        _ if check.found.lost >= left => failure.hint(
             "lost data cannot be repaired: bring the server's disk or directory back, or remove the files \
              or write them anew",
         ),
@@ -116,182 +118,168 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     })
 }
 
-fn check_names(
-    client: &mut Client,
-    repair: bool,
-    result: &mut Result,
-    progress: &Progress,
-) -> Outcome {
-    let mut after = None;
-    loop {
-        let batch = client.check_metadata(after.as_ref(), repair)?;
-        result.records += batch.records;
-        result.repaired += batch.repaired;
-        for finding in batch.findings {
-            result.find(finding);
+impl Check<'_> {
+    /// Checks the records of the name space.
+    fn names(&mut self) -> Outcome {
+        let mut after = None;
+        loop {
+            let batch = self.client.check_metadata(after.as_ref(), self.repair)?;
+            self.found.records += batch.records;
+            self.found.repaired += batch.repaired;
+            for finding in batch.findings {
+                self.found.add(finding);
+            }
+            self.progress.advance(0, batch.records);
+            if batch.next.is_none() {
+                return Ok(());
+            }
+            after = batch.next;
         }
-        progress.advance(0, batch.records);
-        if batch.next.is_none() {
-            return Ok(());
-        }
-        after = batch.next;
     }
-}
 
-fn check_datafiles(
-    client: &mut Client,
-    index: usize,
-    name: &str,
-    repair: bool,
-    result: &mut Result,
-    progress: &Progress,
-) -> Outcome {
-    let (count, mut orphans) = scan(client, index, progress)?;
-    result.datafiles += count;
-    if !orphans.is_empty() {
-        // A file that was just removed leaves its datafiles for a moment: only what is still there
-        // when all removals are done is an orphan.
-        await_removals(client)?;
-        let (_, again) = scan(client, index, progress)?;
-        orphans.retain(|object, _| again.contains_key(object));
-    }
-    for (object, bytes) in &orphans {
-        result.orphans += 1;
-        result.orphan_bytes += bytes;
-        let size = bytes_text(*bytes);
-        result.find(format!(
-            "{name}: datafile {} ({size}) belongs to no file",
-            object.0
-        ));
-    }
-    if !repair || orphans.is_empty() {
-        return Ok(());
-    }
-    let ReplyBody::MetadataStatus { numbers, gaps, .. } = client.metadata_status()? else {
-        return Err(Failure::new(
-            "checking datafiles",
-            "the metadata server does not say which object numbers it has given out",
-        ));
-    };
-    // Numbers in a gap were given out by later metadata, of which this is an older copy: nothing is proven of them.
-    let in_gap = |object: &ObjectId| gaps.iter().any(|gap| gap.0 <= *object && object.0 < gap.1);
-    let (unknown, known): (Vec<_>, Vec<_>) = orphans.into_keys().partition(in_gap);
-    for (objects, numbers) in [(known, numbers), (unknown, 0)] {
-        for batch in objects.chunks(REMOVE_BATCH) {
-            let gone = client.remove_orphans(index, batch.to_vec(), numbers)?;
-            result.repaired += gone.deleted + gone.moved;
-            result.moved += gone.moved;
-        }
-    }
-    Ok(())
-}
-
-/// Finds datafiles of files that are absent, short, another one's or damaged.
-fn check_striped(
-    session: &Session,
-    client: &mut Client,
-    repair: bool,
-    result: &mut Result,
-    progress: &Progress,
-) -> Outcome {
-    let mut after = ObjectId(0);
-    loop {
-        let batch = client.check_striped(after)?;
-        result.files += batch.files;
-        if repair {
-            // What was replaced by something else is reported once more, by this run.
-            for lost in &batch.found {
-                client.accept_data(lost.server, vec![lost.fault.object])?;
+    /// Finds datafiles of files that are absent, short, another one's or damaged.
+    fn striped(&mut self) -> Outcome {
+        let mut after = ObjectId(0);
+        loop {
+            let batch = self.client.check_striped(after)?;
+            self.found.files += batch.files;
+            if self.repair {
+                // What was replaced by something else is reported once more, by this run.
+                for lost in &batch.found {
+                    self.client
+                        .accept_data(lost.server, vec![lost.fault.object])?;
+                }
+            }
+            for lost in named(&mut self.client, batch.found)? {
+                let name = self.session.server_name(lost.server);
+                self.found.lost += 1;
+                self.found
+                    .add(format!("{name}: {}: {}", lost.path, lost.fault.text));
+            }
+            self.progress.advance(0, batch.files);
+            match batch.next {
+                Some(next) => after = next,
+                None => return Ok(()),
             }
         }
-        for lost in named(client, batch.found)? {
-            let name = server_name(session, lost.server);
-            result.lost += 1;
-            result.find(format!("{name}: {}: {}", lost.path, lost.fault.text));
+    }
+
+    /// Finds datafiles of a server that belong to no file.
+    fn datafiles(&mut self, index: usize, name: &str) -> Outcome {
+        let (count, mut orphans) = self.scan(index)?;
+        self.found.datafiles += count;
+        if !orphans.is_empty() {
+            // A file that was just removed leaves its datafiles for a moment: only what is still there
+            // when all removals are done is an orphan.
+            self.await_removals()?;
+            let (_, again) = self.scan(index)?;
+            orphans.retain(|object, _| again.contains_key(object));
         }
-        progress.advance(0, batch.files);
-        match batch.next {
-            Some(next) => after = next,
-            None => return Ok(()),
+        for (object, bytes) in &orphans {
+            self.found.orphans += 1;
+            self.found.orphan_bytes += bytes;
+            let size = bytes_text(*bytes);
+            self.found.add(format!(
+                "{name}: datafile {} ({size}) belongs to no file",
+                object.0
+            ));
         }
+        match self.repair && !orphans.is_empty() {
+            true => self.remove(index, orphans.into_keys()),
+            false => Ok(()),
+        }
+    }
+
+    /// Removes orphans, or moves them aside.
+    fn remove(&mut self, index: usize, orphans: impl Iterator<Item = ObjectId>) -> Outcome {
+        let ReplyBody::MetadataStatus { numbers, gaps, .. } = self.client.metadata_status()? else {
+            return Err(Failure::new(
+                "checking datafiles",
+                "the metadata server does not say which object numbers it has given out",
+            ));
+        };
+        // Numbers in a gap were given out by later metadata, of which this is an older copy: nothing is proven of
+        // them.
+        let in_gap =
+            |object: &ObjectId| gaps.iter().any(|gap| gap.0 <= *object && object.0 < gap.1);
+        let (unknown, known): (Vec<_>, Vec<_>) = orphans.partition(in_gap);
+        for (objects, numbers) in [(known, numbers), (unknown, 0)] {
+            for batch in objects.chunks(REMOVE_BATCH) {
+                let gone = self.client.remove_orphans(index, batch.to_vec(), numbers)?;
+                self.found.repaired += gone.deleted + gone.moved;
+                self.found.moved += gone.moved;
+            }
+        }
+        Ok(())
+    }
+
+    /// All datafiles of a server that belong to no file, with their sizes, and how many it has.
+    fn scan(&mut self, index: usize) -> Outcome<(u64, BTreeMap<ObjectId, u64>)> {
+        let mut orphans = BTreeMap::new();
+        let mut count = 0;
+        let mut after = ObjectId(0);
+        loop {
+            let batch = self.client.orphans(index, after)?;
+            count += batch.datafiles;
+            orphans.extend(batch.found);
+            self.progress.advance(0, batch.datafiles);
+            match batch.next {
+                Some(next) if next > after => after = next,
+                _ => return Ok((count, orphans)),
+            }
+        }
+    }
+
+    /// Waits until the metadata server has no datafiles left to remove, but not for ever: a server that
+    /// is away keeps its own.
+    fn await_removals(&mut self) -> Outcome {
+        let deadline = Instant::now() + REMOVAL_PATIENCE;
+        while let ReplyBody::MetadataStatus { removals, .. } = self.client.metadata_status()?
+            && removals > 0
+            && Instant::now() < deadline
+        {
+            // The server sends no event when the last one is removed: it has to be asked.
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
     }
 }
 
-/// All datafiles of a server that belong to no file, with their sizes, and how many it has.
-fn scan(
-    client: &mut Client,
-    index: usize,
-    progress: &Progress,
-) -> Outcome<(u64, BTreeMap<ObjectId, u64>)> {
-    let mut orphans = BTreeMap::new();
-    let mut count = 0;
-    let mut after = ObjectId(0);
-    loop {
-        let batch = client.orphans(index, after)?;
-        count += batch.datafiles;
-        orphans.extend(batch.found);
-        progress.advance(0, batch.datafiles);
-        match batch.next {
-            Some(next) if next > after => after = next,
-            _ => return Ok((count, orphans)),
-        }
-    }
-}
-
-/// Waits until the metadata server has no datafiles left to remove, but not for ever: a server that
-/// is away keeps its own.
-fn await_removals(client: &mut Client) -> Outcome {
-    let deadline = Instant::now() + REMOVAL_PATIENCE;
-    while let ReplyBody::MetadataStatus { removals, .. } = client.metadata_status()?
-        && removals > 0
-        && Instant::now() < deadline
-    {
-        // The server sends no event when the last one is removed: it has to be asked.
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
-}
-
-fn show(session: &Session, repair: bool, result: &Result) {
+fn show(session: &Session, repair: bool, found: &Findings) {
     let output = session.output;
-    for finding in &result.findings {
+    for finding in &found.shown {
         output.line(finding);
     }
-    let hidden = result.found - result.findings.len() as u64;
+    let hidden = found.count - found.shown.len() as u64;
     if hidden > 0 {
         output.line(&format!("… and {} more", count_text(hidden)));
     }
-    let verdict = match (result.found, repair) {
+    let verdict = match (found.count, repair) {
         (0, _) => paint("clean", Style::Green),
-        (found, true) => format!(
+        (count, true) => format!(
             "{} findings, {} repaired",
-            count_text(found),
-            count_text(result.repaired)
+            count_text(count),
+            count_text(found.repaired)
         ),
-        (found, false) => paint(&format!("{} findings", count_text(found)), Style::Yellow),
+        (count, false) => paint(&format!("{} findings", count_text(count)), Style::Yellow),
     };
     output.line(&format!(
         "{verdict}: {} records of the name space, {} datafiles, {} without a file ({})",
-        count_text(result.records),
-        count_text(result.datafiles),
-        count_text(result.orphans),
-        bytes_text(result.orphan_bytes)
+        count_text(found.records),
+        count_text(found.datafiles),
+        count_text(found.orphans),
+        bytes_text(found.orphan_bytes)
     ));
-    if result.moved > 0 {
+    if found.moved > 0 {
         output.line(&format!(
             "{} datafiles were not proven to be this file system's and lie in data/lost+found of their \
              servers for 30 days",
-            count_text(result.moved)
+            count_text(found.moved)
         ));
     }
-    let findings: Vec<Value> = result
-        .findings
-        .iter()
-        .map(|text| text.as_str().into())
-        .collect();
     output.object(&json!({
-        "records": result.records, "datafiles": result.datafiles, "found": result.found,
-        "mended": result.repaired, "orphans": result.orphans, "orphan_bytes": result.orphan_bytes,
-        "moved_aside": result.moved, "striped_files": result.files, "lost_datafiles": result.lost,
-        "findings": findings }));
+        "records": found.records, "datafiles": found.datafiles, "found": found.count,
+        "mended": found.repaired, "orphans": found.orphans, "orphan_bytes": found.orphan_bytes,
+        "moved_aside": found.moved, "striped_files": found.files, "lost_datafiles": found.lost,
+        "findings": found.shown }));
 }

@@ -227,7 +227,7 @@ pub(crate) fn write_out(
     let mut bytes = Vec::new();
     let mut written: u64 = 0;
     Source::path(path).read(worker, |worker, mut file| {
-        let read = worker.read_pieces((&mut file, path), 0, u64::MAX, |part, _| {
+        let read = worker.read_pieces((&mut file, path), 0, u64::MAX, |_, part, _| {
             part.write_out(&mut bytes, |bytes| {
                 written += bytes.len() as u64;
                 write(bytes)

@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     // The text must be read as it was written: a bad host name that was not noticed before is an error here.
     Configuration::parse(&text, &arguments.output.display().to_string())
         .map_err(|error| wrong(error.message))?;
-    let key: [u8; 32] = random()?;
+    let key: [u8; 32] = causeway_sys::random::bytes().doing(|| "making a random key".to_owned())?;
     let key_text = hex(&key);
     if !arguments.force && arguments.output.exists() {
         return Err(in_the_way(&arguments.output));
@@ -153,11 +153,6 @@ fn move_metadata(configuration: &mut Configuration, host: &Host, io_hosts: &[Hos
             }
         }
     }
-}
-
-/// Unpredictable bytes.
-fn random<const N: usize>() -> Outcome<[u8; N]> {
-    causeway_sys::random::bytes().doing(|| "making a random key".to_owned())
 }
 
 fn in_the_way(path: &Path) -> Failure {

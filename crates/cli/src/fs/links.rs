@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::printable;
 use causeway_command::remote::{base_name, is_missing, join};
 use clap::Args;
 use serde_json::json;
@@ -35,9 +36,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
     let existing = arguments.existing.into_vec();
+    let what = format!("linking {}", printable(&existing));
     if !arguments.symbolic && existing.first() != Some(&b'/') {
         return Err(Failure::usage(
-            format!("linking {}", causeway_command::output::printable(&existing)),
+            what,
             "paths in the file system begin with a slash, like /data/file",
         ));
     }
@@ -47,7 +49,6 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Ok(node) if is_directory(&node) => {
             let name = base_name(&existing);
             if matches!(name, b"" | b"." | b"..") {
-                let what = format!("linking {}", causeway_command::output::printable(&existing));
                 return Err(
                     Failure::usage(what, "it has no name for a link in a directory")
                         .hint("write the link's own name too"),
@@ -60,11 +61,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Err(error) => return Err(error.into()),
     }
     if !arguments.symbolic && is_directory(&client.stat(&existing, false)?) {
-        return Err(Failure::new(
-            format!("linking {}", causeway_command::output::printable(&existing)),
-            "it is a directory, which has one name only",
-        )
-        .hint("make a symbolic link with `causeway fs ln -s`"));
+        return Err(
+            Failure::new(what, "it is a directory, which has one name only")
+                .hint("make a symbolic link with `causeway fs ln -s`"),
+        );
     }
     let node = match arguments.symbolic {
         true => client.symbolic_link(&existing, &new)?,

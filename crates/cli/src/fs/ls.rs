@@ -1,17 +1,18 @@
 //! `causeway fs ls`: what is in a directory.
 
 use causeway_command::failure::{Failure, Outcome};
-use causeway_command::output::{Output, json_name, printable, report_item};
+use causeway_command::output::{Output, json_name, printable};
 use causeway_command::remote::each_entry;
 use causeway_fs::client::Client;
 use causeway_report::style::{Style, paint};
-use causeway_report::units::{bytes_text, utc_text};
+use causeway_report::units::bytes_text;
+use causeway_watch::text::date_and_time;
 use causeway_wire::fs::{Attributes, Kind};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::fs::engine::conclude;
-use crate::fs::session::{RemotePath, Session, Target, remote_path};
+use crate::fs::engine::{conclude, each_operand};
+use crate::fs::session::{RemotePath, Session, Target, or_root, remote_path};
 use crate::fs::text::{attributes_json, mode_text};
 use crate::fs::tree::{is_directory, walk};
 
@@ -54,21 +55,13 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         long: arguments.long,
         entries: Vec::new(),
     };
-    let root = [RemotePath(b"/".to_vec())];
-    let paths = match arguments.paths.as_slice() {
-        [] => &root,
-        paths => paths,
-    };
-    let mut failures = 0;
-    for path in paths {
+    let paths = or_root(&arguments.paths);
+    let failures = each_operand(paths.iter(), |path| {
         if paths.len() > 1 && !arguments.recursive && !arguments.directory {
             session.output.named_line("", &path.0, ":");
         }
-        if let Err(failure) = list(&mut client, &mut listing, path, &arguments) {
-            report_item(&failure);
-            failures += 1;
-        }
-    }
+        list(&mut client, &mut listing, path, &arguments)
+    });
     session
         .output
         .object(&json!({ "entries": listing.entries, "failures": failures }));
@@ -141,9 +134,8 @@ impl Listing {
         match style.filter(|_| self.output.terminal) {
             None => self.output.named_line(&before, name, after),
             Some(style) => {
-                let shown = causeway_command::output::printable(name);
-                self.output
-                    .line(&format!("{before}{}{after}", paint(&shown, style)));
+                let shown = paint(&printable(name), style);
+                self.output.line(&format!("{before}{shown}{after}"));
             }
         }
     }
@@ -160,6 +152,6 @@ fn long_text(attributes: &Attributes) -> String {
         attributes.links,
         attributes.uid,
         attributes.gid,
-        utc_text(attributes.modified.seconds)
+        date_and_time(attributes.modified.seconds)
     )
 }

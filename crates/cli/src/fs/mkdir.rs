@@ -1,16 +1,15 @@
 //! `causeway fs mkdir`: new directories.
 
 use causeway_command::failure::{Failure, Outcome};
-use causeway_command::output::{printable, report_item};
+use causeway_command::output::printable;
 use causeway_command::remote::{about, exists_already, is_missing};
 use causeway_fs::client::Client;
 use causeway_report::units::parse_bytes;
 use causeway_wire::fs::{DistributionHint, ObjectId, Place};
 use clap::Args;
-use serde_json::json;
 
 use crate::fs::change::parse_octal;
-use crate::fs::engine::conclude;
+use crate::fs::engine::{conclude_counted, each_operand};
 use crate::fs::put::hint;
 use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::tree::is_directory;
@@ -46,35 +45,21 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
     let distribution = hint(&session, arguments.strip_size, arguments.servers)?;
     let mut client = session.client()?;
-    let mut failures = 0;
-    for path in &arguments.paths {
+    let failures = each_operand(&arguments.paths, |path| {
         let path = path.trimmed();
-        let result = if arguments.parents {
-            make_with_parents(&mut client, &path, arguments.mode, distribution)
-        } else {
-            client
-                .make_directory(&path, arguments.mode, distribution)
-                .map(|_| ())
-                .map_err(|error| {
-                    let missing = is_missing(&error);
-                    let failure = Failure::from(error);
-                    if missing {
-                        failure.hint("make the parents too with -p")
-                    } else {
-                        failure
-                    }
-                })
-        };
-        if let Err(failure) = result {
-            report_item(&failure);
-            failures += 1;
+        if arguments.parents {
+            return make_with_parents(&mut client, &path, arguments.mode, distribution);
         }
-    }
+        match client.make_directory(&path, arguments.mode, distribution) {
+            Ok(_) => Ok(()),
+            Err(error) if is_missing(&error) => {
+                Err(Failure::from(error).hint("make the parents too with -p"))
+            }
+            Err(error) => Err(error.into()),
+        }
+    });
     let made = arguments.paths.len() as u64 - failures;
-    session
-        .output
-        .object(&json!({ "made": made, "failures": failures }));
-    conclude(failures)
+    conclude_counted(&session, "made", made, failures)
 }
 
 /// Makes a directory and those above it that are missing. Each is named in the one before, which is known by its number: so

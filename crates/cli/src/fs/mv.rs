@@ -1,12 +1,10 @@
 //! `causeway fs mv`: renaming.
 
 use causeway_command::failure::Outcome;
-use causeway_command::output::report_item;
 use causeway_command::remote::base_name;
 use clap::Args;
-use serde_json::json;
 
-use crate::fs::engine::conclude;
+use crate::fs::engine::{conclude_counted, each_operand};
 use crate::fs::session::{RemotePath, Session, Target, base_names, remote_name};
 use crate::fs::tree::Destination;
 
@@ -40,23 +38,13 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     for source in &arguments.sources {
         client.stat(&source.0, false)?;
     }
-    let mut failures = 0;
-    let mut renamed = 0;
-    for source in &arguments.sources {
+    let failures = each_operand(&arguments.sources, |source| {
         let mut to = destination.name_of(base_name(&source.0)).place();
         if arguments.destination.names_directory() && matches!(destination, Destination::As(_)) {
             to.path.push(b'/');
         }
-        match client.rename(&source.0, to, arguments.no_replace) {
-            Ok(()) => renamed += 1,
-            Err(error) => {
-                report_item(&error.into());
-                failures += 1;
-            }
-        }
-    }
-    session
-        .output
-        .object(&json!({ "renamed": renamed, "failures": failures }));
-    conclude(failures)
+        Ok(client.rename(&source.0, to, arguments.no_replace)?)
+    });
+    let renamed = arguments.sources.len() as u64 - failures;
+    conclude_counted(&session, "renamed", renamed, failures)
 }

@@ -89,17 +89,6 @@ impl Partial {
         ))
     }
 
-    /// Makes a file.
-    pub(crate) fn create(
-        client: &mut Client,
-        beside: &RemoteName,
-        options: &CreateOptions,
-    ) -> Outcome<(Self, File)> {
-        Self::make(client, beside, |client, place| {
-            client.create(place, options)
-        })
-    }
-
     /// Makes many files, each beside its own name, with many requests in flight.
     pub(crate) fn create_many(
         client: &mut Client,

@@ -3,14 +3,13 @@
 use std::time::{Duration, Instant};
 
 use causeway_command::failure::{Failure, Outcome};
-use causeway_command::output::report_item;
 use causeway_report::table::Table;
 use causeway_report::units::{duration_text, microseconds_text};
 use causeway_wire::fs::ServerIdentity;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::fs::engine::conclude;
+use crate::fs::engine::{ask_servers, conclude, each_operand};
 use crate::fs::session::{Session, Target};
 
 /// Ask every server whether it is there
@@ -43,50 +42,12 @@ struct PingReply {
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
-    let indices = server_indices(&session, arguments.server.as_deref())?;
-    // One thread for each server: one that is down costs one timeout, not one after another.
-    let replies: Vec<(usize, Outcome<PingReply>)> = std::thread::scope(|scope| {
-        let asked: Vec<_> = indices
-            .into_iter()
-            .map(|index| {
-                let session = &session;
-                let count = arguments.count;
-                (index, scope.spawn(move || ask(session, index, count)))
-            })
-            .collect();
-        asked
-            .into_iter()
-            .map(|(index, thread)| {
-                let lost = || {
-                    Err(Failure::new(
-                        "asking a server",
-                        "the thread that asked ended",
-                    ))
-                };
-                (index, thread.join().unwrap_or_else(|_| lost()))
-            })
-            .collect()
-    });
-    show(&session, replies)
-}
-
-/// The servers meant by `--server`, or all of them.
-pub(crate) fn server_indices(session: &Session, name: Option<&str>) -> Outcome<Vec<usize>> {
-    let servers = &session.configuration.servers;
-    let Some(name) = name else {
-        return Ok((0..servers.len()).collect());
+    let servers = match &arguments.server {
+        Some(name) => vec![session.find_server(name, false)?],
+        None => (0..session.configuration.servers.len()).collect(),
     };
-    match servers.iter().position(|server| server.name == name) {
-        Some(index) => Ok(vec![index]),
-        None => {
-            let known: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-            Err(Failure::usage(
-                format!("finding the server {name}"),
-                format!("{} has no such server", session.file.display()),
-            )
-            .hint(format!("it has {}", known.join(", "))))
-        }
-    }
+    let replies = ask_servers(&servers, |index| ask(&session, index, arguments.count));
+    show(&session, servers.into_iter().zip(replies))
 }
 
 fn ask(session: &Session, index: usize, count: u32) -> Outcome<PingReply> {
@@ -121,8 +82,7 @@ fn ask(session: &Session, index: usize, count: u32) -> Outcome<PingReply> {
 
 /// Whether the server is the one that the configuration has at its address.
 fn check(session: &Session, index: usize, found: &ServerIdentity) -> Outcome {
-    let expected = session.configuration.servers.get(index);
-    let expected = expected.map_or("", |server| &server.name);
+    let expected = session.server_name(index);
     if found.file_system == session.configuration.id && found.name == expected {
         return Ok(());
     }
@@ -137,7 +97,7 @@ fn check(session: &Session, index: usize, found: &ServerIdentity) -> Outcome {
     .hint("correct the `id`, the names or the addresses in the configuration"))
 }
 
-fn show(session: &Session, replies: Vec<(usize, Outcome<PingReply>)>) -> Outcome {
+fn show(session: &Session, replies: impl Iterator<Item = (usize, Outcome<PingReply>)>) -> Outcome {
     let mut table = Table::new(&[
         "server",
         "replies in",
@@ -150,18 +110,16 @@ fn show(session: &Session, replies: Vec<(usize, Outcome<PingReply>)>) -> Outcome
     let mut objects = Vec::new();
     let mut failures = Vec::new();
     for (index, reply) in replies {
-        let Some(server) = session.configuration.servers.get(index) else {
-            continue;
-        };
+        let name = session.server_name(index);
         match reply {
             Ok(reply) => {
                 let method = method_of(&reply.facts);
                 objects.push(json!({
-                    "server": server.name, "ok": true, "median_us": reply.median_us,
+                    "server": name, "ok": true, "median_us": reply.median_us,
                     "uptime_ms": reply.uptime.as_millis() as u64, "pid": reply.pid,
                     "version": reply.version, "facts": facts_json(&reply.facts) }));
                 table.row(vec![
-                    server.name.clone(),
+                    name.to_owned(),
                     microseconds_text(reply.median_us),
                     duration_text(reply.uptime),
                     reply.pid.to_string(),
@@ -171,18 +129,15 @@ fn show(session: &Session, replies: Vec<(usize, Outcome<PingReply>)>) -> Outcome
             }
             Err(failure) => {
                 objects.push(json!({
-                    "server": server.name, "ok": false, "error": failure.to_string() }));
-                table.row(vec![server.name.clone(), failure_cell(&failure)]);
+                    "server": name, "ok": false, "error": failure.to_string() }));
+                table.row(vec![name.to_owned(), failure_cell(&failure)]);
                 failures.push(failure);
             }
         }
     }
     session.output.line(&table.text());
     session.output.object(&json!({ "servers": objects }));
-    for failure in &failures {
-        report_item(failure);
-    }
-    conclude(failures.len() as u64)
+    conclude(each_operand(failures, Err))
 }
 
 /// The table's cell for a server that sent no proper reply.

@@ -162,11 +162,19 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         &progress,
         // After the last one, small files that wait for more of them are left.
         operands.chain([None]),
-        |queue, source| match source {
-            Some(source) => put.operand(&mut client, queue, source, &destination, &mut later),
-            None => {
-                queue.push(Job::Small(std::mem::take(&mut later.small)));
-                Ok(())
+        |queue, source| {
+            let mut finder = Finder {
+                put: &put,
+                client: &mut client,
+                queue,
+                later: &mut later,
+            };
+            match source {
+                Some(source) => finder.operand(source, &destination),
+                None => {
+                    finder.push_small();
+                    Ok(())
+                }
             }
         },
         |worker, job| put.job(worker, job),
@@ -254,6 +262,251 @@ impl Source {
     }
 }
 
+/// Finds what is to be copied, and queues it.
+struct Finder<'a, 'b> {
+    put: &'a Put<'b>,
+    client: &'a mut Client,
+    queue: &'a Queue<'b, Job>,
+    later: &'a mut Later,
+}
+
+impl Finder<'_, '_> {
+    /// A path given on the command line. A symbolic link given there is followed.
+    fn operand(&mut self, path: &Path, destination: &Destination) -> Outcome {
+        let to = destination.name_of(own_name(path));
+        if path.as_os_str() == "-" {
+            let what = "copying standard input";
+            return self.stream(std::io::stdin().lock(), what, &to);
+        }
+        let doing = || format!("reading {}", path.display());
+        let kind = rustix::fs::stat(path).doing(doing)?.st_mode;
+        match FileType::from_raw_mode(kind) {
+            FileType::Directory => self.tree(&Tree::open(path)?, to),
+            FileType::RegularFile => {
+                let source = Source::Named(path.to_owned());
+                let known = source.open()?.1;
+                self.file(source, &known, to)
+            }
+            FileType::Fifo | FileType::CharacterDevice | FileType::BlockDevice => {
+                let input = LocalFile::open(path).doing(doing)?;
+                self.stream(input, &doing(), &to)
+            }
+            _ => Err(Failure::new(
+                doing(),
+                "it is neither a file, a directory nor a pipe",
+            )),
+        }
+    }
+
+    fn tree(&mut self, tree: &Arc<Tree>, to: RemoteName) -> Outcome {
+        let mut pending = vec![(Vec::new(), to)];
+        while let Some((below, to)) = pending.pop() {
+            let result = self.directory(tree, &below, &to, &mut pending);
+            if let Err(failure) = result {
+                self.queue.fail(&failure, self.put.progress);
+            }
+            if self.queue.given_up() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn directory(
+        &mut self,
+        tree: &Arc<Tree>,
+        below: &[u8],
+        to: &RemoteName,
+        pending: &mut Vec<(Vec<u8>, RemoteName)>,
+    ) -> Outcome {
+        let doing = || format!("reading {}", tree.shown(below));
+        let mode = tree.known(below).doing(doing)?.mode;
+        // Writable for its owner until its entries are there.
+        let node = to.make_directory(self.client, mode & 0o777 | 0o700, self.put.distribution)?;
+        self.put.progress.advance(0, 1);
+        let (known, extended) = tree.each_name(below, |name| {
+            let mut path = below.to_vec();
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+            let to = RemoteName::below(node.object, &to.path, name);
+            let result = match partial::is_partial(name) {
+                true => {
+                    Lost::add(&self.put.lost.unfinished);
+                    Ok(())
+                }
+                false => self.item(tree, path, to, pending),
+            };
+            if let Err(failure) = result {
+                self.queue.fail(&failure, self.put.progress);
+            }
+            match self.queue.given_up() {
+                true => Err(Failure::reported()),
+                false => Ok(()),
+            }
+        })?;
+        if extended {
+            Lost::add(&self.put.lost.extended_attributes);
+        }
+        self.later.at_end.directory((node, known, to.path.clone()));
+        Ok(())
+    }
+
+    fn item(
+        &mut self,
+        tree: &Arc<Tree>,
+        below: Vec<u8>,
+        to: RemoteName,
+        pending: &mut Vec<(Vec<u8>, RemoteName)>,
+    ) -> Outcome {
+        let doing = || format!("reading {}", tree.shown(&below));
+        let known = tree.known(&below).doing(doing)?;
+        match known.kind {
+            FileType::Directory => pending.push((below, to)),
+            FileType::Symlink => {
+                let target = tree.link_target(&below).doing(doing)?;
+                store_link(self.client, &to, &target, &self.put.original(&known))?;
+                self.put.progress.advance(0, 1);
+            }
+            FileType::RegularFile => {
+                let source = Source::Below(Arc::clone(tree), below);
+                return self.file(source, &known, to);
+            }
+            _ => {
+                Lost::add(&self.put.lost.skipped);
+                self.put.progress.say(|| {
+                    warn(&format!(
+                        "{}: skipped, it is neither a file, a directory nor a symbolic link",
+                        tree.shown(&below)
+                    ));
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, source: Source, known: &Known, to: RemoteName) -> Outcome {
+        let (to, first) = match known.linked {
+            false => (to, None),
+            true => match self
+                .later
+                .at_end
+                .name(known.identity, to, |_| Stored::new())
+            {
+                Some((to, first)) => (to, Some(first)),
+                None => return Ok(()),
+            },
+        };
+        self.put.progress.add_total(known.size);
+        if self.put.parts && known.size >= 2 * PART_BYTES {
+            return self.large_file(&source, &to, first);
+        }
+        if known.size > MAX_STUFFED_BYTES as u64 || self.put.writing.inplace {
+            self.queue.push(Job::Whole { source, to, first });
+            return Ok(());
+        }
+        self.later.small.push(Small { source, to, first });
+        if self.later.small.len() >= MANY {
+            self.push_small();
+        }
+        Ok(())
+    }
+
+    fn push_small(&mut self) {
+        let small = std::mem::take(&mut self.later.small);
+        self.queue.push(Job::Small(small));
+    }
+
+    fn large_file(
+        &mut self,
+        source: &Source,
+        to: &RemoteName,
+        first: Option<Arc<Stored>>,
+    ) -> Outcome {
+        let (put, client) = (self.put, &mut *self.client);
+        let (source, known) = source.open()?;
+        let original = put.original(&known);
+        let mut storing = put.writing.begin(client, to, &original, put.distribution)?;
+        if let Err(failure) = storing.reserve(client, known.size) {
+            storing.discard(client);
+            return Err(failure);
+        }
+        let shared = Arc::new(Parts {
+            source,
+            known,
+            file: storing.file.clone(),
+            storing: Mutex::new(storing),
+            path: to.path.clone(),
+            countdown: Countdown::new(),
+            first,
+        });
+        let data = |from| match known.sparse {
+            true => sparse::stored_behind(&shared.source, from, known.size)
+                .doing(|| "looking for holes in the local file".to_owned()),
+            false => Ok(Some((from, known.size))),
+        };
+        let left_out = |holes| self.put.progress.advance(holes, 0);
+        let job = |from, to| Job::Part {
+            shared: Arc::clone(&shared),
+            from,
+            to,
+        };
+        self.queue
+            .push_parts(known.size, &shared.countdown, data, left_out, job);
+        Ok(())
+    }
+
+    /// Stores what comes until the end of something that is read once.
+    fn stream(&mut self, mut input: impl Read, what: &str, to: &RemoteName) -> Outcome {
+        let (put, client) = (self.put, &mut *self.client);
+        let caller = rustix::process::geteuid().as_raw();
+        let original = Original {
+            mode: 0o644,
+            owner: (caller, rustix::process::getegid().as_raw()),
+            keep_owner: false,
+            times: SetAttributes::default(),
+        };
+        let mut bytes = vec![0; PIECE_BYTES];
+        let mut got = fill(&mut input, &mut bytes).doing(|| what.to_owned())?;
+        if got <= MAX_STUFFED_BYTES {
+            bytes.truncate(got);
+            let mut storing = put
+                .writing
+                .small(client, to, &original, put.distribution, bytes)?;
+            storing.finish(client, &original, got as u64, put.sync())?;
+            put.progress.advance(got as u64, 1);
+            return Ok(());
+        }
+        let mut storing = put.writing.begin(client, to, &original, put.distribution)?;
+        let buffer = client.allocate(PIECE_BYTES)?;
+        let mut offset = 0;
+        let mut copy = || -> Outcome {
+            while let Some(piece) = bytes.get(..got).filter(|piece| !piece.is_empty()) {
+                buffer.write_at(0, piece);
+                let region = Region {
+                    offset,
+                    len: got as u64,
+                };
+                client
+                    .write_list(&mut storing.file, &[region], &[buffer.slice(0..got)])
+                    .map_err(|error| to.failure(error))?;
+                offset += got as u64;
+                put.progress.advance(got as u64, 0);
+                got = fill(&mut input, &mut bytes).doing(|| what.to_owned())?;
+            }
+            Ok(())
+        };
+        if let Err(failure) = copy() {
+            storing.discard(client);
+            return Err(failure);
+        }
+        storing.finish(client, &original, offset, put.sync())?;
+        put.progress.advance(0, 1);
+        Ok(())
+    }
+}
+
 impl Put<'_> {
     fn original(&self, known: &Known) -> Original {
         Original {
@@ -266,174 +519,6 @@ impl Put<'_> {
 
     fn sync(&self) -> bool {
         !self.writing.no_sync
-    }
-
-    /// A path given on the command line. A symbolic link given there is followed.
-    fn operand(
-        &self,
-        client: &mut Client,
-        queue: &Queue<'_, Job>,
-        path: &Path,
-        destination: &Destination,
-        later: &mut Later,
-    ) -> Outcome {
-        let to = destination.name_of(own_name(path));
-        if path.as_os_str() == "-" {
-            let what = "copying standard input";
-            return self.stream(client, std::io::stdin().lock(), what, &to);
-        }
-        let doing = || format!("reading {}", path.display());
-        let kind = rustix::fs::stat(path).doing(doing)?.st_mode;
-        match FileType::from_raw_mode(kind) {
-            FileType::Directory => self.tree(client, queue, &Tree::open(path)?, to, later),
-            FileType::RegularFile => {
-                let source = Source::Named(path.to_owned());
-                let known = source.open()?.1;
-                self.file(client, queue, source, &known, to, later)
-            }
-            FileType::Fifo | FileType::CharacterDevice | FileType::BlockDevice => {
-                let input = LocalFile::open(path).doing(doing)?;
-                self.stream(client, input, &doing(), &to)
-            }
-            _ => Err(Failure::new(
-                doing(),
-                "it is neither a file, a directory nor a pipe",
-            )),
-        }
-    }
-
-    fn tree(
-        &self,
-        client: &mut Client,
-        queue: &Queue<'_, Job>,
-        tree: &Arc<Tree>,
-        to: RemoteName,
-        later: &mut Later,
-    ) -> Outcome {
-        let mut pending = vec![(Vec::new(), to)];
-        while let Some((below, to)) = pending.pop() {
-            let result = self.directory(client, queue, tree, &below, &to, later, &mut pending);
-            if let Err(failure) = result {
-                queue.fail(&failure, self.progress);
-            }
-            if queue.given_up() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the walk's state")]
-    fn directory(
-        &self,
-        client: &mut Client,
-        queue: &Queue<'_, Job>,
-        tree: &Arc<Tree>,
-        below: &[u8],
-        to: &RemoteName,
-        later: &mut Later,
-        pending: &mut Vec<(Vec<u8>, RemoteName)>,
-    ) -> Outcome {
-        let doing = || format!("reading {}", tree.shown(below));
-        let mode = tree.known(below).doing(doing)?.mode;
-        // Writable for its owner until its entries are there.
-        let node = to.make_directory(client, mode & 0o777 | 0o700, self.distribution)?;
-        self.progress.advance(0, 1);
-        let (known, extended) = tree.each_name(below, |name| {
-            let mut path = below.to_vec();
-            if !path.is_empty() {
-                path.push(b'/');
-            }
-            path.extend_from_slice(name);
-            let to = RemoteName::below(node.object, &to.path, name);
-            let result = match partial::is_partial(name) {
-                true => {
-                    Lost::add(&self.lost.unfinished);
-                    Ok(())
-                }
-                false => self.item(client, queue, tree, path, to, later, pending),
-            };
-            if let Err(failure) = result {
-                queue.fail(&failure, self.progress);
-            }
-            match queue.given_up() {
-                true => Err(Failure::reported()),
-                false => Ok(()),
-            }
-        })?;
-        if extended {
-            Lost::add(&self.lost.extended_attributes);
-        }
-        later.at_end.directory((node, known, to.path.clone()));
-        Ok(())
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the walk's state")]
-    fn item(
-        &self,
-        client: &mut Client,
-        queue: &Queue<'_, Job>,
-        tree: &Arc<Tree>,
-        below: Vec<u8>,
-        to: RemoteName,
-        later: &mut Later,
-        pending: &mut Vec<(Vec<u8>, RemoteName)>,
-    ) -> Outcome {
-        let doing = || format!("reading {}", tree.shown(&below));
-        let known = tree.known(&below).doing(doing)?;
-        match known.kind {
-            FileType::Directory => pending.push((below, to)),
-            FileType::Symlink => {
-                let target = tree.link_target(&below).doing(doing)?;
-                store_link(client, &to, &target, &self.original(&known))?;
-                self.progress.advance(0, 1);
-            }
-            FileType::RegularFile => {
-                let source = Source::Below(Arc::clone(tree), below);
-                return self.file(client, queue, source, &known, to, later);
-            }
-            _ => {
-                Lost::add(&self.lost.skipped);
-                self.progress.say(|| {
-                    warn(&format!(
-                        "{}: skipped, it is neither a file, a directory nor a symbolic link",
-                        tree.shown(&below)
-                    ));
-                });
-            }
-        }
-        Ok(())
-    }
-
-    fn file(
-        &self,
-        client: &mut Client,
-        queue: &Queue<'_, Job>,
-        source: Source,
-        known: &Known,
-        to: RemoteName,
-        later: &mut Later,
-    ) -> Outcome {
-        let (to, first) = match known.linked {
-            false => (to, None),
-            true => match later.at_end.name(known.identity, to, |_| Stored::new()) {
-                Some((to, first)) => (to, Some(first)),
-                None => return Ok(()),
-            },
-        };
-        self.progress.add_total(known.size);
-        if self.parts && known.size >= 2 * PART_BYTES {
-            return self.large_file(client, queue, &source, &to, first);
-        }
-        if known.size > MAX_STUFFED_BYTES as u64 || self.writing.inplace {
-            queue.push(Job::Whole { source, to, first });
-            return Ok(());
-        }
-        later.small.push(Small { source, to, first });
-        if later.small.len() >= MANY {
-            queue.push(Job::Small(std::mem::take(&mut later.small)));
-        }
-        Ok(())
     }
 
     fn job(&self, worker: &mut Worker, job: Job) -> Outcome {
@@ -558,47 +643,6 @@ impl Put<'_> {
         self.progress.advance(0, 1);
     }
 
-    fn large_file(
-        &self,
-        client: &mut Client,
-        queue: &Queue<'_, Job>,
-        source: &Source,
-        to: &RemoteName,
-        first: Option<Arc<Stored>>,
-    ) -> Outcome {
-        let (source, known) = source.open()?;
-        let original = self.original(&known);
-        let mut storing = self
-            .writing
-            .begin(client, to, &original, self.distribution)?;
-        if let Err(failure) = storing.reserve(client, known.size) {
-            storing.discard(client);
-            return Err(failure);
-        }
-        let shared = Arc::new(Parts {
-            source,
-            known,
-            file: storing.file.clone(),
-            storing: Mutex::new(storing),
-            path: to.path.clone(),
-            countdown: Countdown::new(),
-            first,
-        });
-        let data = |from| match known.sparse {
-            true => sparse::stored_behind(&shared.source, from, known.size)
-                .doing(|| "looking for holes in the local file".to_owned()),
-            false => Ok(Some((from, known.size))),
-        };
-        let left_out = |holes| self.progress.advance(holes, 0);
-        let job = |from, to| Job::Part {
-            shared: Arc::clone(&shared),
-            from,
-            to,
-        };
-        queue.push_parts(known.size, &shared.countdown, data, left_out, job);
-        Ok(())
-    }
-
     fn part(&self, worker: &mut Worker, shared: &Parts, from: u64, to: u64) -> Outcome {
         let mut file = shared.file.clone();
         let sparse = shared.known.sparse;
@@ -636,62 +680,6 @@ impl Put<'_> {
         storing.finish(&mut worker.client, &original, shared.known.size, false)?;
         let extended = has_extended_attributes(&shared.source);
         self.stored(extended, &storing, shared.first.as_deref());
-        Ok(())
-    }
-
-    /// Stores what comes until the end of something that is read once.
-    fn stream(
-        &self,
-        client: &mut Client,
-        mut input: impl Read,
-        what: &str,
-        to: &RemoteName,
-    ) -> Outcome {
-        let caller = rustix::process::geteuid().as_raw();
-        let original = Original {
-            mode: 0o644,
-            owner: (caller, rustix::process::getegid().as_raw()),
-            keep_owner: false,
-            times: SetAttributes::default(),
-        };
-        let mut bytes = vec![0; PIECE_BYTES];
-        let mut got = fill(&mut input, &mut bytes).doing(|| what.to_owned())?;
-        if got <= MAX_STUFFED_BYTES {
-            bytes.truncate(got);
-            let mut storing =
-                self.writing
-                    .small(client, to, &original, self.distribution, bytes)?;
-            storing.finish(client, &original, got as u64, self.sync())?;
-            self.progress.advance(got as u64, 1);
-            return Ok(());
-        }
-        let mut storing = self
-            .writing
-            .begin(client, to, &original, self.distribution)?;
-        let buffer = client.allocate(PIECE_BYTES)?;
-        let mut offset = 0;
-        let mut copy = || -> Outcome {
-            while let Some(piece) = bytes.get(..got).filter(|piece| !piece.is_empty()) {
-                buffer.write_at(0, piece);
-                let region = Region {
-                    offset,
-                    len: got as u64,
-                };
-                client
-                    .write_list(&mut storing.file, &[region], &[buffer.slice(0..got)])
-                    .map_err(|error| to.failure(error))?;
-                offset += got as u64;
-                self.progress.advance(got as u64, 0);
-                got = fill(&mut input, &mut bytes).doing(|| what.to_owned())?;
-            }
-            Ok(())
-        };
-        if let Err(failure) = copy() {
-            storing.discard(client);
-            return Err(failure);
-        }
-        storing.finish(client, &original, offset, self.sync())?;
-        self.progress.advance(0, 1);
         Ok(())
     }
 }

@@ -3,16 +3,17 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use causeway_command::failure::{Failure, Outcome};
-use causeway_command::output::{printable, report_item};
+use causeway_command::output::printable;
 use causeway_command::progress::Progress;
 use causeway_command::remote::{is_gone, is_missing};
 use causeway_fs::client::Client;
 use causeway_wire::fs::{Errno, Kind, Node, ObjectId};
 use clap::Args;
-use serde_json::json;
 
 use crate::fs::at_end::count;
-use crate::fs::engine::{Queue, Worker, conclude, default_threads, jobs, parallel_over};
+use crate::fs::engine::{
+    Queue, Worker, conclude_counted, default_threads, each_operand, jobs, parallel_over,
+};
 use crate::fs::partial;
 use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::source::{MAX_LOOKUPS, kept_changing};
@@ -64,10 +65,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let mut client = session.client()?;
     let (operands, refused) = check_operands(&mut client, &arguments);
     if refused > 0 {
-        session
-            .output
-            .object(&json!({ "removed": 0, "failures": refused }));
-        return conclude(refused);
+        return conclude_counted(&session, "removed", 0, refused);
     }
     let progress = Progress::new(&session.output, "rm", 0);
     // Directories are removed when all workers are done, the deepest first.
@@ -103,10 +101,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     progress.finish();
     let (_, removed) = progress.done();
-    session
-        .output
-        .object(&json!({ "removed": removed, "failures": failures }));
-    conclude(failures)
+    conclude_counted(&session, "removed", removed, failures)
 }
 
 /// Removes the name of a file or link, also if other clients keep giving it to other files.
@@ -146,17 +141,11 @@ fn count_removed(
 /// of failures.
 fn check_operands(client: &mut Client, arguments: &Arguments) -> (Vec<(RemoteName, Node)>, u64) {
     let mut operands = Vec::new();
-    let mut refused = 0;
-    for path in &arguments.paths {
-        match check_operand(client, path, arguments) {
-            Ok(Some(operand)) => operands.push(operand),
-            Ok(None) => {}
-            Err(failure) => {
-                report_item(&failure.of(printable(&path.0)));
-                refused += 1;
-            }
-        }
-    }
+    let refused = each_operand(&arguments.paths, |path| {
+        let checked = check_operand(client, path, arguments);
+        operands.extend(checked.map_err(|failure| failure.of(printable(&path.0)))?);
+        Ok(())
+    });
     (operands, refused)
 }
 

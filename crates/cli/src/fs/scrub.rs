@@ -1,7 +1,7 @@
 //! `causeway fs scrub`: does everything that is stored still have its checksum?
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use causeway_command::failure::{Failure, Outcome};
@@ -14,6 +14,7 @@ use causeway_wire::fs::{DataFault, ObjectId};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::fs::engine::ask_servers;
 use crate::fs::session::{Session, Target};
 
 /// Verify the checksums of everything that is stored, while the file system is in use
@@ -86,12 +87,6 @@ pub(crate) struct Named {
     raw_path: Option<Vec<u8>>,
 }
 
-/// A server's name.
-pub(crate) fn server_name(session: &Session, index: usize) -> &str {
-    let servers = &session.configuration.servers;
-    servers.get(index).map_or("?", |server| &server.name)
-}
-
 /// Finds the paths of what is wrong.
 pub(crate) fn named(client: &mut Client, faults: Vec<ServerFault>) -> Outcome<Vec<Named>> {
     let mut objects: Vec<ObjectId> = faults.iter().map(|lost| lost.fault.object).collect();
@@ -121,30 +116,25 @@ pub(crate) fn named(client: &mut Client, faults: Vec<ServerFault>) -> Outcome<Ve
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
-    let servers = chosen(&session, arguments.server.as_deref())?;
+    let servers = match &arguments.server {
+        Some(name) => vec![session.find_server(name, true)?],
+        None => session.configuration.io_servers(),
+    };
     let rate = arguments.rate.unwrap_or(DEFAULT_RATE);
     let progress = Progress::new(&session.output, "scrub", 0);
     let result = Mutex::new(lost(&session, &servers)?);
-    let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
-        let running: Vec<_> = servers
-            .iter()
-            .map(|&server| {
-                let (session, result, progress) = (&session, &result, &progress);
-                scope.spawn(move || {
-                    scrub(session, server, arguments.restart, rate, result, progress)
-                })
-            })
-            .collect();
-        let ended = || Err(Failure::new("scrubbing", "the thread of a server ended"));
-        running
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| ended()))
-            .collect()
+    let outcomes = ask_servers(&servers, |server| {
+        scrub(
+            &session,
+            server,
+            arguments.restart,
+            rate,
+            &result,
+            &progress,
+        )
     });
     progress.finish();
-    let result = result
-        .into_inner()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let result = result.into_inner().unwrap_or_else(PoisonError::into_inner);
     show(&session, &result);
     outcomes.into_iter().collect::<Outcome>()?;
     match result.damaged {
@@ -157,32 +147,6 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         )
         .hint("write the files anew from a good copy, or remove them; then check the disk")),
     }
-}
-
-fn chosen(session: &Session, name: Option<&str>) -> Outcome<Vec<usize>> {
-    let all = session.configuration.io_servers();
-    let Some(name) = name else {
-        return Ok(all);
-    };
-    let named: Vec<usize> = all
-        .iter()
-        .copied()
-        .filter(|index| server_name(session, *index) == name)
-        .collect();
-    if named.is_empty() {
-        let names: Vec<&str> = all
-            .iter()
-            .map(|index| server_name(session, *index))
-            .collect();
-        return Err(Failure::usage(
-            format!("--server {name}"),
-            format!(
-                "no I/O server has that name; there are {}",
-                names.join(", ")
-            ),
-        ));
-    }
-    Ok(named)
 }
 
 /// Datafiles of these servers that the metadata say should be there, or longer.
@@ -228,9 +192,7 @@ fn scrub(
         let mut found = named(&mut client, faults)?;
         found.retain(|named| named.raw_path.is_some());
         {
-            let mut result = result
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut result = result.lock().unwrap_or_else(PoisonError::into_inner);
             result.bytes += step.bytes;
             result.datafiles += step.datafiles;
             found.retain(|Named { server, fault, .. }| {
@@ -251,7 +213,7 @@ fn show(session: &Session, result: &Findings) {
     let output = session.output;
     let mut damaged = Vec::new();
     for found in &result.shown {
-        let name = server_name(session, found.server);
+        let name = session.server_name(found.server);
         output.line(&format!("{name}: {}: {}", found.path, found.fault.text));
         let mut object = serde_json::Map::new();
         object.insert("server".to_owned(), name.into());

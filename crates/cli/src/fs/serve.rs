@@ -8,7 +8,7 @@ use causeway_command::remote::load;
 use causeway_fs::config::{Configuration, ServerEntry};
 use clap::Args;
 
-use super::session::find;
+use super::session::{find, find_server, server_names};
 
 /// Run one server of a file system, until SIGTERM or Ctrl-C
 ///
@@ -44,7 +44,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let file = find(arguments.config.as_deref())?;
     let configuration = load(&file)?;
     let name = match arguments.server {
-        Some(name) => named(&configuration, name)?,
+        Some(name) => {
+            find_server(&configuration, &file, &name, false)?;
+            name
+        }
         None => the_one_here(&configuration)?,
     };
     let failed = |doing: &str, error: causeway_fs::server::ServerError| {
@@ -67,25 +70,6 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     })
 }
 
-fn names<'a>(servers: impl IntoIterator<Item = &'a ServerEntry>) -> String {
-    let names: Vec<&str> = servers
-        .into_iter()
-        .map(|server| server.name.as_str())
-        .collect();
-    names.join(", ")
-}
-
-fn named(configuration: &Configuration, name: String) -> Outcome<String> {
-    match configuration.server(&name) {
-        Some(_) => Ok(name),
-        None => Err(Failure::usage(
-            format!("finding the server {name}"),
-            "the configuration has no such server",
-        )
-        .hint(format!("it has {}", names(&configuration.servers)))),
-    }
-}
-
 /// The server whose TCP address is one of this host's.
 fn the_one_here(configuration: &Configuration) -> Outcome<String> {
     let here: Vec<&ServerEntry> = configuration
@@ -101,7 +85,7 @@ fn the_one_here(configuration: &Configuration) -> Outcome<String> {
         )
         .hint(format!(
             "name one with --server: {}",
-            names(&configuration.servers)
+            server_names(&configuration.servers)
         ))),
         several => Err(Failure::usage(
             "choosing a server",
@@ -112,7 +96,7 @@ fn the_one_here(configuration: &Configuration) -> Outcome<String> {
         )
         .hint(format!(
             "start each with --server: {}",
-            names(several.iter().copied())
+            server_names(several.iter().copied())
         ))),
     }
 }

@@ -28,65 +28,53 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    List(List),
-    Add(Add),
-    Drain(Drain),
-    Accept(Accept),
-}
-
-/// List the I/O servers by their numbers in the file system
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+    /// List the I/O servers by their numbers in the file system
+    #[command(after_help = "Examples:
   causeway fs servers list
   causeway fs servers list --json | jq .servers[].name")]
-struct List {
-    #[command(flatten)]
-    target: Target,
-}
-
-/// Add an I/O server, which new files use from then on
-///
-/// First write its entry into the configuration, on all nodes; restart the metadata server; and start the new server with
-/// `causeway fs serve --server NAME --format`. Files that exist stay where they are. A server that was drained is
-/// used again.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+    List {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Add an I/O server, which new files use from then on
+    ///
+    /// First write its entry into the configuration, on all nodes; restart the metadata server; and start the new
+    /// server with `causeway fs serve --server NAME --format`. Files that exist stay where they are. A server that
+    /// was drained is used again.
+    #[command(after_help = "Examples:
   causeway fs servers add io4")]
-struct Add {
-    /// The server's name in the configuration
-    #[arg(value_name = "NAME")]
-    name: String,
-    #[command(flatten)]
-    target: Target,
-}
-
-/// Keep new files from an I/O server
-///
-/// Files that exist stay there, and can be used; says how many those are. To move one, copy it (`causeway fs cp`) and
-/// give the copy its name. Once there are none, the server may be stopped. `servers add` takes it into use
-/// again.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+    Add {
+        #[command(flatten)]
+        server: Named,
+    },
+    /// Keep new files from an I/O server
+    ///
+    /// Files that exist stay there, and can be used; says how many those are. To move one, copy it (`causeway fs cp`)
+    /// and give the copy its name. Once there are none, the server may be stopped. `servers add` takes it into use
+    /// again.
+    #[command(after_help = "Examples:
   causeway fs servers drain io0
   causeway fs servers drain io0 --json | jq .files")]
-struct Drain {
-    /// The server's name
-    #[arg(value_name = "NAME")]
-    name: String,
-    #[command(flatten)]
-    target: Target,
-}
-
-/// Let the directory that a server has now take the place of the one that it had
-///
-/// For a server whose disk is lost: what the old directory held is gone for good, and reading it fails. Do not do
-/// this if the old directory can be mounted or restored.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+    Drain {
+        #[command(flatten)]
+        server: Named,
+    },
+    /// Let the directory that a server has now take the place of the one that it had
+    ///
+    /// For a server whose disk is lost: what the old directory held is gone for good, and reading it fails. Do not do
+    /// this if the old directory can be mounted or restored.
+    #[command(after_help = "Examples:
   causeway fs serve --server io2 --format     # on its host, in an empty directory
   causeway fs servers accept io2")]
-struct Accept {
-    /// The server's name
+    Accept {
+        #[command(flatten)]
+        server: Named,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Named {
+    /// The server's name in the configuration
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
@@ -96,29 +84,31 @@ struct Accept {
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     match arguments.verb {
-        Verb::List(list) => show(&list),
-        Verb::Add(add) => {
-            let session = Session::open(&add.target)?;
-            let mut client = session.client()?;
-            let generation = found(&session, &mut client, &add.name)?;
-            client.add_server(&add.name)?;
-            finish(&session, &mut client, &add.name, generation)
-        }
-        Verb::Drain(drain) => run_drain(&drain),
-        Verb::Accept(accept) => {
-            let session = Session::open(&accept.target)?;
-            let mut client = session.client()?;
-            let generation = found(&session, &mut client, &accept.name)?;
-            client.accept_server(&accept.name, generation)?;
-            finish(&session, &mut client, &accept.name, generation)
-        }
+        Verb::List { target } => show(&target),
+        Verb::Add { server } => register(&server, |client, _| client.add_server(&server.name)),
+        Verb::Drain { server } => drain(&server),
+        Verb::Accept { server } => register(&server, |client, generation| {
+            client.accept_server(&server.name, generation)
+        }),
     }
 }
 
-fn run_drain(drain: &Drain) -> Outcome {
-    let session = Session::open(&drain.target)?;
+/// Has the metadata server register a server, by a request that gets the generation of its directory.
+fn register(
+    server: &Named,
+    request: impl FnOnce(&mut Client, Generation) -> Result<(), causeway_fs::Error>,
+) -> Outcome {
+    let session = Session::open(&server.target)?;
     let mut client = session.client()?;
-    let name = &drain.name;
+    let generation = found(&session, &mut client, &server.name)?;
+    request(&mut client, generation)?;
+    finish(&session, &mut client, &server.name, generation)
+}
+
+fn drain(server: &Named) -> Outcome {
+    let session = Session::open(&server.target)?;
+    let mut client = session.client()?;
+    let name = &server.name;
     client.drain_server(name)?;
     let layout = client.layout()?;
     let mut files = 0;
@@ -141,25 +131,11 @@ fn run_drain(drain: &Drain) -> Outcome {
 
 /// The generation of the directory of the server at a name's address.
 fn found(session: &Session, client: &mut Client, name: &str) -> Outcome<Generation> {
-    let doing = || format!("finding the server {name}");
-    let Some((index, _)) = session
-        .configuration
-        .server(name)
-        .filter(|(_, server)| server.io)
-    else {
-        return Err(Failure::usage(
-            doing(),
-            format!("{} has no I/O server of this name", session.file.display()),
-        )
-        .hint(format!(
-            "it has {}",
-            session.configuration.io_names().join(", ")
-        )));
-    };
+    let index = session.find_server(name, true)?;
     let identity = client.ping(index)?.identity;
     if identity.name != name || identity.file_system != session.configuration.id {
         return Err(Failure::new(
-            doing(),
+            format!("finding the server {name}"),
             format!(
                 "at its address is server {} of file system {:032x}, not server {name} of file system {:032x}",
                 identity.name, identity.file_system, session.configuration.id
@@ -228,8 +204,8 @@ fn state(session: &Session, client: &mut Client, layout: &Layout, name: &str) ->
     }
 }
 
-fn show(list: &List) -> Outcome {
-    let session = Session::open(&list.target)?;
+fn show(target: &Target) -> Outcome {
+    let session = Session::open(target)?;
     let mut client = session.client()?;
     let layout = client.layout()?;
     let mut table = Table::new(&["number", "server", "generation", "state"]);

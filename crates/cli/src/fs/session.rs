@@ -1,5 +1,6 @@
 //! Finding the file system that a verb is about, and connecting to it.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::Output;
 use causeway_command::remote::{base_name, load};
 use causeway_fs::client::{Client, ClientOptions};
-use causeway_fs::config::Configuration;
+use causeway_fs::config::{Configuration, ServerEntry};
 use clap::Args;
 use clap::builder::TypedValueParser;
 
@@ -70,6 +71,45 @@ impl Session {
         };
         Ok(Client::connect(&self.configuration, options)?)
     }
+
+    /// The name of a server, by its index in the configuration.
+    pub(crate) fn server_name(&self, index: usize) -> &str {
+        let servers = &self.configuration.servers;
+        servers.get(index).map_or("?", |server| &server.name)
+    }
+
+    /// The index of the server of this name, which is to be an I/O server if `only_io`.
+    pub(crate) fn find_server(&self, name: &str, only_io: bool) -> Outcome<usize> {
+        find_server(&self.configuration, &self.file, name, only_io)
+    }
+}
+
+/// As [`Session::find_server`], in a configuration that was read from this file.
+pub(crate) fn find_server(
+    configuration: &Configuration,
+    file: &Path,
+    name: &str,
+    only_io: bool,
+) -> Outcome<usize> {
+    let is_meant = |server: &&ServerEntry| server.io || !only_io;
+    match configuration.server(name) {
+        Some((index, server)) if is_meant(&server) => Ok(index),
+        _ => {
+            let kind = if only_io { "I/O server" } else { "server" };
+            let known = configuration.servers.iter().filter(is_meant);
+            Err(Failure::usage(
+                format!("finding the server {name}"),
+                format!("{} has no {kind} of this name", file.display()),
+            )
+            .hint(format!("it has {}", server_names(known))))
+        }
+    }
+}
+
+/// The names of servers, in a sentence.
+pub(crate) fn server_names<'a>(servers: impl IntoIterator<Item = &'a ServerEntry>) -> String {
+    let names = servers.into_iter().map(|server| server.name.as_str());
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// Refuses a scheme by which some server cannot be reached.
@@ -163,6 +203,14 @@ impl RemotePath {
 /// The names that these have in a directory that they are copied or moved into.
 pub(crate) fn base_names(paths: &[RemotePath]) -> Vec<&[u8]> {
     paths.iter().map(|path| base_name(&path.0)).collect()
+}
+
+/// These paths, or the root where none is given.
+pub(crate) fn or_root(paths: &[RemotePath]) -> Cow<'_, [RemotePath]> {
+    match paths {
+        [] => vec![RemotePath(b"/".to_vec())].into(),
+        paths => paths.into(),
+    }
 }
 
 /// A parser for [`RemotePath`] arguments of verbs that change nothing: any bytes, but absolute.

@@ -1,9 +1,9 @@
 //! `causeway fs stat`: everything that is known about a name.
 
 use causeway_command::failure::Outcome;
-use causeway_command::output::{json_name, printable, report_item};
+use causeway_command::output::{Output, json_name, printable, report_item};
 use causeway_report::units::{bytes_text, count_text};
-use causeway_wire::fs::Body;
+use causeway_wire::fs::{Body, Node};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -48,7 +48,6 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
                 continue;
             }
         };
-        let attributes = &node.attributes;
         let known = match &layout {
             Some(known) => known,
             None => layout.insert(client.layout()?),
@@ -57,55 +56,64 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             let server = known.server(index);
             server.map_or_else(|| format!("#{index}"), |server| server.name.clone())
         };
-        let placement = placement_text(&node, server_name);
         if output.json {
-            let mut object = attributes_json(attributes);
-            json_name(&mut object, "path", &path);
-            object.insert("object".to_owned(), node.object.0.into());
-            object.insert("placement".to_owned(), placement.into());
-            match &node.body {
-                Body::Link(target) => json_name(&mut object, "target", target),
-                Body::Stuffed { distribution, .. } | Body::Striped { distribution, .. } => {
-                    let servers: Vec<String> = distribution
-                        .servers
-                        .iter()
-                        .map(|index| server_name(*index))
-                        .collect();
-                    object.insert("strip_size".to_owned(), distribution.strip_size.into());
-                    object.insert("servers".to_owned(), servers.into());
-                }
-                Body::Directory(_) => {}
-            }
-            entries.push(Value::Object(object));
-            continue;
+            entries.push(object(&node, &path, server_name));
+        } else {
+            print(&output, &node, &path, server_name);
         }
-        output.named_line("     name  ", &path, "");
-        output.line(&format!(
-            "     kind  {}, object {}",
-            kind_text(attributes.kind),
-            node.object.0
-        ));
-        if let Some(target) = link_target(&node) {
-            output.line(&format!("   target  {}", printable(target)));
-        }
-        output.line(&format!(
-            "     size  {} bytes ({})",
-            count_text(attributes.size),
-            bytes_text(attributes.size)
-        ));
-        output.line(&format!(
-            "     mode  {:04o} {}   uid {}   gid {}   links {}",
-            attributes.mode,
-            mode_text(attributes.kind, attributes.mode),
-            attributes.uid,
-            attributes.gid,
-            attributes.links
-        ));
-        output.line(&format!(" modified  {}", time_text(attributes.modified)));
-        output.line(&format!("  changed  {}", time_text(attributes.changed)));
-        output.line(&format!(" accessed  {}", time_text(attributes.accessed)));
-        output.line(&format!("placement  {placement}"));
     }
     output.object(&json!({ "entries": entries, "failures": failures }));
     conclude(failures)
+}
+
+/// What is known of a node, as JSON.
+fn object(node: &Node, path: &[u8], server_name: impl Fn(u16) -> String) -> Value {
+    let mut object = attributes_json(&node.attributes);
+    json_name(&mut object, "path", path);
+    object.insert("object".to_owned(), node.object.0.into());
+    let placement = placement_text(node, &server_name);
+    object.insert("placement".to_owned(), placement.into());
+    match &node.body {
+        Body::Link(target) => json_name(&mut object, "target", target),
+        Body::Stuffed { distribution, .. } | Body::Striped { distribution, .. } => {
+            let servers = distribution.servers.iter();
+            let servers: Vec<String> = servers.map(|index| server_name(*index)).collect();
+            object.insert("strip_size".to_owned(), distribution.strip_size.into());
+            object.insert("servers".to_owned(), servers.into());
+        }
+        Body::Directory(_) => {}
+    }
+    Value::Object(object)
+}
+
+/// Prints what is known of a node.
+fn print(output: &Output, node: &Node, path: &[u8], server_name: impl Fn(u16) -> String) {
+    let attributes = &node.attributes;
+    output.named_line("     name  ", path, "");
+    output.line(&format!(
+        "     kind  {}, object {}",
+        kind_text(attributes.kind),
+        node.object.0
+    ));
+    if let Some(target) = link_target(node) {
+        output.line(&format!("   target  {}", printable(target)));
+    }
+    output.line(&format!(
+        "     size  {} bytes ({})",
+        count_text(attributes.size),
+        bytes_text(attributes.size)
+    ));
+    output.line(&format!(
+        "     mode  {:04o} {}   uid {}   gid {}   links {}",
+        attributes.mode,
+        mode_text(attributes.kind, attributes.mode),
+        attributes.uid,
+        attributes.gid,
+        attributes.links
+    ));
+    output.line(&format!(" modified  {}", time_text(attributes.modified)));
+    output.line(&format!("  changed  {}", time_text(attributes.changed)));
+    output.line(&format!(" accessed  {}", time_text(attributes.accessed)));
+    let placement = placement_text(node, server_name);
+    output.line(&format!("placement  {placement}"));
 }

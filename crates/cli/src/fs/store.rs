@@ -6,7 +6,7 @@ use causeway_command::output::printable;
 use causeway_command::remote::{exists_already, reading};
 use causeway_fs::client::{Client, CreateOptions, File};
 use causeway_wire::fs::{
-    Attributes, Body, DistributionHint, Errno, Kind, MAX_STUFFED_BYTES, SetAttributes,
+    Attributes, Body, DistributionHint, Kind, MAX_STUFFED_BYTES, Node, ObjectId, SetAttributes,
 };
 use clap::Args;
 
@@ -77,10 +77,7 @@ pub(crate) fn is_foreign(copy: &Attributes) -> bool {
 }
 
 /// What a copy lacks of its original, if anything.
-pub(crate) fn missing_attributes(
-    original: &Original,
-    copy: &causeway_wire::fs::Node,
-) -> Option<SetAttributes> {
+pub(crate) fn missing_attributes(original: &Original, copy: &Node) -> Option<SetAttributes> {
     let mut set = original.set(&copy.attributes);
     if copy.attributes.kind == Kind::SymbolicLink {
         set.mode = None;
@@ -91,7 +88,7 @@ pub(crate) fn missing_attributes(
 /// Sets what a copy with this path lacks of its original.
 pub(crate) fn set_copy_attributes(
     client: &mut Client,
-    (copy, path): (&causeway_wire::fs::Node, &[u8]),
+    (copy, path): (&Node, &[u8]),
     original: &Original,
 ) -> Outcome {
     if let Some(set) = missing_attributes(original, copy) {
@@ -103,9 +100,9 @@ pub(crate) fn set_copy_attributes(
 }
 
 /// The same for a file or link that other clients may replace: one that they have replaced needs nothing more.
-fn dress_current(
+fn set_current_attributes(
     client: &mut Client,
-    (copy, path): (&causeway_wire::fs::Node, &[u8]),
+    (copy, path): (&Node, &[u8]),
     original: &Original,
 ) -> Outcome {
     match set_copy_attributes(client, (copy, path), original) {
@@ -144,14 +141,7 @@ impl Writing {
         };
         // A new file comes with its content, whole or not at all: no other name is needed.
         match client.create(to.place(), &options) {
-            Ok(file) => {
-                return Ok(Storing {
-                    file,
-                    to: to.clone(),
-                    partial: None,
-                    foreign: false,
-                });
-            }
+            Ok(file) => return Ok(Storing::new(file, to, None)),
             Err(error) if exists_already(&error) => {}
             Err(error) => return Err(to.failure(error)),
         }
@@ -181,12 +171,7 @@ impl Writing {
             return beside(client, to, &options);
         }
         match client.create(to.place(), &options) {
-            Ok(file) => Ok(Storing {
-                file,
-                to: to.clone(),
-                partial: None,
-                foreign: false,
-            }),
+            Ok(file) => Ok(Storing::new(file, to, None)),
             Err(error) if exists_already(&error) => open_in_place(client, to, &options),
             Err(error) => Err(to.failure(error)),
         }
@@ -199,18 +184,14 @@ fn beside(client: &mut Client, to: &RemoteName, options: &CreateOptions) -> Outc
     if kind == Some(Kind::Directory) {
         return Err(is_a_directory(to));
     }
-    let (partial, file) = Partial::create(client, to, options).map_err(|failure| match kind {
+    let made = Partial::make(client, to, |client, place| client.create(place, options));
+    let (partial, file) = made.map_err(|failure| match kind {
         Some(_) if !failure.fatal => {
             failure.hint("if the file may be written but not its directory, use --inplace")
         }
         _ => failure,
     })?;
-    Ok(Storing {
-        file,
-        to: to.clone(),
-        partial: Some(partial),
-        foreign: false,
-    })
+    Ok(Storing::new(file, to, Some(partial)))
 }
 
 pub(crate) fn is_a_directory(to: &RemoteName) -> Failure {
@@ -245,25 +226,34 @@ fn open_in_place(
             .write_at(&mut file, 0, &options.content)
             .map_err(fail)?;
     }
-    let foreign = is_foreign(&file.node.attributes);
     Ok(Storing {
-        file,
-        to: to.clone(),
-        partial: None,
-        foreign,
+        foreign: is_foreign(&file.node.attributes),
+        ..Storing::new(file, to, None)
     })
 }
 
 impl Storing {
+    fn new(file: File, to: &RemoteName, partial: Option<Partial>) -> Self {
+        Self {
+            file,
+            to: to.clone(),
+            partial,
+            foreign: false,
+        }
+    }
+
     /// Gives a file that is written in pieces its size in advance, so that what is never written is a
     /// hole, also at its end.
     pub(crate) fn reserve(&mut self, client: &mut Client, size: u64) -> Outcome {
         if size > MAX_STUFFED_BYTES as u64 {
-            client
-                .truncate(&mut self.file, size)
-                .map_err(|error| self.to.failure(error))?;
+            self.grow(client, size)?;
         }
         Ok(())
+    }
+
+    fn grow(&mut self, client: &mut Client, size: u64) -> Outcome {
+        let grown = client.truncate(&mut self.file, size);
+        grown.map_err(|error| self.to.failure(error))
     }
 
     /// Everything of `size` bytes has been written: makes it durable if `sync`, gives it its attributes
@@ -290,9 +280,7 @@ impl Storing {
         sync: bool,
     ) -> Outcome {
         if self.file.node.attributes.size < size {
-            client
-                .truncate(&mut self.file, size)
-                .map_err(|error| self.to.failure(error))?;
+            self.grow(client, size)?;
         }
         // A small file is durable with its metadata, which is committed once at the end.
         if sync && matches!(self.file.node.body, Body::Striped { .. }) {
@@ -301,7 +289,7 @@ impl Storing {
                 .map_err(|error| self.to.failure(error))?;
         }
         if !self.foreign {
-            dress_current(client, (&self.file.node, &self.to.path), original)?;
+            set_current_attributes(client, (&self.file.node, &self.to.path), original)?;
         }
         match &self.partial {
             Some(partial) => partial.finish(client, &self.to),
@@ -325,8 +313,8 @@ pub(crate) fn store_link(
     original: &Original,
 ) -> Outcome {
     match client.symbolic_link(target, to.place()) {
-        Ok(node) => return dress_current(client, (&node, &to.path), original),
-        Err(error) if error.errno == Errno::EEXIST => {}
+        Ok(node) => return set_current_attributes(client, (&node, &to.path), original),
+        Err(error) if exists_already(&error) => {}
         Err(error) => return Err(to.failure(error)),
     }
     let (partial, node) = Partial::make(client, to, |client, place| {
@@ -341,14 +329,10 @@ pub(crate) fn store_link(
 }
 
 /// Gives a stored file one more name, in the place of a file or link that is there.
-pub(crate) fn store_hard_link(
-    client: &mut Client,
-    object: causeway_wire::fs::ObjectId,
-    to: &RemoteName,
-) -> Outcome {
+pub(crate) fn store_hard_link(client: &mut Client, object: ObjectId, to: &RemoteName) -> Outcome {
     match client.hard_link_object(object, to.place()) {
         Ok(_) => return Ok(()),
-        Err(error) if error.errno == Errno::EEXIST => {}
+        Err(error) if exists_already(&error) => {}
         Err(error) => return Err(to.failure(error)),
     }
     if to.lookup(client)?.is_some_and(|node| node.object == object) {

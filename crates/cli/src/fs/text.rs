@@ -1,6 +1,7 @@
 //! Attributes as people and scripts read them.
 
-use causeway_report::units::utc_text;
+use causeway_report::units::bytes_text;
+use causeway_watch::text::date_and_time;
 use causeway_wire::fs::{Attributes, Body, Distribution, Kind, Node, Timestamp};
 use serde_json::{Value, json};
 
@@ -37,7 +38,11 @@ pub(crate) fn kind_text(kind: Kind) -> &'static str {
 
 /// `2026-11-21 08:15:04.123456789 UTC`.
 pub(crate) fn time_text(time: Timestamp) -> String {
-    format!("{}.{:09} UTC", utc_text(time.seconds), time.nanoseconds)
+    format!(
+        "{}.{:09} UTC",
+        date_and_time(time.seconds),
+        time.nanoseconds
+    )
 }
 
 /// Attributes for `--json`.
@@ -70,7 +75,7 @@ pub(crate) fn placement_text(node: &Node, server_name: impl Fn(u16) -> String) -
             .collect();
         format!(
             "strips of {} over {}",
-            causeway_report::units::bytes_text(u64::from(distribution.strip_size)),
+            bytes_text(u64::from(distribution.strip_size)),
             names.join(", ")
         )
     };
@@ -78,10 +83,7 @@ pub(crate) fn placement_text(node: &Node, server_name: impl Fn(u16) -> String) -
         Body::Directory(hint) => {
             let strip = match hint.strip_size {
                 0 => "the file system's strip size".to_owned(),
-                size => format!(
-                    "strips of {}",
-                    causeway_report::units::bytes_text(u64::from(size))
-                ),
+                size => format!("strips of {}", bytes_text(u64::from(size))),
             };
             let servers = match hint.servers {
                 0 => "all servers".to_owned(),

@@ -244,8 +244,8 @@ pub(super) mod csv {
     use super::{Experiment, PERCENTILES, Resource, microseconds, rows};
 
     /// Adds a line with the value of the key that is swept before it.
-    fn add(text: &mut String, swept: Option<&str>, value: &str, fields: &[String]) {
-        let first = swept.map(|_| value);
+    fn add(text: &mut String, swept: Option<&str>, value: Option<&str>, fields: &[String]) {
+        let first = swept.map(|_| value.unwrap_or_default());
         let fields = fields.iter().map(String::as_str);
         line(text, &first.into_iter().chain(fields).collect::<Vec<_>>());
     }
@@ -281,12 +281,7 @@ pub(super) mod csv {
                 row.count.to_string(),
                 row.runs.to_string(),
             ];
-            add(
-                &mut text,
-                swept,
-                row.sweep.as_deref().unwrap_or_default(),
-                &fields,
-            );
+            add(&mut text, swept, row.sweep.as_deref(), &fields);
         }
         text
     }
@@ -302,12 +297,7 @@ pub(super) mod csv {
                     microseconds(to).to_string(),
                     count.to_string(),
                 ];
-                add(
-                    &mut text,
-                    swept,
-                    one.value.as_deref().unwrap_or_default(),
-                    &fields,
-                );
+                add(&mut text, swept, one.value.as_deref(), &fields);
             }
         }
         text
@@ -336,12 +326,7 @@ pub(super) mod csv {
                     microseconds(interval.latency).to_string(),
                 ];
                 fields.extend(interval.busy.map(|share| share.to_string()));
-                add(
-                    &mut text,
-                    swept,
-                    one.value.as_deref().unwrap_or_default(),
-                    &fields,
-                );
+                add(&mut text, swept, one.value.as_deref(), &fields);
             }
         }
         text

@@ -51,9 +51,32 @@ pub(crate) struct Arguments {
 enum What {
     List(list::Arguments),
     Run(scenario::Arguments),
-    Figure(paper::FigureArguments),
-    Table(paper::TableArguments),
-    Paper(paper::PaperArguments),
+    /// Run figures, and compare them with the thesis's statements
+    ///
+    /// Each claim is printed with whether it holds, and the values that decided.
+    #[command(after_help = "Examples:
+  causeway sim figure 4.12
+  causeway sim figure 5.4 5.7 --html quality.html
+  causeway sim figure 2.3 --csv results
+  causeway sim figure 4.12 --quick --trace timeline.json
+  causeway sim figure 4.13 --quick --json | jq '.verdicts[] | {claim, holds}'")]
+    Figure(paper::Named),
+    /// Run tables, and compare them with the printed values
+    #[command(after_help = "Examples:
+  causeway sim table 5.1
+  causeway sim table 5.1 5.2 --html tables.html
+  causeway sim table 5.1 --json | jq -c '.rows[] | {case, who, size_bytes, median}'")]
+    Table(paper::Named),
+    /// Run all figures and tables, and compare them with the thesis
+    ///
+    /// Finished runs are kept in causeway-paper.unfinished, or in the directory of --results, until everything is
+    /// done: when interrupted, give the same command again, and it goes on. Runs of another build or with other
+    /// parameters are not used.
+    #[command(after_help = "Examples:
+  causeway sim paper --html paper.html
+  causeway sim paper --quick --check
+  causeway sim paper --jobs 1 --csv results --results finished --json > paper.json")]
+    Paper(paper::Shown),
 }
 
 /// Runs a verb.
@@ -64,8 +87,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             Ok(())
         }
         What::Run(arguments) => scenario::run(&arguments),
-        What::Figure(arguments) => paper::figure(&arguments),
-        What::Table(arguments) => paper::table(&arguments),
-        What::Paper(arguments) => paper::everything(&arguments),
+        What::Figure(figures) => paper::figure(&figures),
+        What::Table(tables) => paper::table(&tables),
+        What::Paper(shown) => paper::everything(&shown),
     }
 }

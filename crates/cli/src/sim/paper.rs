@@ -24,7 +24,7 @@ const UNFINISHED: &str = "causeway-paper.unfinished";
 
 /// What figures, tables and all of them have in common.
 #[derive(Debug, Args)]
-struct Shown {
+pub(crate) struct Shown {
     #[command(flatten)]
     options: Options,
     /// Write a report with plots beside what the thesis states
@@ -52,7 +52,7 @@ impl Shown {
 
 /// Some figures or tables.
 #[derive(Debug, Args)]
-struct Named {
+pub(crate) struct Named {
     /// Their numbers (`causeway sim list` knows all)
     #[arg(required = true, value_name = "NUMBER")]
     numbers: Vec<String>,
@@ -66,57 +66,16 @@ struct Named {
     shown: Shown,
 }
 
-/// Run figures, and compare them with the thesis's statements
-///
-/// Each claim is printed with whether it holds, and the values that decided.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  causeway sim figure 4.12
-  causeway sim figure 5.4 5.7 --html quality.html
-  causeway sim figure 2.3 --csv results
-  causeway sim figure 4.12 --quick --trace timeline.json
-  causeway sim figure 4.13 --quick --json | jq '.verdicts[] | {claim, holds}'")]
-pub(crate) struct FigureArguments {
-    #[command(flatten)]
-    named: Named,
-}
-
-/// Run tables, and compare them with the printed values
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  causeway sim table 5.1
-  causeway sim table 5.1 5.2 --html tables.html
-  causeway sim table 5.1 --json | jq -c '.rows[] | {case, who, size_bytes, median}'")]
-pub(crate) struct TableArguments {
-    #[command(flatten)]
-    named: Named,
-}
-
-/// Run all figures and tables, and compare them with the thesis
-///
-/// Finished runs are kept in causeway-paper.unfinished, or in the directory of --results, until everything is done:
-/// when interrupted, give the same command again, and it goes on. Runs of another build or with other
-/// parameters are not used.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  causeway sim paper --html paper.html
-  causeway sim paper --quick --check
-  causeway sim paper --jobs 1 --csv results --results finished --json > paper.json")]
-pub(crate) struct PaperArguments {
-    #[command(flatten)]
-    shown: Shown,
-}
-
 /// Runs some figures.
-pub(super) fn figure(arguments: &FigureArguments) -> Outcome {
+pub(super) fn figure(figures: &Named) -> Outcome {
     let find = |number: &str| catalogue::figure(number).map(Entry::Figure);
-    named("figure", &arguments.named, find)
+    named("figure", figures, find)
 }
 
 /// Runs some tables.
-pub(super) fn table(arguments: &TableArguments) -> Outcome {
+pub(super) fn table(tables: &Named) -> Outcome {
     let find = |number: &str| catalogue::table(number).map(Entry::Table);
-    named("table", &arguments.named, find)
+    named("table", tables, find)
 }
 
 /// Runs the entries of one kind that the user names.
@@ -167,8 +126,7 @@ fn trace_one(output: &Output, path: &Path, name: &str, task: &Task) -> Outcome {
 }
 
 /// Runs everything.
-pub(super) fn everything(arguments: &PaperArguments) -> Outcome {
-    let shown = &arguments.shown;
+pub(super) fn everything(shown: &Shown) -> Outcome {
     let directory = shown.results.as_deref().unwrap_or(Path::new(UNFINISHED));
     let store = Store::open(directory).map_err(|failure| {
         failure.hint("--results names a directory where finished runs can be kept")

@@ -1,6 +1,7 @@
 //! A sample of all processes, as lines for people and as JSON.
 
 use causeway_report::style::{Style, paint};
+use causeway_report::table::line_up;
 use causeway_watch::text::{age, bytes};
 use causeway_wire::watch::{Count, InstanceRow, OpKind, PeerRow, PhaseCode, Waiting, Why, ends};
 use serde_json::{Value, json};
@@ -52,29 +53,6 @@ pub(super) fn lines(sample: &Sample) -> Vec<Line> {
         ));
     }
     lines
-}
-
-/// Lines up cells, each column as wide as it needs to be; the last one is not padded.
-fn line_up(rows: &[Vec<String>], right: &[usize], least: &[usize]) -> Vec<String> {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
-        widest.max(least.get(column).copied().unwrap_or(0))
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).enumerate();
-        let cells = cells.map(|(column, (cell, &width))| {
-            if right.contains(&column) {
-                format!("{cell:>width$}")
-            } else {
-                format!("{cell:<width$}")
-            }
-        });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect()
 }
 
 fn cells<const N: usize>(texts: [&str; N]) -> Vec<String> {

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use causeway_testkit::scripted::{
-    DIRECTORY, FILE, FILE_BYTES, LINK, SMALL, Say, ScriptedServer, entry, greeting, node,
+    DIRECTORY, FILE, FILE_BYTES, LINK, Response, SMALL, ScriptedServer, entry, greeting, node,
     transferred,
 };
 use causeway_wire::codec::Wire;
@@ -25,7 +25,7 @@ struct Place {
 }
 
 impl Place {
-    fn new(lie: impl FnMut(&Operation, &ReplyBody) -> Say + Send + 'static) -> Self {
+    fn new(lie: impl FnMut(&Operation, &ReplyBody) -> Response + Send + 'static) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("precious"), "mine").unwrap();
         let server = ScriptedServer::start(directory.path(), Box::new(lie));
@@ -96,7 +96,7 @@ const WALKS: [&[&str]; 5] = [
 /// Without lies, everything works: the refusals below are of the lies.
 #[test]
 fn the_scripted_server_can_be_honest() {
-    let place = Place::new(|_, _| Say::Truth);
+    let place = Place::new(|_, _| Response::Honest);
     std::fs::create_dir(place.to()).unwrap();
     for arguments in [
         &["ls", "-l", "/"][..],
@@ -133,8 +133,8 @@ fn names_that_are_none_are_refused() {
     for (what, names) in lies {
         let reply = listing(&names);
         let place = Place::new(move |operation, _| match is_listing(operation) {
-            true => Say::Reply(reply.clone()),
-            false => Say::Truth,
+            true => Response::Reply(reply.clone()),
+            false => Response::Honest,
         });
         for verb in WALKS {
             place.refuses(what, verb);
@@ -145,11 +145,11 @@ fn names_that_are_none_are_refused() {
 #[test]
 fn listings_that_never_end_are_refused() {
     let place = Place::new(|operation, truth| match (operation, truth) {
-        (Operation::ReadDirectory { .. }, _) => Say::Reply(ReplyBody::Entries {
+        (Operation::ReadDirectory { .. }, _) => Response::Reply(ReplyBody::Entries {
             entries: vec![entry(b"x", SMALL)],
             end: false,
         }),
-        _ => Say::Truth,
+        _ => Response::Honest,
     });
     for verb in WALKS {
         place.refuses("the same page again", verb);
@@ -160,12 +160,12 @@ fn listings_that_never_end_are_refused() {
             Operation::ReadDirectory { object, after, .. }
                 if *object == DIRECTORY && after.is_empty() =>
             {
-                Say::Reply(ReplyBody::Entries {
+                Response::Reply(ReplyBody::Entries {
                     entries: vec![entry(b"again", inside)],
                     end: true,
                 })
             }
-            _ => Say::Truth,
+            _ => Response::Honest,
         });
         for verb in [&["get", "/", "to"][..], &["ls", "-R", "/"], &["du", "/"]] {
             let said = place.refuses("a circle", verb);
@@ -209,7 +209,9 @@ fn a_check_that_does_not_go_on_is_refused() {
         }),
     ];
     for (what, lie) in lies {
-        let place = Place::new(move |operation, _| lie(operation).map_or(Say::Truth, Say::Reply));
+        let place = Place::new(move |operation, _| {
+            lie(operation).map_or(Response::Honest, Response::Reply)
+        });
         place.refuses(what, &["fsck"]);
     }
 }
@@ -220,9 +222,9 @@ fn described(object: ObjectId, change: fn(&mut Node)) -> Place {
         ReplyBody::Node(node) if node.object == object => {
             let mut node = node.clone();
             change(&mut node);
-            Say::Reply(ReplyBody::Node(node))
+            Response::Reply(ReplyBody::Node(node))
         }
-        _ => Say::Truth,
+        _ => Response::Honest,
     })
 }
 
@@ -274,9 +276,9 @@ fn descriptions_that_make_no_sense_are_refused() {
 fn another_object_than_was_asked_for_is_refused() {
     let place = Place::new(|operation, _| match operation {
         Operation::GetNode { .. } | Operation::Extend { .. } => {
-            Say::Reply(ReplyBody::Node(Box::new(node(SMALL).unwrap())))
+            Response::Reply(ReplyBody::Node(Box::new(node(SMALL).unwrap())))
         }
-        _ => Say::Truth,
+        _ => Response::Honest,
     });
     // A walk asks for what it has met by number.
     place.refuses("another object", &["get", "/", "to"]);
@@ -302,9 +304,9 @@ fn links_that_lead_out_are_links_that_lead_out() {
                     body,
                     ..*node.clone()
                 };
-                Say::Reply(ReplyBody::Node(Box::new(node)))
+                Response::Reply(ReplyBody::Node(Box::new(node)))
             }
-            _ => Say::Truth,
+            _ => Response::Honest,
         });
         place.refuses("an impossible target", &["get", "/", "to"]);
     }
@@ -323,8 +325,8 @@ fn reads_of_more_or_less_than_was_asked_for_are_refused() {
         ("no bytes of many", transferred(0, u64::MAX, 0)),
     ] {
         let place = Place::new(move |operation, _| match operation {
-            Operation::Read { .. } => Say::Reply(reply.clone()),
-            _ => Say::Truth,
+            Operation::Read { .. } => Response::Reply(reply.clone()),
+            _ => Response::Honest,
         });
         for verb in [
             &["cat", "/f"][..],
@@ -343,13 +345,13 @@ fn reads_of_more_or_less_than_was_asked_for_are_refused() {
         }
     };
     let place = Place::new(move |operation, truth| match (operation, truth) {
-        (Operation::Read { .. }, _) => Say::Reply(transferred(7, 50_000, 0)),
+        (Operation::Read { .. }, _) => Response::Reply(transferred(7, 50_000, 0)),
         (_, ReplyBody::Node(node)) if node.object == FILE => {
             let mut node = node.clone();
             large(&mut node);
-            Say::Reply(ReplyBody::Node(node))
+            Response::Reply(ReplyBody::Node(node))
         }
-        _ => Say::Truth,
+        _ => Response::Honest,
     });
     place.refuses("a part of much", &["cat", "/f"]);
 }
@@ -369,8 +371,8 @@ fn replies_that_are_none_are_refused() {
         ("noise", vec![0xff; 1000]),
     ] {
         let place = Place::new(move |operation, _| match operation {
-            Operation::Hello { .. } => Say::Truth,
-            _ => Say::Bytes(bytes.clone()),
+            Operation::Hello { .. } => Response::Honest,
+            _ => Response::Bytes(bytes.clone()),
         });
         for verb in [
             &["ls", "/"][..],
@@ -383,8 +385,8 @@ fn replies_that_are_none_are_refused() {
     }
     // Of the right form, but for another question.
     let place = Place::new(|operation, _| match operation {
-        Operation::Hello { .. } => Say::Truth,
-        _ => Say::Reply(ReplyBody::Objects(vec![FILE])),
+        Operation::Hello { .. } => Response::Honest,
+        _ => Response::Reply(ReplyBody::Objects(vec![FILE])),
     });
     for verb in [
         &["ls", "/"][..],
@@ -395,8 +397,8 @@ fn replies_that_are_none_are_refused() {
         place.refuses("a reply to something else", verb);
     }
     let place = Place::new(|operation, _| match operation {
-        Operation::Hello { .. } => Say::Truth,
-        _ => Say::ElsewhereTruth,
+        Operation::Hello { .. } => Response::Honest,
+        _ => Response::WrongTag,
     });
     let said = place.refuses("a reply for another request", &["ls", "/"]);
     assert!(said.contains("no reply within 2 s"), "{said}");
@@ -429,8 +431,10 @@ fn greetings_of_others_are_refused() {
         let mut greeting = greeting();
         lie(&mut greeting);
         let place = Place::new(move |operation, _| match operation {
-            Operation::Hello { .. } => Say::Reply(ReplyBody::Hello(Box::new(greeting.clone()))),
-            _ => Say::Truth,
+            Operation::Hello { .. } => {
+                Response::Reply(ReplyBody::Hello(Box::new(greeting.clone())))
+            }
+            _ => Response::Honest,
         });
         for verb in [&["cat", "/f"][..], &["rm", "-r", "/d"]] {
             place.refuses(what, verb);

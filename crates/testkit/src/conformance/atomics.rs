@@ -12,7 +12,7 @@ use causeway_transport::{
 use causeway_wire::region::RegionDescriptor;
 
 use super::Factory;
-use super::node::{Node, Pair, hear, send};
+use super::node::{Node, Pair, receive, send};
 use crate::patience::Patience;
 
 use Operation::{CompareSwap, FetchAdd};
@@ -261,7 +261,7 @@ where
             let mut node = Node::new(factory.method());
             let to = node.connect(&address);
             send(&mut node, to, &mut owner, b"hello");
-            let (from, _) = hear(&mut owner, &mut node);
+            let (from, _) = receive(&mut owner, &mut node);
             let region = owner.export(from, &memory, Access::ReadWrite);
             clients.push((node, to, region));
         }
@@ -309,7 +309,7 @@ pub fn of_a_lost_peer_complete<F: Factory>(factory: &F) {
         if departs {
             drop(b);
             // The sink checks that all have completed by then.
-            a.downfall(to_b);
+            a.await_down(to_b);
         } else {
             a.disconnect(to_b);
         }

@@ -30,7 +30,7 @@ fn is_death(cause: &PeerError) -> bool {
 fn kill<M: Method>(stage: &mut Stage<M>) -> PeerError {
     stage.child.kill();
     let cause = match stage.node.method.capabilities().tells_of_death {
-        true => stage.node.downfall(stage.peer),
+        true => stage.node.await_down(stage.peer),
         false => stage.node.find_absent(stage.peer),
     };
     assert!(is_death(&cause), "{cause:?}");
@@ -44,7 +44,7 @@ pub fn of_an_idle_peer<F: Factory>(factory: &F, test: &str) {
     }
     let mut stage = Stage::calling(factory, test);
     if let Some(Identity::Local { pid, .. }) = stage.node.method.identity(stage.peer) {
-        assert_eq!(pid, stage.child.pid(), "the kernel vouches for the process");
+        assert_eq!(pid, stage.child.pid(), "the kernel names the process");
     }
     kill(&mut stage);
     let cause = stage.node.find_absent(stage.peer);
@@ -68,7 +68,7 @@ pub fn of_a_peer_that_streams<F: Factory>(factory: &F, test: &str) {
             }
             number
         };
-        let mut patience = Patience::new("the flood rises");
+        let mut patience = Patience::new("the stream has begun");
         while take(&mut stage.node) < 3_000 {
             stage.node.step();
             patience.spend();
@@ -172,7 +172,7 @@ fn in_the_middle_of_transfers<F: Factory>(factory: &F, test: &str, direction: Di
         for (token, result) in stage.node.seen.done.drain(..) {
             let (_, ours) = (started.iter())
                 .find(|(started, _)| *started == token)
-                .expect("one of ours");
+                .expect("a transfer of this test");
             match result {
                 Ok(()) if direction == Direction::Get => {
                     assert!(
@@ -187,7 +187,8 @@ fn in_the_middle_of_transfers<F: Factory>(factory: &F, test: &str, direction: Di
     }
 }
 
-/// A peer that dies while it moves our memory: we notice, can end the export, and go on.
+/// A peer that dies while it moves memory of this process: that is reported, the export can be ended, and others
+/// go on.
 pub fn in_the_middle_of_its_own_transfers<F: Factory>(factory: &F, test: &str) {
     const LEN: usize = 4 << 20;
     if played(factory) {
@@ -200,10 +201,10 @@ pub fn in_the_middle_of_its_own_transfers<F: Factory>(factory: &F, test: &str) {
         let progress = stage
             .node
             .export(stage.peer, &ours.slice(0..8), Access::ReadWrite);
-        stage.order(&Order::Hammer(direction, region));
+        stage.order(&Order::Repeat(direction, region));
         // A small write behind the large transfers shows that they are under way.
-        stage.order(&Order::Hammer(Direction::Put, progress));
-        let mut patience = Patience::new("the puppet writes into our memory");
+        stage.order(&Order::Repeat(Direction::Put, progress));
+        let mut patience = Patience::new("the puppet writes into exported memory");
         let mut front = [0; 8];
         while front != [0xaa; 8] {
             stage.node.step();
@@ -271,7 +272,7 @@ pub fn while_asleep<F: Factory>(factory: &F, test: &str) {
     }
 }
 
-/// A peer that dies asleep, with packets at its door.
+/// A peer that dies while it sleeps, with packets that it has not received.
 pub fn of_a_sleeper<F: Factory>(factory: &F, test: &str) {
     if played(factory) {
         return;
@@ -328,7 +329,7 @@ pub fn of_one_leaves_the_others_alone<F: Factory>(factory: &F, test: &str) {
     }
     assert_eq!(stage.node.seen.done.pop_front(), Some((token, Ok(()))));
     assert!(ours.to_vec() == vec![0x33; LEN]);
-    assert!(is_death(&stage.node.downfall(first)));
+    assert!(is_death(&stage.node.await_down(first)));
     stage.still_works();
 }
 
@@ -376,7 +377,7 @@ pub fn by_exit_is_an_orderly_end<F: Factory>(factory: &F, test: &str) {
     for stage in [Stage::calling(factory, test), Stage::called(factory, test)] {
         let mut stage = stage;
         stage.order(&Order::Exit);
-        let cause = stage.node.downfall(stage.peer);
+        let cause = stage.node.await_down(stage.peer);
         assert_eq!(cause, PeerError::Closed);
         assert!(stage.child.finish().success());
     }
@@ -395,10 +396,10 @@ pub fn packets_and_transfers_between_processes<F: Factory>(factory: &F, test: &s
             let len = random.spread(14).min(largest);
             let bytes = random.bytes(len);
             stage.order(&Order::Echo(bytes.clone()));
-            assert!(stage.hear() == bytes, "an echo of {len} bytes");
+            assert!(stage.receive() == bytes, "an echo of {len} bytes");
         }
         for len in [1, 1000, 100_000, 9 << 20] {
-            // We read and write its memory.
+            // Memory of the puppet, read and written from here.
             let region = stage.exported(len, 0x66, false);
             let ours = Memory::zeroed(len);
             let get = List::simple(Direction::Get, &ours, region);
@@ -407,16 +408,16 @@ pub fn packets_and_transfers_between_processes<F: Factory>(factory: &F, test: &s
             let put = List::simple(Direction::Put, &Memory::from_vec(vec![0x77; len]), region);
             transfer(&mut stage, &put).expect("writable");
             stage.order(&Order::Peek(len as u64 - 1, 1));
-            assert_eq!(stage.hear(), [0x77]);
-            // It reads and writes ours.
+            assert_eq!(stage.receive(), [0x77]);
+            // Memory of this process, read and written by the puppet.
             let ours = Memory::from_vec(vec![0x11; len]);
             let region = stage.node.export(stage.peer, &ours, Access::ReadWrite);
             stage.order(&Order::Transfer(Direction::Get, region, 0));
-            let mut replies = [stage.hear(), stage.hear()];
+            let mut replies = [stage.receive(), stage.receive()];
             replies.sort();
             assert_eq!(replies, [vec![0x11], b"landed".to_vec()]);
             stage.order(&Order::Transfer(Direction::Put, region, 0x22));
-            let mut replies = [stage.hear(), stage.hear()];
+            let mut replies = [stage.receive(), stage.receive()];
             replies.sort();
             assert_eq!(replies, [vec![0x22], b"landed".to_vec()]);
             assert!(ours.to_vec() == vec![0x22; len]);
@@ -449,9 +450,9 @@ pub fn mapping_between_processes<F: Factory>(factory: &F, test: &str) {
     assert!(mapped.to_vec() == vec![0x12; LEN]);
     mapped.write_at(77_777, b"ours");
     stage.order(&Order::Peek(77_777, 4));
-    assert_eq!(stage.hear(), b"ours");
+    assert_eq!(stage.receive(), b"ours");
     stage.order(&Order::Poke(5, 0x99));
-    assert_eq!(stage.hear(), [0x99]);
+    assert_eq!(stage.receive(), [0x99]);
     let mut byte = [0];
     mapped.read_at(5, &mut byte);
     assert_eq!(byte, [0x99]);
@@ -523,7 +524,7 @@ pub fn a_stopped_peer_blocks_no_other<F: Factory>(factory: &F, test: &str) {
         address,
     };
     for _ in 0..sent {
-        assert_eq!(stage.hear(), b"late");
+        assert_eq!(stage.receive(), b"late");
     }
     let mut patience = Patience::new("the transfer with the resumed peer completes");
     while stage.node.seen.done.is_empty() {

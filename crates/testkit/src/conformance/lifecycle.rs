@@ -1,4 +1,4 @@
-//! Absent peers, restarts, departures, disconnecting, and handles that mean nothing.
+//! Absent peers, restarts, departures, disconnecting, and invalid handles.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use causeway_transport::{
 use causeway_wire::region::RegionDescriptor;
 
 use super::Factory;
-use super::node::{List, Node, Pair, hear, send};
+use super::node::{List, Node, Pair, receive, send};
 use crate::patience::Patience;
 
 /// A descriptor of memory that no process exports.
@@ -66,7 +66,7 @@ pub fn a_transfer_with_an_absent_peer_fails<F: Factory>(factory: &F) {
     }
 }
 
-/// A listener that ends before it ever polled: the caller learns of it.
+/// A listener that ends before it ever polled: that is reported to the caller.
 pub fn a_listener_ends_before_it_polls<F: Factory>(factory: &F) {
     let (listener, address) = Node::listening(factory);
     let mut caller = Node::new(factory.method());
@@ -100,7 +100,7 @@ pub fn same_address_same_handle<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     assert_eq!(pair.a.connect(&pair.address.clone()), pair.to_b);
     pair.a_sends(b"again");
-    assert_eq!(pair.b_hears().0, pair.to_a);
+    assert_eq!(pair.b_receives().0, pair.to_a);
     assert!(pair.b.up().is_none());
 }
 
@@ -121,7 +121,7 @@ pub fn a_restarted_peer_is_a_new_incarnation<F: Factory>(factory: &F) {
             ..
         } = pair;
         drop(b);
-        a.downfall(to_b);
+        a.await_down(to_b);
         let mut b = Node::new(factory.method());
         assert_eq!(b.listen(&address), address);
         pair = Pair::meet(a, b, address);
@@ -143,7 +143,7 @@ pub fn a_departed_caller_is_gone<F: Factory>(factory: &F) {
         ..
     } = Pair::new(factory);
     drop(a);
-    b.downfall(to_a);
+    b.await_down(to_a);
     for _ in 0..2 {
         let refused = b.method.send(to_a, &[b"still there?"]);
         assert!(matches!(refused, Err(SendError::Gone(_))), "{refused:?}");
@@ -159,13 +159,13 @@ pub fn a_departed_caller_is_gone<F: Factory>(factory: &F) {
     again.still_works();
 }
 
-/// The side that disconnects hears nothing more of the peer; the other side is told that it went.
+/// To the side that disconnects nothing more of the peer is reported; to the other side its departure is.
 pub fn disconnecting_is_silent_here_and_noticed_there<F: Factory>(factory: &F) {
     // By the side that connected.
     let mut pair = Pair::new(factory);
     pair.b_sends(b"not read any more");
     pair.a.disconnect(pair.to_b);
-    pair.b.downfall(pair.to_a);
+    pair.b.await_down(pair.to_a);
     pair.settle();
     assert!(pair.a.packet().is_none() && pair.a.seen.events.is_empty());
     let refused = pair.a.method.send(pair.to_b, &[b"x"]);
@@ -185,7 +185,7 @@ pub fn disconnecting_is_silent_here_and_noticed_there<F: Factory>(factory: &F) {
     // By the side that was connected to.
     let (to_a, to_b) = (pair.to_a, pair.to_b);
     pair.b.disconnect(to_a);
-    pair.a.downfall(to_b);
+    pair.a.await_down(to_b);
     pair.settle();
     assert!(pair.b.seen.events.is_empty());
     // The caller's handle connects again.
@@ -218,7 +218,7 @@ pub fn disconnecting_ends_transfers_and_exports<F: Factory>(factory: &F) {
         2,
         "the memory is free again (the list holds one clone)"
     );
-    pair.b.downfall(pair.to_a);
+    pair.b.await_down(pair.to_a);
     // The exports ended with the connection that they were for.
     let Pair { a, b, address, .. } = pair;
     let mut pair = Pair::meet(a, b, address);
@@ -250,7 +250,7 @@ pub fn a_departure_ends_transfers<F: Factory>(factory: &F) {
             }
             let Pair { mut a, b, to_b, .. } = pair;
             drop(b);
-            let cause = a.downfall(to_b);
+            let cause = a.await_down(to_b);
             assert_eq!((a.in_progress(), a.seen.done.len()), (0, started));
             for (_, result) in a.seen.done {
                 let expected = [Ok(()), Err(TransferError::Peer(cause.clone()))];
@@ -310,7 +310,7 @@ pub fn stale_handles_are_refused<F: Factory>(factory: &F) {
     Pair::meet(a, b, address).still_works();
 }
 
-/// Another method's addresses, and nonsense behind one's own scheme, are refused with a reason.
+/// Another method's addresses, and malformed ones of its own scheme, are refused with a reason.
 pub fn foreign_addresses_are_refused<F: Factory>(factory: &F) {
     let mut node = Node::new(factory.method());
     let foreign = factory.foreign();
@@ -329,7 +329,7 @@ pub fn foreign_addresses_are_refused<F: Factory>(factory: &F) {
         if let Ok(peer) = node.method.connect(Instant::now(), &address) {
             node.seen_as_outbound(peer);
             if node.method.send(peer, &[b"x"]).is_ok() {
-                node.downfall(peer);
+                node.await_down(peer);
             }
         }
     }
@@ -361,7 +361,7 @@ pub fn a_peer_is_identified<F: Factory>(factory: &F) {
     for (node, peer) in [(&pair.a, pair.to_b), (&pair.b, pair.to_a)] {
         match node.method.identity(peer).expect("a connection stands") {
             Identity::Local { pid, .. } => {
-                assert_eq!(pid as u32, std::process::id(), "we talk to ourselves");
+                assert_eq!(pid as u32, std::process::id(), "the peer is this process");
             }
             Identity::Keyed => {}
         }
@@ -409,7 +409,7 @@ pub fn capabilities_do_not_change<F: Factory>(factory: &F) {
     }
 }
 
-/// Methods without peers do nothing, and say so.
+/// Methods without peers do nothing, and return that.
 pub fn nothing_to_do_is_nothing_done<F: Factory>(factory: &F) {
     let mut idle = Node::new(factory.method());
     assert!(!idle.step());
@@ -424,5 +424,5 @@ pub fn nothing_to_do_is_nothing_done<F: Factory>(factory: &F) {
     let mut caller = Node::new(factory.method());
     let peer = caller.connect(&address);
     send(&mut caller, peer, &mut alone, b"hello");
-    assert_eq!(hear(&mut alone, &mut caller).1, b"hello");
+    assert_eq!(receive(&mut alone, &mut caller).1, b"hello");
 }

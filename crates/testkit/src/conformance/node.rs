@@ -41,9 +41,9 @@ pub struct Seen {
     pub atomics: VecDeque<(Token, Result<u64, TransferError>)>,
     /// Everything else in order.
     pub events: VecDeque<Event>,
-    /// Peers that connected to us and are up.
+    /// Peers that connected to this node and are up.
     inbound: HashSet<Peer>,
-    /// Peers that we connected to.
+    /// Peers that this node connected to.
     outbound: HashSet<Peer>,
     /// Transfers and atomics that have not completed.
     open: HashMap<Token, Peer>,
@@ -83,7 +83,7 @@ impl Sink for Seen {
     fn peer_up(&mut self, peer: Peer) {
         assert!(
             !self.outbound.contains(&peer),
-            "{peer:?} did not connect to us: we connected to it"
+            "{peer:?} did not connect to this node: this node connected to it"
         );
         assert!(self.inbound.insert(peer), "{peer:?} came up twice");
         self.events.push_back(Event::Up(peer));
@@ -181,7 +181,7 @@ impl<M: Method> Node<M> {
         peer
     }
 
-    /// Notes that `peer` is a handle of ours, made by [`Method::connect`] directly.
+    /// Notes that `peer` is a handle of this node, made by [`Method::connect`] directly.
     pub fn seen_as_outbound(&mut self, peer: Peer) {
         self.seen.outbound.insert(peer);
     }
@@ -190,7 +190,7 @@ impl<M: Method> Node<M> {
     ///
     /// # Panics
     /// If it is not.
-    pub fn downfall(&mut self, peer: Peer) -> PeerError {
+    pub fn await_down(&mut self, peer: Peer) -> PeerError {
         let mut patience = Patience::new(format!("{peer:?} is reported down"));
         loop {
             if let Some(cause) = self.down(peer) {
@@ -347,7 +347,7 @@ impl<M: Method> Node<M> {
         self.seen.open.len()
     }
 
-    /// How many peers that connected to us are up.
+    /// How many peers that connected to this node are up.
     pub fn callers(&self) -> usize {
         self.seen.inbound.len()
     }
@@ -390,7 +390,7 @@ impl<M: Method> Node<M> {
         self.wait_readable(Duration::ZERO)
     }
 
-    /// Sleeps on the method's descriptor for at most `most`; returns whether it woke us.
+    /// Sleeps on the method's descriptor for at most `most`; returns whether that woke the node.
     pub fn wait_readable(&self, most: Duration) -> bool {
         let pollable = self.method.pollable();
         let mut interest = [PollFd::from_borrowed_fd(pollable, PollFlags::IN)];
@@ -534,7 +534,7 @@ impl<M: Method> Pair<M> {
             address,
         };
         pair.b_sends(b"welcome");
-        let (peer, bytes) = pair.a_hears();
+        let (peer, bytes) = pair.a_receives();
         assert_eq!((peer, &bytes[..]), (to_b, &b"welcome"[..]));
         pair.a.seen.events.clear();
         pair.b.seen.events.clear();
@@ -558,13 +558,13 @@ impl<M: Method> Pair<M> {
     }
 
     /// The next packet at `a`.
-    pub fn a_hears(&mut self) -> (Peer, Vec<u8>) {
-        hear(&mut self.a, &mut self.b)
+    pub fn a_receives(&mut self) -> (Peer, Vec<u8>) {
+        receive(&mut self.a, &mut self.b)
     }
 
     /// The next packet at `b`.
-    pub fn b_hears(&mut self) -> (Peer, Vec<u8>) {
-        hear(&mut self.b, &mut self.a)
+    pub fn b_receives(&mut self) -> (Peer, Vec<u8>) {
+        receive(&mut self.b, &mut self.a)
     }
 
     /// Runs a transfer that `a` starts to its completion.
@@ -590,9 +590,9 @@ impl<M: Method> Pair<M> {
     /// Proves that packets still pass both ways, and nothing else is on the way.
     pub fn still_works(&mut self) {
         self.a_sends(b"there?");
-        assert_eq!(self.b_hears(), (self.to_a, b"there?".to_vec()));
+        assert_eq!(self.b_receives(), (self.to_a, b"there?".to_vec()));
         self.b_sends(b"here!");
-        assert_eq!(self.a_hears(), (self.to_b, b"here!".to_vec()));
+        assert_eq!(self.a_receives(), (self.to_b, b"here!".to_vec()));
         assert!(self.a.packet().is_none() && self.b.packet().is_none());
     }
 }
@@ -608,7 +608,7 @@ pub(super) fn send<M: Method>(from: &mut Node<M>, peer: Peer, other: &mut Node<M
 }
 
 /// The next packet at `at`, while `other` makes progress too.
-pub(super) fn hear<M: Method>(at: &mut Node<M>, other: &mut Node<M>) -> (Peer, Vec<u8>) {
+pub(super) fn receive<M: Method>(at: &mut Node<M>, other: &mut Node<M>) -> (Peer, Vec<u8>) {
     let mut patience = Patience::new("a packet arrives");
     loop {
         if let Some(packet) = at.packet() {

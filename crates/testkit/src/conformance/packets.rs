@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use causeway_transport::{Method, SendError};
 
 use super::Factory;
-use super::node::{Node, Pair, SetOnDrop, hear, send};
+use super::node::{Node, Pair, SetOnDrop, receive, send};
 use crate::patience::Patience;
 use crate::random::{Random, seed};
 
@@ -37,8 +37,8 @@ pub fn keep_their_order<F: Factory>(factory: &F) {
     let stream = seed(1);
     let mut cuts = Random::new(stream);
     let mut patience = Patience::new("a stream of packets arrives");
-    let (mut sent, mut heard) = (0, 0);
-    while heard < PACKETS {
+    let (mut sent, mut received) = (0, 0);
+    while received < PACKETS {
         while sent < PACKETS {
             let packet = nth_packet(stream, sent, largest);
             let mut rest = &packet[..];
@@ -58,11 +58,11 @@ pub fn keep_their_order<F: Factory>(factory: &F) {
         while let Some((peer, packet)) = pair.b.packet() {
             assert_eq!(peer, pair.to_a);
             assert!(
-                packet == nth_packet(stream, heard, largest),
-                "packet {heard} is not what was sent ({} bytes)",
+                packet == nth_packet(stream, received, largest),
+                "packet {received} is not what was sent ({} bytes)",
                 packet.len()
             );
-            heard += 1;
+            received += 1;
         }
         patience.spend();
     }
@@ -85,10 +85,10 @@ pub fn of_every_size_arrive<F: Factory>(factory: &F) {
     for size in sizes {
         let bytes = Random::new(size as u64).bytes(size);
         pair.a_sends(&bytes);
-        let (_, there) = pair.b_hears();
+        let (_, there) = pair.b_receives();
         assert!(there == bytes, "{size} bytes from a to b");
         pair.b_sends(&bytes);
-        let (_, back) = pair.a_hears();
+        let (_, back) = pair.a_receives();
         assert!(back == bytes, "{size} bytes from b to a");
     }
     // No parts, and parts without bytes, are a packet of zero bytes.
@@ -96,13 +96,13 @@ pub fn of_every_size_arrive<F: Factory>(factory: &F) {
         .method
         .send(pair.to_b, &[])
         .expect("room for nothing");
-    assert_eq!(pair.b_hears().1, b"");
+    assert_eq!(pair.b_receives().1, b"");
     let hollow: &[&[u8]] = &[b"", b"x", b"", b"y", b""];
     pair.a
         .method
         .send(pair.to_b, hollow)
         .expect("room for two bytes");
-    assert_eq!(pair.b_hears().1, b"xy");
+    assert_eq!(pair.b_receives().1, b"xy");
 }
 
 /// A packet above the limit is refused whole, and the error says both numbers.
@@ -123,9 +123,8 @@ pub fn too_large_are_refused<F: Factory>(factory: &F) {
     pair.still_works();
 }
 
-/// A receiver that does not poll holds its sender back: soon the sender is told that it would
-/// block; once the receiver polls again, the sender is told that there is room; and exactly the
-/// accepted packets arrive.
+/// A receiver that does not poll holds its sender back: soon a send would block; once the receiver polls again, room is
+/// reported to the sender; and exactly the accepted packets arrive.
 pub fn are_held_back_by_a_receiver_that_does_not_poll<F: Factory>(factory: &F) {
     for size in [0, 8, 1000, 4096] {
         let mut pair = Pair::new(factory);
@@ -153,16 +152,16 @@ pub fn are_held_back_by_a_receiver_that_does_not_poll<F: Factory>(factory: &F) {
         }
         pair.a.writable(pair.to_b);
         let mut patience = Patience::new("room is announced when the receiver polls again");
-        let mut heard = 0_u64;
+        let mut received = 0_u64;
         let mut take = |pair: &mut Pair<F::Method>| {
             while let Some((_, bytes)) = pair.b.packet() {
                 assert_eq!(bytes.len(), size);
                 if let Some(front) = bytes.first_chunk() {
-                    assert_eq!(u64::from_le_bytes(*front), heard);
+                    assert_eq!(u64::from_le_bytes(*front), received);
                 }
-                heard += 1;
+                received += 1;
             }
-            heard
+            received
         };
         while !pair.a.writable(pair.to_b) {
             pair.step();
@@ -229,7 +228,7 @@ pub fn of_a_quiet_peer_are_not_starved<F: Factory>(factory: &F) {
     let mut quiet = Node::new(factory.method());
     let to_receiver = quiet.connect(&address);
     send(&mut quiet, to_receiver, &mut receiver, b"hello");
-    let (quiet_peer, _) = hear(&mut receiver, &mut quiet);
+    let (quiet_peer, _) = receive(&mut receiver, &mut quiet);
     let packet = [1; 2048];
     for round in 0..20 {
         while flooder.try_send(flood, &packet) {}
@@ -318,18 +317,18 @@ pub fn to_oneself<F: Factory>(factory: &F) {
     const PACKETS: u64 = 2_000;
     let (mut node, address) = Node::listening(factory);
     let me = node.connect(&address);
-    let mut patience = Patience::new("a process hears itself");
-    let (mut sent, mut heard) = (0, 0);
+    let mut patience = Patience::new("a process receives its own packets");
+    let (mut sent, mut received) = (0, 0);
     let mut from = None;
-    while heard < PACKETS {
+    while received < PACKETS {
         while sent < PACKETS && node.try_send(me, &nth_packet(5, sent, 4096)) {
             sent += 1;
         }
         node.step();
         while let Some((peer, packet)) = node.packet() {
             assert_eq!(*from.get_or_insert(peer), peer);
-            assert!(packet == nth_packet(5, heard, 4096), "packet {heard}");
-            heard += 1;
+            assert!(packet == nth_packet(5, received, 4096), "packet {received}");
+            received += 1;
         }
         patience.spend();
     }
@@ -397,7 +396,7 @@ pub fn to_several_peers_at_once<F: Factory>(factory: &F) {
         let (mut receiver, address) = Node::listening(factory);
         let to = sender.connect(&address);
         send(&mut sender, to, &mut receiver, b"hello");
-        hear(&mut receiver, &mut sender);
+        receive(&mut receiver, &mut sender);
         receivers.push((receiver, to));
     }
     let [first, slow, last] = [0, 1, 2].map(|at: usize| receivers[at].1);
@@ -413,7 +412,7 @@ pub fn to_several_peers_at_once<F: Factory>(factory: &F) {
     assert_eq!(refused, [(1, SendError::WouldBlock)]);
     for (at, count) in [(0, 2), (2, 1)] {
         for _ in 0..count {
-            let (_, bytes) = hear(&mut receivers[at].0, &mut sender);
+            let (_, bytes) = receive(&mut receivers[at].0, &mut sender);
             assert!(bytes == packet, "receiver {at}");
         }
     }
@@ -426,7 +425,7 @@ pub fn to_several_peers_at_once<F: Factory>(factory: &F) {
         matches!(refused[..], [(0, SendError::Gone(_))]),
         "{refused:?}"
     );
-    assert_eq!(hear(&mut receivers[0].0, &mut sender).1, b"again");
+    assert_eq!(receive(&mut receivers[0].0, &mut sender).1, b"again");
     // What is larger than any packet is refused to each.
     let limit = sender.method.limits().max_packet;
     let too_large = vec![0; limit + 1];

@@ -7,7 +7,7 @@ use causeway_transport::method::Readiness;
 use causeway_transport::{Access, Direction, Method, Peer};
 
 use super::Factory;
-use super::node::{List, Node, Pair, hear, send};
+use super::node::{List, Node, Pair, receive, send};
 use crate::patience::Patience;
 use crate::random::{Random, seed};
 
@@ -43,11 +43,14 @@ fn numbered(number: u32) -> Vec<u8> {
 /// Takes packets from `first` up to below `end`, in this order.
 fn take<M: Method>(pair: &mut Pair<M>, numbers: std::ops::Range<u32>) {
     for number in numbers {
-        assert!(pair.b_hears() == (pair.to_a, numbered(number)), "{number}");
+        assert!(
+            pair.b_receives() == (pair.to_a, numbered(number)),
+            "{number}"
+        );
     }
 }
 
-/// The sender is told to wait, nothing is delivered meanwhile, and everything comes in order afterwards.
+/// Sends would block, nothing is delivered meanwhile, and everything comes in order afterwards.
 pub fn holds_up_the_sender<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     pair.b.method.pause(pair.to_a);
@@ -56,10 +59,10 @@ pub fn holds_up_the_sender<F: Factory>(factory: &F) {
     pair.a.writable(pair.to_b);
     // The other way is open.
     pair.b_sends(b"wait");
-    assert_eq!(pair.a_hears().1, b"wait");
+    assert_eq!(pair.a_receives().1, b"wait");
     pair.b.method.resume(pair.to_a);
     take(&mut pair, 0..sent);
-    let mut patience = Patience::new("the sender hears of room");
+    let mut patience = Patience::new("room is reported to the sender");
     while !pair.a.writable(pair.to_b) {
         pair.step();
         patience.spend();
@@ -106,21 +109,21 @@ pub fn leaves_others_alone<F: Factory>(factory: &F) {
     let mut other = Node::new(factory.method());
     let to_b = other.connect(&pair.address);
     send(&mut other, to_b, &mut pair.b, b"hello");
-    let (from, _) = hear(&mut pair.b, &mut other);
+    let (from, _) = receive(&mut pair.b, &mut other);
     pair.b.method.pause(pair.to_a);
     let sent = fill(&mut pair);
     let theirs = Memory::zeroed(100_000);
     let region = pair.b.export(from, &theirs, Access::Write);
     for round in 0..100_u32 {
         send(&mut other, to_b, &mut pair.b, &numbered(round));
-        let heard = hear(&mut pair.b, &mut other);
-        assert!(heard == (from, numbered(round)), "round {round}");
+        let received = receive(&mut pair.b, &mut other);
+        assert!(received == (from, numbered(round)), "round {round}");
     }
     let ours = Memory::from_vec(vec![5; 100_000]);
     let list = List::simple(Direction::Put, &ours, region).notifying(b"moved");
     let result = super::node::run(&mut other, to_b, &mut pair.b, &list);
     assert_eq!(result, Ok(()));
-    assert_eq!(hear(&mut pair.b, &mut other), (from, b"moved".to_vec()));
+    assert_eq!(receive(&mut pair.b, &mut other), (from, b"moved".to_vec()));
     assert_eq!(theirs.to_vec(), ours.to_vec());
     pair.b.method.resume(pair.to_a);
     take(&mut pair, 0..sent);
@@ -152,8 +155,8 @@ pub fn stops_at_packets_only<F: Factory>(factory: &F) {
     }
     assert!(pair.b.packet().is_none());
     pair.b.method.resume(pair.to_a);
-    assert_eq!(pair.b_hears().1, b"first");
-    assert_eq!(pair.b_hears().1, b"second");
+    assert_eq!(pair.b_receives().1, b"first");
+    assert_eq!(pair.b_receives().1, b"second");
     assert_eq!(theirs.to_vec(), ours.to_vec());
     let mut patience = Patience::new("the transfer completes");
     while pair.a.in_progress() > 0 {
@@ -173,7 +176,7 @@ pub fn ends_with_the_peer<F: Factory>(factory: &F) {
     pair.settle();
     assert!(pair.b.packet().is_none());
     drop(pair.a);
-    pair.b.downfall(pair.to_a);
+    pair.b.await_down(pair.to_a);
     for number in 0..3 {
         let packet = pair.b.packet();
         assert!(packet == Some((pair.to_a, numbered(number))), "{number}");
@@ -249,12 +252,12 @@ pub fn readiness_is_what_it_says<F: Factory>(factory: &F) {
     let sent = fill(&mut pair);
     becomes(&mut pair, at_a, false, false);
     becomes(&mut pair, at_b, true, true);
-    // A sender that knows from readiness alone that there is no room is told of room as well.
+    // A sender that knows from readiness alone that there is no room gets notice of room as well.
     pair.a.writable(pair.to_b);
     pair.b.method.resume(pair.to_a);
     take(&mut pair, 0..sent);
     becomes(&mut pair, at_a, false, true);
-    let mut patience = Patience::new("the sender hears of room");
+    let mut patience = Patience::new("room is reported to the sender");
     while !pair.a.writable(pair.to_b) {
         pair.step();
         patience.spend();
@@ -276,7 +279,7 @@ pub fn holds_for_a_connection_to_come<F: Factory>(factory: &F) {
     assert!(a.method.readiness(to_b).writable);
     a.method.pause(to_b);
     send(&mut a, to_b, &mut b, b"hello");
-    let (to_a, _) = hear(&mut b, &mut a);
+    let (to_a, _) = receive(&mut b, &mut a);
     send(&mut b, to_a, &mut a, b"welcome");
     let mut patience = Patience::new("the packet is there");
     while !a.method.readiness(to_b).readable {
@@ -286,5 +289,5 @@ pub fn holds_for_a_connection_to_come<F: Factory>(factory: &F) {
         patience.spend();
     }
     a.method.resume(to_b);
-    assert_eq!(hear(&mut a, &mut b), (to_b, b"welcome".to_vec()));
+    assert_eq!(receive(&mut a, &mut b), (to_b, b"welcome".to_vec()));
 }

@@ -8,7 +8,7 @@ use causeway_wire::codec::Wire;
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
 
 use super::Factory;
-use super::node::{List, Node, Pair, SetOnDrop, hear, run, send};
+use super::node::{List, Node, Pair, SetOnDrop, receive, run, send};
 use crate::patience::Patience;
 use crate::random::{Random, seed};
 
@@ -207,7 +207,7 @@ pub fn of_other_peers_exports<F: Factory>(factory: &F) {
     let mut thief = Node::new(factory.method());
     let to_b = thief.connect(&pair.address);
     send(&mut thief, to_b, &mut pair.b, b"hello");
-    hear(&mut pair.b, &mut thief);
+    receive(&mut pair.b, &mut thief);
     for direction in BOTH {
         let ours = Memory::from_vec(vec![OURS; LEN]);
         let list = List::simple(direction, &ours, target.region).notifying(b"must not arrive");

@@ -23,7 +23,7 @@ pub(super) enum Order {
     /// the descriptor back.
     Export { len: u64, fill: u8, allocated: bool },
     /// Move all bytes of the region again and again, several transfers at a time.
-    Hammer(Direction, RegionDescriptor),
+    Repeat(Direction, RegionDescriptor),
     /// Move all bytes of the region once (those put have this value), notify with `landed`, and
     /// send the last byte of the local memory back.
     Transfer(Direction, RegionDescriptor, u8),
@@ -59,7 +59,7 @@ impl Wire for Order {
                 out.u8(*fill);
                 out.bool(*allocated);
             }
-            Order::Hammer(way, region) => {
+            Order::Repeat(way, region) => {
                 out.u8(2);
                 direction(out, way);
                 region.encode(out);
@@ -103,7 +103,7 @@ impl Wire for Order {
                 fill: input.u8("fill")?,
                 allocated: input.bool("allocated")?,
             },
-            2 => Order::Hammer(direction(input)?, RegionDescriptor::decode(input)?),
+            2 => Order::Repeat(direction(input)?, RegionDescriptor::decode(input)?),
             3 => Order::Transfer(
                 direction(input)?,
                 RegionDescriptor::decode(input)?,
@@ -126,9 +126,9 @@ impl Wire for Order {
 
 /// The stage of a test between processes: a node here and a puppet there that have met.
 pub(super) struct Stage<M: Method> {
-    /// Our side.
+    /// The side of the test.
     pub(super) node: Node<M>,
-    /// Our handle for the puppet.
+    /// Its handle for the puppet.
     pub(super) peer: Peer,
     /// The puppet's process.
     pub(super) child: Child,
@@ -148,12 +148,15 @@ pub(super) fn played<F: Factory>(factory: &F) -> bool {
 /// Starts a puppet that listens at `address`; returns it and its actual address.
 pub(super) fn listening_puppet(test: &str, address: &Address) -> (Child, Address) {
     let child = Child::spawn(test, "listen", &[&address.to_string()]);
-    let address = child.hear().parse().expect("the puppet says its address");
+    let address = child
+        .next_line()
+        .parse()
+        .expect("the puppet reports its address");
     (child, address)
 }
 
 impl<M: Method> Stage<M> {
-    /// We call a puppet that listens.
+    /// A fresh node calls a puppet that listens.
     pub(super) fn calling(factory: &impl Factory<Method = M>, test: &str) -> Self {
         let node = Node::new(factory.method());
         Self::call_from(node, factory, test)
@@ -177,7 +180,7 @@ impl<M: Method> Stage<M> {
         stage
     }
 
-    /// A puppet calls us.
+    /// A puppet calls a fresh node.
     pub(super) fn called(factory: &impl Factory<Method = M>, test: &str) -> Self {
         let (node, address) = Node::listening(factory);
         Self::called_at(node, address, test)
@@ -217,7 +220,7 @@ impl<M: Method> Stage<M> {
     }
 
     /// The puppet's next packet.
-    pub(super) fn hear(&mut self) -> Vec<u8> {
+    pub(super) fn receive(&mut self) -> Vec<u8> {
         let mut patience = Patience::new("the puppet replies");
         loop {
             if let Some((peer, packet)) = self.node.packet() {
@@ -236,13 +239,13 @@ impl<M: Method> Stage<M> {
             fill,
             allocated,
         });
-        RegionDescriptor::from_bytes(&self.hear()).expect("the puppet sends a descriptor")
+        RegionDescriptor::from_bytes(&self.receive()).expect("the puppet sends a descriptor")
     }
 
     /// Proves that packets pass both ways and nothing else is on the way.
     pub(super) fn still_works(&mut self) {
         self.order(&Order::Echo(b"there?".to_vec()));
-        assert_eq!(self.hear(), b"there?");
+        assert_eq!(self.receive(), b"there?");
         assert!(self.node.packet().is_none());
     }
 }
@@ -250,10 +253,10 @@ impl<M: Method> Stage<M> {
 /// The puppet's side.
 struct Puppet<M: Method> {
     node: Node<M>,
-    master: Option<Peer>,
+    commander: Option<Peer>,
     replies: VecDeque<Vec<u8>>,
     exported: Memory,
-    hammers: Vec<List>,
+    repeated: Vec<List>,
     /// The local memory of a single transfer in progress.
     single: Option<(u64, Memory)>,
     flood: Option<(usize, u64)>,
@@ -265,36 +268,36 @@ impl<M: Method> Puppet<M> {
         let mut node = Node::new(factory.method());
         let address = part.arguments[0].parse().expect("an address");
         let mut replies = VecDeque::new();
-        let master = match part.role.as_str() {
+        let commander = match part.role.as_str() {
             "call" => {
                 replies.push_back(b"hello".to_vec());
                 Some(node.connect(&address))
             }
             _ => {
                 let address = node.listen(&address);
-                part.say(&address.to_string());
+                part.report(&address.to_string());
                 None
             }
         };
         Self {
             node,
-            master,
+            commander,
             replies,
             exported: Memory::zeroed(0),
-            hammers: Vec::new(),
+            repeated: Vec::new(),
             single: None,
             flood: None,
             sleeper: Sleeper::new(u64::from(std::process::id())),
         }
     }
 
-    /// Obeys until told to exit, or until the test ends it.
+    /// Carries out orders until one of them is to exit, or until the test ends the process.
     fn play(mut self) {
         loop {
             let worked = self.node.step();
             while let Some((peer, packet)) = self.node.packet() {
-                self.master = Some(peer);
-                // The notify packet of a transfer that says nothing.
+                self.commander = Some(peer);
+                // An empty notify packet is no order.
                 if packet.is_empty() {
                     continue;
                 }
@@ -302,7 +305,7 @@ impl<M: Method> Puppet<M> {
                 if order == Order::Exit {
                     return;
                 }
-                self.obey(order);
+                self.carry_out(order);
             }
             let busy = self.work();
             if !worked && !busy {
@@ -312,11 +315,11 @@ impl<M: Method> Puppet<M> {
         }
     }
 
-    fn master(&self) -> Peer {
-        self.master.expect("an order came")
+    fn commander(&self) -> Peer {
+        self.commander.expect("an order came")
     }
 
-    fn obey(&mut self, order: Order) {
+    fn carry_out(&mut self, order: Order) {
         match order {
             Order::Echo(bytes) => self.replies.push_back(bytes),
             Order::Export {
@@ -331,19 +334,21 @@ impl<M: Method> Puppet<M> {
                 };
                 self.exported.write_at(0, &vec![fill; len]);
                 let memory = self.exported.clone();
-                let region = self.node.export(self.master(), &memory, Access::ReadWrite);
+                let region = self
+                    .node
+                    .export(self.commander(), &memory, Access::ReadWrite);
                 self.replies.push_back(region.to_bytes());
             }
-            Order::Hammer(direction, region) => {
+            Order::Repeat(direction, region) => {
                 let local = Memory::from_vec(vec![0xaa; region.len as usize]);
-                self.hammers.push(List::simple(direction, &local, region));
+                self.repeated.push(List::simple(direction, &local, region));
             }
             Order::Transfer(direction, region, fill) => {
                 let local = Memory::from_vec(vec![fill; region.len as usize]);
                 let list = List::simple(direction, &local, region).notifying(b"landed");
                 let token = self
                     .node
-                    .try_transfer(self.master(), &list)
+                    .try_transfer(self.commander(), &list)
                     .expect("room for one transfer");
                 self.single = Some((token, local));
             }
@@ -364,11 +369,11 @@ impl<M: Method> Puppet<M> {
         }
     }
 
-    /// Replies, hammers and floods as far as there is room; returns whether it got anywhere.
+    /// Sends replies and streams, and starts transfers again, as far as there is room. Returns whether anything was done.
     fn work(&mut self) -> bool {
         let mut busy = false;
         while let Some(reply) = self.replies.front() {
-            if !self.node.try_send(self.master(), reply) {
+            if !self.node.try_send(self.commander(), reply) {
                 break;
             }
             self.replies.pop_front();
@@ -386,17 +391,17 @@ impl<M: Method> Puppet<M> {
             }
             busy = true;
         }
-        for list in &self.hammers {
-            if self.node.in_progress() < 4 * self.hammers.len() {
-                let master = self.master.expect("an order came");
-                busy |= self.node.offer(master, list).is_ok();
+        for list in &self.repeated {
+            if self.node.in_progress() < 4 * self.repeated.len() {
+                let commander = self.commander.expect("an order came");
+                busy |= self.node.offer(commander, list).is_ok();
             }
         }
         if let Some((len, mut number)) = self.flood {
             let mut packet = vec![0; len.max(8)];
             for _ in 0..100 {
                 packet[..8].copy_from_slice(&u64::to_le_bytes(number));
-                if !self.node.try_send(self.master(), &packet) {
+                if !self.node.try_send(self.commander(), &packet) {
                     break;
                 }
                 number += 1;
@@ -408,5 +413,5 @@ impl<M: Method> Puppet<M> {
     }
 }
 
-/// How long a puppet sleeps at most: its timers are the method's affair, its death the test's.
+/// How long a puppet sleeps at most: the method has timers of its own, and the test ends the process.
 const LONGEST_NAP: Duration = Duration::from_secs(30);

@@ -62,16 +62,16 @@ impl Sink for Server {
 pub fn keep_a_packet_going<F: Factory>(factory: &F) {
     const ROUNDS: u64 = 2000;
     let mut pair = Pair::new(factory);
-    let (told, heard) = std::sync::mpsc::channel();
+    let (report, reports) = std::sync::mpsc::channel();
     let mut servers = [0, 1].map(|first| {
-        let (told, mut expected) = (told.clone(), first);
+        let (report, mut expected) = (report.clone(), first);
         Server::new(move |packet, outlet| {
             assert_eq!(packet, u64::to_le_bytes(expected));
             let next = u64::to_le_bytes(expected + 1);
             let (front, back) = next.split_at(4);
             let sent = outlet.send(&[front, back]);
             assert_eq!(sent, Ok(()), "there is one packet");
-            told.send(expected).expect("the test listens");
+            report.send(expected).expect("the test listens");
             expected += 2;
         })
     });
@@ -82,16 +82,16 @@ pub fn keep_a_packet_going<F: Factory>(factory: &F) {
         let [b, a] = &mut servers;
         a.step(&mut pair.a);
         b.step(&mut pair.b);
-        last = heard.try_iter().last().unwrap_or(last);
+        last = reports.try_iter().last().unwrap_or(last);
         patience.spend();
     }
 }
 
-/// A handler is told to wait as every other sender, and told when it need not any more.
+/// The sends of a handler would block as those of every other sender, and room is reported to it.
 pub fn are_held_up_as_all_packets<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let limit = pair.b.method.limits().max_packet;
-    let (told, heard) = std::sync::mpsc::channel();
+    let (report, reports) = std::sync::mpsc::channel();
     let mut server = Server::new(move |_, outlet| {
         let refused = outlet.send(&[&vec![0; limit], b"1"]);
         let len = limit + 1;
@@ -104,14 +104,14 @@ pub fn are_held_up_as_all_packets<F: Factory>(factory: &F) {
             }
         };
         assert_eq!(refused, SendError::WouldBlock);
-        told.send(accepted).expect("the test listens");
+        report.send(accepted).expect("the test listens");
     });
     pair.a_sends(b"as many as there is room for");
     let mut patience = Patience::new("the replies");
     let (mut accepted, mut came) = (u32::MAX, 0);
     while came < accepted || !server.writable {
         server.step(&mut pair.b);
-        accepted = heard.try_iter().last().unwrap_or(accepted);
+        accepted = reports.try_iter().last().unwrap_or(accepted);
         pair.a.step();
         while let Some((_, packet)) = pair.a.packet() {
             assert_eq!(packet[..4], came.to_le_bytes());

@@ -27,11 +27,11 @@ pub fn a_packet_wakes<F: Factory>(factory: &F) {
         pair.b.fall_asleep();
         assert!(pair.a.try_send(pair.to_b, &[round]));
         until_woken(&mut pair.a, &mut pair.b, "a packet");
-        assert_eq!(pair.b_hears().1, [round]);
+        assert_eq!(pair.b_receives().1, [round]);
         pair.a.fall_asleep();
         assert!(pair.b.try_send(pair.to_a, &[round]));
         until_woken(&mut pair.b, &mut pair.a, "a packet");
-        assert_eq!(pair.a_hears().1, [round]);
+        assert_eq!(pair.a_receives().1, [round]);
     }
 }
 
@@ -170,7 +170,7 @@ pub fn arming_with_work_pending_does_not_sleep<F: Factory>(factory: &F) {
             );
         }
         pair.b.method.disarm();
-        assert_eq!(pair.b_hears().1, [round]);
+        assert_eq!(pair.b_receives().1, [round]);
     }
 }
 
@@ -188,16 +188,15 @@ pub fn disarming_is_harmless<F: Factory>(factory: &F) {
     // Polling without disarming must not lose what comes later.
     pair.b.fall_asleep();
     pair.a_sends(b"while armed");
-    assert_eq!(pair.b_hears().1, b"while armed");
+    assert_eq!(pair.b_receives().1, b"while armed");
     pair.b.method.disarm();
     pair.b.fall_asleep();
     assert!(pair.a.try_send(pair.to_b, b"asleep again"));
     until_woken(&mut pair.a, &mut pair.b, "a packet");
-    assert_eq!(pair.b_hears().1, b"asleep again");
+    assert_eq!(pair.b_receives().1, b"asleep again");
 }
 
-/// Instances that are connected but have nothing to say agree to sleep and are not woken for
-/// nothing.
+/// Instances that are connected but have nothing to send agree to sleep, and are not woken without a reason.
 pub fn idle_methods_sleep<F: Factory>(factory: &F) {
     const NAP: Duration = Duration::from_millis(30);
     let mut pair = Pair::new(factory);
@@ -216,7 +215,7 @@ pub fn idle_methods_sleep<F: Factory>(factory: &F) {
     pair.still_works();
 }
 
-/// A sender that got "would block" and sleeps is woken when there is room.
+/// A sender whose send would have blocked, and that sleeps, is woken when there is room.
 pub fn room_wakes_the_sender<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let packet = vec![1; 4096];

@@ -154,7 +154,7 @@ pub fn of_thousands_of_fragments<F: Factory>(factory: &F) {
             notify: Some(b"all of them".to_vec()),
         };
         assert_eq!(pair.a_transfers(&list), Ok(()));
-        assert_eq!(pair.b_hears().1, b"all of them");
+        assert_eq!(pair.b_receives().1, b"all of them");
         let (ours, theirs) = (ours.to_vec(), theirs.to_vec());
         for (index, there) in order.iter().enumerate() {
             let (here, there) = (index * BYTES, there * BYTES);
@@ -202,9 +202,9 @@ pub fn of_nothing_complete<F: Factory>(factory: &F) {
             notify: Some(b"hollow".to_vec()),
         };
         assert_eq!(pair.a_transfers(&hollow), Ok(()));
-        assert_eq!(pair.b_hears().1, b"hollow");
+        assert_eq!(pair.b_receives().1, b"hollow");
         assert_eq!(pair.a_transfers(&nothing.notifying(b"")), Ok(()));
-        assert_eq!(pair.b_hears().1, b"");
+        assert_eq!(pair.b_receives().1, b"");
     }
     // An export of nothing is an export all the same.
     let empty = pair
@@ -261,7 +261,7 @@ pub fn started_by_the_accepting_side<F: Factory>(factory: &F) {
             };
             let list = List::simple(direction, &ours, region).notifying(b"landed");
             assert_eq!(pair.b_transfers(&list), Ok(()));
-            assert_eq!(pair.a_hears(), (pair.to_b, b"landed".to_vec()));
+            assert_eq!(pair.a_receives(), (pair.to_b, b"landed".to_vec()));
             assert!(ours.to_vec() == expected && theirs.to_vec() == expected);
             pair.a.method.revoke(pair.to_b, region.key);
         }
@@ -308,10 +308,10 @@ pub fn notify_after_the_bytes_and_in_order<F: Factory>(factory: &F) {
             Some(Ok(()))
         );
         pair.a_sends(b"after");
-        assert_eq!(pair.b_hears().1, b"before");
-        let (_, notify) = pair.b_hears();
+        assert_eq!(pair.b_receives().1, b"before");
+        let (_, notify) = pair.b_receives();
         assert_eq!(notify, round.to_le_bytes(), "the notify packet is next");
-        assert_eq!(pair.b_hears().1, b"after");
+        assert_eq!(pair.b_receives().1, b"after");
     }
 }
 
@@ -553,7 +553,7 @@ pub fn with_a_notify_too_large<F: Factory>(factory: &F) {
     assert_eq!(theirs.to_vec(), vec![0; 100]);
     let largest = list.notifying(&vec![3; limit]);
     assert_eq!(pair.a_transfers(&largest), Ok(()));
-    assert!(pair.b_hears().1 == vec![3; limit]);
+    assert!(pair.b_receives().1 == vec![3; limit]);
     assert_eq!(theirs.to_vec(), vec![1; 100]);
 }
 

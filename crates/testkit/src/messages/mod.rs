@@ -34,7 +34,7 @@ pub trait Medium {
     fn address(&self) -> String;
 
     /// Whether a peer's death is an event: where the kernel does not report it, the method finds out by probing.
-    fn tells_of_deaths(&self) -> bool {
+    fn reports_deaths(&self) -> bool {
         true
     }
 
@@ -67,7 +67,7 @@ macro_rules! messages {
                 waits: a_message, a_large_message, an_unexpected_message, a_new_peer, a_transfer,
                     returned_credit, a_departure, a_death, a_call;
                 pairs: a_caller_is_known_by_its_address, calls_that_cross_become_one,
-                    letting_go_and_calling_again_loses_nothing, one_that_returns_keeps_its_name;
+                    releasing_and_calling_again_loses_nothing, one_that_returns_keeps_its_name;
             }
         }
     };

@@ -75,7 +75,7 @@ impl Node {
         let mut done: Vec<Completion> = Vec::new();
         self.layer
             .testcontext(self.context, usize::MAX, Duration::ZERO, &mut done)
-            .expect("our own context");
+            .expect("its own context");
         for one in done {
             self.complete(one.user, one.result);
         }

@@ -1,4 +1,4 @@
-//! Two instances that know each other's addresses: one connection, one name for each and one order, whoever calls first.
+//! Two instances that know each other's addresses: one connection, one name for each and one order, whichever calls first.
 
 use causeway_bmi::{Addr, Tag};
 
@@ -15,7 +15,7 @@ const MESSAGES: usize = 12;
 const SIZES: [usize; 3] = [10, 2000, 300_000];
 const TAG: Tag = 9;
 
-/// Two instances, and what each calls the other.
+/// Two instances, and the name that each has for the other.
 struct Pair {
     nodes: [Node; 2],
     peers: [Addr; 2],
@@ -46,8 +46,8 @@ impl Pair {
         nodes.map(|node| node.layer.listening().join(","))
     }
 
-    /// Notes the tags of what has come, and lets go of its senders.
-    fn let_go(&mut self, tags: &mut [Vec<Tag>; 2]) {
+    /// Notes the tags of what has come, and releases its senders.
+    fn release(&mut self, tags: &mut [Vec<Tag>; 2]) {
         for (node, tags) in self.nodes.iter_mut().zip(tags) {
             for message in node.unexpected.drain(..) {
                 tags.push(message.tag);
@@ -75,7 +75,7 @@ impl Pair {
     /// One node sends to the other one and posts what it is to receive.
     fn post(&mut self, node: usize, size: usize, round: u64) {
         let (own, peer) = (&mut self.nodes[node], self.peers[node]);
-        // Both make the same content of the same tag and size, so the order is told by sizes.
+        // Both make the same content of the same tag and size, so the sizes show the order.
         own.send(peer, TAG + round, size);
         own.receive(peer, TAG + round, SIZES[2] + MESSAGES);
     }
@@ -146,8 +146,8 @@ pub fn calls_that_cross_become_one<M: Medium>(medium: &M, _test: &str) {
     }
 }
 
-/// Neither of two that go on calling each other and letting go loses a message.
-pub fn letting_go_and_calling_again_loses_nothing<M: Medium>(medium: &M, _test: &str) {
+/// Neither of two that go on calling and releasing each other loses a message.
+pub fn releasing_and_calling_again_loses_nothing<M: Medium>(medium: &M, _test: &str) {
     const ROUNDS: u64 = 100;
     let mut random = Random::new(12);
     let mut pair = Pair::new(medium, "all unexpected messages come");
@@ -168,11 +168,11 @@ pub fn letting_go_and_calling_again_loses_nothing<M: Medium>(medium: &M, _test: 
                 pair.nodes[random.below(2)].step();
             }
         }
-        pair.let_go(&mut tags);
+        pair.release(&mut tags);
     }
     while tags.iter().any(|tags| tags.len() < ROUNDS as usize) {
         pair.nodes.iter_mut().for_each(Node::step);
-        pair.let_go(&mut tags);
+        pair.release(&mut tags);
         pair.patience.spend();
     }
     pair.step_until(|nodes| nodes.iter().all(|node| connections(node) == 0));
@@ -186,7 +186,7 @@ pub fn letting_go_and_calling_again_loses_nothing<M: Medium>(medium: &M, _test: 
     pair.end();
 }
 
-/// One of the two ends and begins anew at its address: it keeps its name, and whoever of the two calls first, there
+/// One of the two ends and begins anew at its address: it keeps its name, and whichever of the two calls first, there
 /// is one connection.
 pub fn one_that_returns_keeps_its_name<M: Medium>(medium: &M, _test: &str) {
     for round in 0..6 {

@@ -31,13 +31,13 @@ pub(super) fn played(medium: &impl Medium) -> bool {
 
 fn play(medium: &impl Medium, part: &Part) -> ! {
     let mut node = Node::new(medium.layer(part.arguments.first().map(String::as_str)));
-    part.say(&node.layer.listening().join(","));
+    part.report(&node.layer.listening().join(","));
     let mut exported = Vec::new();
     loop {
         // The test says when it has waited for too long.
         node.wait(Duration::MAX);
         for order in std::mem::take(&mut node.unexpected) {
-            obey(&mut node, order.from, order.tag, &order.data, &mut exported);
+            carry_out(&mut node, order.from, order.tag, &order.data, &mut exported);
         }
         // What was received is compared, and then forgotten.
         node.operations
@@ -45,7 +45,7 @@ fn play(medium: &impl Medium, part: &Part) -> ! {
     }
 }
 
-fn obey(node: &mut Node, from: Addr, order: Tag, words: &[u8], exported: &mut Vec<Memory>) {
+fn carry_out(node: &mut Node, from: Addr, order: Tag, words: &[u8], exported: &mut Vec<Memory>) {
     let word = |index: usize| {
         let bytes = words[8 * index..8 * index + 8].try_into();
         u64::from_le_bytes(bytes.expect("eight bytes"))
@@ -94,7 +94,7 @@ impl<'a, M: Medium> Stage<'a, M> {
     /// Starts the puppet; nothing has been exchanged with it yet.
     pub(super) fn new(medium: &'a M, test: &'a str) -> Self {
         let child = Child::spawn(test, "puppet", &[&medium.address()]);
-        let address = child.hear();
+        let address = child.next_line();
         let mut node = Node::new(medium.layer(None));
         let peer = node.layer.lookup(&address).expect("a well-formed address");
         Self {
@@ -110,13 +110,13 @@ impl<'a, M: Medium> Stage<'a, M> {
     /// A puppet that plays anew at the same address, after the last one's end.
     pub(super) fn restart(&mut self) {
         self.child = Child::spawn(self.test, "puppet", &[&self.address]);
-        assert_eq!(self.child.hear(), self.address);
+        assert_eq!(self.child.next_line(), self.address);
     }
 
     /// A second pair of processes, that has nothing to do with this one but this node.
     pub(super) fn bystander(&mut self) -> (Child, Addr) {
         let child = Child::spawn(self.test, "puppet", &[&self.medium.address()]);
-        let address = child.hear();
+        let address = child.next_line();
         let peer = self.node.layer.lookup(&address);
         (child, peer.expect("a well-formed address"))
     }

@@ -65,7 +65,7 @@ struct Peer<'a, M: Medium> {
 }
 
 impl<M: Medium> Peer<'_, M> {
-    /// Obeys until the waiter has no more orders.
+    /// Carries out orders until the waiter has no more.
     fn play(mut self, orders: &Receiver<Order>) {
         loop {
             match orders.try_recv() {
@@ -73,7 +73,7 @@ impl<M: Medium> Peer<'_, M> {
                     // So that the event meets every moment of a wait.
                     let pause = self.random.below(2_000) as u64;
                     std::thread::sleep(Duration::from_micros(pause));
-                    self.obey(order);
+                    self.carry_out(order);
                     // What is left of it for this side to do, such as a last packet behind a transfer.
                     (0..LAST_STEPS).for_each(|_| self.take_part());
                     self.happened.store(true, Ordering::Release);
@@ -94,7 +94,7 @@ impl<M: Medium> Peer<'_, M> {
         }
     }
 
-    fn obey(&mut self, order: Order) {
+    fn carry_out(&mut self, order: Order) {
         match order {
             Order::Send(size) => {
                 let sent = self.node.send(self.to, NEWS, size);
@@ -150,7 +150,7 @@ impl Waiter<'_> {
         self.happened.store(false, Ordering::Relaxed);
         self.orders.send(order).expect("the peer listens");
         let late = wait(&mut self.node, self.happened, length, noticed);
-        let mut patience = Patience::new("the peer has done what it was told");
+        let mut patience = Patience::new("the peer has carried out its order");
         while !self.happened.load(Ordering::Acquire) {
             self.node.step();
             std::thread::yield_now();
@@ -199,20 +199,20 @@ fn is_long(length: Duration) -> bool {
     length >= Duration::from_secs(1)
 }
 
-/// Runs `scene` with an instance that waits, and a peer that has said hello.
+/// Runs `scene` with an instance that waits, and a peer that has sent its first message.
 fn stage<M: Medium + Sync>(medium: &M, scene: impl FnOnce(&mut Waiter<'_>)) {
     let mut node = Node::new(medium.layer(Some(&medium.address())));
     let address = &node.layer.listening()[0];
     let happened = &AtomicBool::new(false);
     let (orders, ordered) = channel();
-    let (tell, told) = channel();
+    let (exported, exports) = channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let (mut node, to) = caller(medium, address);
             let memory = Memory::from_vec(content(NEWS, LARGE));
             let region = node.layer.export(to, &memory, Access::Read);
             let region = region.expect("memory of a connected peer's");
-            tell.send(region).expect("the waiter listens");
+            exported.send(region).expect("the waiter listens");
             let peer = Peer {
                 medium,
                 node,
@@ -228,16 +228,16 @@ fn stage<M: Medium + Sync>(medium: &M, scene: impl FnOnce(&mut Waiter<'_>)) {
         scene(&mut Waiter {
             node,
             peer,
-            region: told.recv().expect("the peer exports memory"),
+            region: exports.recv().expect("the peer exports memory"),
             orders,
             happened,
         });
     });
 }
 
-/// Waits for a peer that says hello, and has the instance sleep so often that it does so in its usual way.
+/// Waits for a peer that sends its first message, and has the instance sleep so often that it does so in its usual way.
 fn first_caller(node: &mut Node) -> Addr {
-    let mut patience = Patience::new("a peer says hello, and an idle instance sleeps");
+    let mut patience = Patience::new("a peer sends its first message, and an idle instance sleeps");
     while node.unexpected.is_empty() {
         node.step();
         patience.spend();
@@ -393,7 +393,7 @@ pub fn a_death<M: Medium + Sync>(medium: &M, test: &str) {
             })
         });
         // Where the kernel does not report a death, the method finds out by probing at its intervals.
-        u64::from(medium.tells_of_deaths() || is_long(length)) * late
+        u64::from(medium.reports_deaths() || is_long(length)) * late
     });
 }
 

@@ -1,5 +1,5 @@
-//! Loss of power for whatever keeps files: a file system in memory that remembers what was synced, and can
-//! say what a disk may hold when the power fails.
+//! Loss of power for whatever keeps files: a file system in memory that remembers what was synced, and
+//! returns what a disk may hold when the power fails.
 //!
 //! [`disk`] is the model: every write, change of size, and change of names since the last sync of the file or
 //! directory concerned, and from these the states that may be left ([`disk::Disk::crash`]). [`mounted`] makes a

@@ -24,7 +24,7 @@ const BLOCK: u32 = 4096;
 
 /// Called before a sync takes effect, with the disk as it is then.
 type Watcher = Box<dyn FnMut(&Disk) + Send>;
-/// Says of each sync whether it fails, and with which error number.
+/// Returns for each sync the error number with which it fails, if it does.
 type Failing = Box<dyn FnMut() -> Option<i32> + Send>;
 
 struct Shared {
@@ -95,7 +95,7 @@ impl Mounted {
         lock(&self.shared).watcher = Some(Box::new(watcher));
     }
 
-    /// From now on syncs fail of which `failing` says so, with the error number that it returns.
+    /// From now on syncs fail with the error numbers that `failing` returns.
     pub fn fail_syncs(&self, failing: impl FnMut() -> Option<i32> + Send + 'static) {
         lock(&self.shared).failing = Some(Box::new(failing));
     }

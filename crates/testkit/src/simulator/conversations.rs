@@ -1,9 +1,9 @@
-//! Conversations of the engine, driven without methods, sockets or a clock: whatever the seed says happens next.
+//! Conversations of the engine, driven without methods, sockets or a clock: the seed decides what happens next.
 //!
-//! Nodes send each other messages of all sizes, and connect when they have something to say: often both of two at
+//! Nodes send each other messages of all sizes, and connect when they have something to send: often both of two at
 //! once. They leave when they have not. Packets wait in channels with little room, transfers happen some
-//! time after they were started, connections break, operations are cancelled. Each message says what it is and has
-//! bytes that follow from that, so that a receive knows what it should have got.
+//! time after they were started, connections break, operations are cancelled. Each message carries its number and
+//! bytes that follow from it, so that what a receive should have got is known.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -35,7 +35,7 @@ const TAGS: usize = 3;
 /// What a simulation does.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// How many nodes talk to each other.
+    /// How many nodes exchange messages.
     pub nodes: usize,
     /// How many steps.
     pub steps: usize,
@@ -52,7 +52,7 @@ pub struct Outcome {
     pub received: usize,
     /// Messages that were received by a receive that could have had one of several peers.
     pub from_any: usize,
-    /// How often two nodes called each other at once, and how often one that had nothing to say left.
+    /// How often two nodes called each other at once, and how often one that had nothing to send left.
     pub crossings: usize,
     /// See there.
     pub partings: usize,
@@ -269,7 +269,7 @@ impl<M: Patterns> World<M> {
         }
     }
 
-    /// A node that has nothing to say to another one says so.
+    /// A node that has nothing to send to another one leaves.
     fn leave(&mut self, node: usize) {
         let other = self.other(node);
         let entry = &mut self.nodes[node];
@@ -490,9 +490,11 @@ impl<M: Patterns> World<M> {
                     self.connect(node, other);
                 }
             }
-            Event::ProtocolError { reason, .. } => panic!("node {node} found nonsense: {reason}"),
+            Event::ProtocolError { reason, .. } => {
+                panic!("node {node} met a protocol error: {reason}")
+            }
             Event::Transfers => self.start_transfers(node),
-            // No message is placed directly here, callers say who they are, and peers are known from the beginning.
+            // No message is placed directly here, callers state their addresses, and peers are known from the beginning.
             Event::CancelPlacement { .. }
             | Event::Called { .. }
             | Event::Release { .. }
@@ -500,7 +502,7 @@ impl<M: Patterns> World<M> {
         }
     }
 
-    /// A caller says who it is. It is one of the peers that are known.
+    /// A caller has stated its address, which is that of a known peer.
     fn introduced(&mut self, node: usize, caller: u32) {
         let entry = &mut self.nodes[node];
         let Some(claim) = entry.all.claims(caller).first() else {
@@ -512,7 +514,7 @@ impl<M: Patterns> World<M> {
             Some(Meeting::Same) => {}
             Some(Meeting::Wait) | None => return,
             Some(Meeting::Distinct) => {
-                // It has waited for ours, and the caller has closed it since.
+                // It has waited for the connection of this node's, and the caller has closed it since.
                 let (number, side) = entry.links[&caller];
                 let end = &self.connections[&number].ends[1 - side];
                 assert!(end.closed, "node {node} has two connections with {other}");

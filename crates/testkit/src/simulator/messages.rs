@@ -226,7 +226,7 @@ impl Run {
             assert!(now < until, "left after {REST:?} of rest: {}", self.left());
             if !cancelled && now + REST / 2 > until {
                 cancelled = true;
-                self.cancel_widows();
+                self.cancel_unmatched();
             }
             self.step();
         }
@@ -341,9 +341,11 @@ impl Run {
         assert!(self.seen.insert(tag), "request {tag} came twice");
         self.outcome.0 += 1;
         let mut input = Reader::new(&request.data);
-        let up = input.u64("up").expect("ours") as usize;
-        let down = input.u64("down").expect("ours") as usize;
-        let filler = input.bytes(1 << 10, "filler").expect("ours");
+        let up = input.u64("up").expect("a request of the test") as usize;
+        let down = input.u64("down").expect("a request of the test") as usize;
+        let filler = input
+            .bytes(1 << 10, "filler")
+            .expect("a request of the test");
         assert_eq!(self.requests.get(&tag), Some(&(up, down)));
         assert!(filler == pattern(tag, filler.len()), "an altered request");
         let into = Memory::zeroed(up);
@@ -401,11 +403,14 @@ impl Run {
     }
 
     /// Cancels what waits for a counterpart that will not come; nothing else may be left.
-    fn cancel_widows(&mut self) {
+    fn cancel_unmatched(&mut self) {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             for operation in node.operations.values_mut() {
-                let widowed = self.broken.contains(&operation.tag);
-                assert!(widowed, "node {index}: without reason waits {operation:?}");
+                let unmatched = self.broken.contains(&operation.tag);
+                assert!(
+                    unmatched,
+                    "node {index}: without reason waits {operation:?}"
+                );
                 operation.cancelled = true;
                 node.bmi.cancel(operation.id);
             }

@@ -399,7 +399,7 @@ impl Run {
         let (host, life) = (self.nodes[index].host, self.nodes[index].life);
         self.network.lock().crash(host);
         self.model.crashed(index, life);
-        // Its goodbyes reach no peer: its sockets are closed.
+        // Its last packets reach no peer: its sockets are closed.
         drop(self.nodes.remove(index));
         let fresh = self.start(host, life + 1);
         self.nodes.insert(index, fresh);

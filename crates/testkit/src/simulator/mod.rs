@@ -7,7 +7,7 @@
 //! sessions over streams of bytes), [`sabotage`] (mistakes on purpose, which must be noticed).
 //! [`lossy`] is for the conformance suite: accidents over real sockets.
 //!
-//! `tests/simulator.rs` runs seeds; `make simulate SEEDS=…` runs as many as you like.
+//! `tests/simulator.rs` runs seeds; `make simulate SEEDS=…` runs any number of them.
 
 pub mod conversations;
 pub mod datagram_io;

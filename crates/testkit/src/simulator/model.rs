@@ -66,7 +66,7 @@ struct Conversation {
 pub struct Handle {
     /// How often it has gone down.
     pub epoch: u32,
-    /// The node that we connected to; `None` if it connected to us.
+    /// The node at the other end, if this one connected to it; `None` if that one connected.
     pub target: Option<usize>,
     /// Whether it is gone for good.
     pub gone: bool,
@@ -109,7 +109,7 @@ struct Pending {
 pub struct Model {
     conversations: BTreeMap<End, Conversation>,
     /// Which conversation a receiving end belongs to.
-    heard: BTreeMap<End, End>,
+    senders: BTreeMap<End, End>,
     handles: BTreeMap<(usize, u32, Peer), Handle>,
     regions: BTreeMap<u64, Region>,
     offers: BTreeMap<usize, Vec<Offer>>,
@@ -322,16 +322,19 @@ impl Model {
     /// Checks a packet.
     fn arrived(&mut self, me: End, bytes: &[u8]) {
         let mut input = Reader::new(bytes);
-        let kind = input.u8("kind").expect("a packet of ours");
-        let from = End::decode(&mut input).expect("a packet of ours");
-        let sequence = input.u64("sequence").expect("a packet of ours");
+        let kind = input.u8("kind").expect("a packet of the model");
+        let from = End::decode(&mut input).expect("a packet of the model");
+        let sequence = input.u64("sequence").expect("a packet of the model");
         let conversation = self.conversations.entry(from).or_default();
-        let heard = *self.heard.entry(me).or_insert(from);
-        assert_eq!(heard, from, "{me:?} hears two incarnations");
+        let senders = *self.senders.entry(me).or_insert(from);
+        assert_eq!(senders, from, "{me:?} receives from two incarnations");
         let receiver = *conversation.receiver.get_or_insert(me);
-        assert_eq!(receiver, me, "{from:?} is heard by two");
+        assert_eq!(receiver, me, "{from:?} is received by two");
         if kind == 2 {
-            let (number, received) = (input.u64("region").expect("ours"), conversation.received);
+            let (number, received) = (
+                input.u64("region").expect("a packet of the model"),
+                conversation.received,
+            );
             assert!(sequence <= received, "a notify packet overtook {sequence}");
             return self.notified(number);
         }
@@ -340,8 +343,8 @@ impl Model {
         conversation.received += 1;
         self.progress.0 += 1;
         if kind == 1 {
-            let region = input.u64("region").expect("ours");
-            let descriptor = RegionDescriptor::decode(&mut input).expect("ours");
+            let region = input.u64("region").expect("a packet of the model");
+            let descriptor = RegionDescriptor::decode(&mut input).expect("a packet of the model");
             let offers = self.offers.entry(me.node).or_default();
             offers.push(Offer {
                 region,
@@ -349,7 +352,9 @@ impl Model {
                 from: me,
             });
         }
-        let filler = input.bytes(1 << 20, "filler").expect("ours");
+        let filler = input
+            .bytes(1 << 20, "filler")
+            .expect("a packet of the model");
         let expected = pattern(sequence ^ (filler.len() as u64) << 32, filler.len());
         assert!(
             filler == expected,
@@ -359,7 +364,10 @@ impl Model {
 
     /// The packet behind a put: all of its bytes are there.
     fn notified(&mut self, number: u64) {
-        let region = self.regions.get_mut(&number).expect("a region of ours");
+        let region = self
+            .regions
+            .get_mut(&number)
+            .expect("a region of the model");
         region.holds = Some(!number);
         Self::check_region(number, region);
         self.progress.1 += 1;
@@ -381,7 +389,10 @@ impl Model {
         let key = (me.node, me.life, token);
         let pending = self.pending.remove(&key);
         let pending = pending.unwrap_or_else(|| panic!("{me:?}: {token} completed again"));
-        let region = self.regions.get(&pending.region).expect("a region of ours");
+        let region = self
+            .regions
+            .get(&pending.region)
+            .expect("a region of the model");
         match result {
             Ok(()) => {
                 self.progress.1 += 1;
@@ -433,7 +444,7 @@ impl Model {
 
 /// The sink of one node.
 pub struct NodeSink<'a> {
-    /// The model that is told of every event.
+    /// The model that gets every event.
     pub model: &'a mut Model,
     /// The node.
     pub node: usize,

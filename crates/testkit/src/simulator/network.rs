@@ -23,7 +23,7 @@ pub struct Faults {
     pub corruption: usize,
     /// Datagrams that are overtaken by many others.
     pub reordering: usize,
-    /// Datagrams that arrive after all hope was given up.
+    /// Datagrams that arrive after their sender has given them up.
     pub straying: usize,
     /// The way takes at least this.
     pub delay: Duration,
@@ -81,7 +81,7 @@ pub enum Delivery {
     Unreachable(SocketAddr, Vec<u8>),
 }
 
-/// What the log says happened to a datagram.
+/// What happened to a datagram, in the log.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 enum Fate {
@@ -388,7 +388,7 @@ impl Network {
                 });
                 self.note(Fate::Delivered, from, to, mark);
             } else if !returns {
-                // Its host says so, on a way that loses as well.
+                // Its host reports that, on a way that loses as well.
                 self.note(Fate::Unclaimed, from, to, mark);
                 let cut = self.cut.contains(&(host_of(to), host_of(from)));
                 if !cut && !self.chance(self.faults.loss) {

@@ -94,8 +94,8 @@ fn send(part: &Part) {
             patience.spend();
         }
     }
-    part.say("sent");
-    // Until the receiver has it, and ends us.
+    part.report("sent");
+    // Until the receiver has it, and ends this process.
     loop {
         node.bmi.wait(context, Duration::from_secs(1));
     }
@@ -103,7 +103,7 @@ fn send(part: &Part) {
 
 /// What the receiver knows of one sender.
 #[derive(Default)]
-struct Heard {
+struct Received {
     address: Option<Addr>,
     count: u64,
     /// How many there are, once it has said so.
@@ -112,8 +112,8 @@ struct Heard {
 
 struct Receiver {
     node: Node,
-    heard: HashMap<Addr, u64>,
-    senders: Vec<Heard>,
+    received: HashMap<Addr, u64>,
+    senders: Vec<Received>,
     most_bytes: usize,
 }
 
@@ -135,31 +135,33 @@ impl Receiver {
 
     fn take(&mut self, message: Unexpected) {
         if message.tag == LAST {
-            let sender = self.heard[&message.from] as usize;
+            let sender = self.received[&message.from] as usize;
             self.senders[sender].all = Some(number_at(&message.data, 0));
             return self.node.bmi.release(message.from);
         }
         let sender = number_at(&message.data, 0);
-        let heard = &mut self.senders[sender as usize];
+        let received = &mut self.senders[sender as usize];
         assert_eq!(
             number_at(&message.data, 8),
-            heard.count,
+            received.count,
             "in order, none lost"
         );
-        assert_eq!(message.data, self::message(sender, heard.count));
-        heard.count += 1;
+        assert_eq!(message.data, self::message(sender, received.count));
+        received.count += 1;
         // The reference of the first message is kept.
-        if heard.address.is_some() {
+        if received.address.is_some() {
             self.node.bmi.release(message.from);
         } else {
-            heard.address = Some(message.from);
-            self.heard.insert(message.from, sender);
+            received.address = Some(message.from);
+            self.received.insert(message.from, sender);
         }
     }
 
     fn tell_to_stop(&mut self) {
-        for heard in &self.senders {
-            let to = heard.address.expect("all senders were heard");
+        for received in &self.senders {
+            let to = received
+                .address
+                .expect("messages of all senders have arrived");
             let posted = self.node.bmi.post_send(to, &[], STOP, self.node.context, 0);
             let _maybe_pending = posted.expect("posted");
         }
@@ -175,7 +177,7 @@ fn duration() -> Duration {
 
 /// Memory of this process that is not mapped from files, in bytes.
 fn private_bytes() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").expect("our own file");
+    let status = std::fs::read_to_string("/proc/self/status").expect("a file of this process");
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("RssAnon:"));
@@ -184,12 +186,16 @@ fn private_bytes() -> usize {
 }
 
 /// Every sender must get at least half of what all get on average.
-fn check_fairness(senders: &[Heard]) {
-    let all: u64 = senders.iter().map(|heard| heard.count).sum();
-    let least = senders.iter().map(|heard| heard.count).min().unwrap_or(0);
+fn check_fairness(senders: &[Received]) {
+    let all: u64 = senders.iter().map(|received| received.count).sum();
+    let least = senders
+        .iter()
+        .map(|received| received.count)
+        .min()
+        .unwrap_or(0);
     let mean = all / SENDERS as u64;
     println!("{all} messages, {mean} of each sender on average, {least} of the slowest");
-    let counts: Vec<u64> = senders.iter().map(|heard| heard.count).collect();
+    let counts: Vec<u64> = senders.iter().map(|received| received.count).collect();
     assert!(least >= mean / 2, "unfair: {counts:?}");
 }
 
@@ -206,22 +212,26 @@ fn flood(test: &str, address: impl FnOnce(&std::path::Path) -> String) {
     let address = node.bmi.listening().remove(0);
     let mut receiver = Receiver {
         node,
-        heard: HashMap::new(),
+        received: HashMap::new(),
         senders: Vec::new(),
         most_bytes: 0,
     };
-    receiver.senders.resize_with(SENDERS, Heard::default);
+    receiver.senders.resize_with(SENDERS, Received::default);
     let children: Vec<Child> = (0..SENDERS)
         .map(|sender| Child::spawn(test, "sender", &[&address, &sender.to_string()]))
         .collect();
     let mut messages = Vec::new();
-    let mut patience = Patience::new("all senders are heard");
-    while receiver.senders.iter().any(|heard| heard.count == 0) {
+    let mut patience = Patience::new("messages of all senders arrive");
+    while receiver.senders.iter().any(|received| received.count == 0) {
         receiver.step(&mut messages);
         patience.spend();
     }
     // From here on all are there.
-    let before: Vec<u64> = receiver.senders.iter().map(|heard| heard.count).collect();
+    let before: Vec<u64> = receiver
+        .senders
+        .iter()
+        .map(|received| received.count)
+        .collect();
     let (resident, since) = (private_bytes(), Instant::now());
     let mut most_resident = 0;
     while since.elapsed() < duration() {
@@ -232,9 +242,9 @@ fn flood(test: &str, address: impl FnOnce(&std::path::Path) -> String) {
     let during = before
         .iter()
         .zip(&receiver.senders)
-        .map(|(before, heard)| Heard {
-            count: heard.count - before,
-            ..Heard::default()
+        .map(|(before, received)| Received {
+            count: received.count - before,
+            ..Received::default()
         });
     check_fairness(&during.collect::<Vec<_>>());
     println!("at most {} bytes held", receiver.most_bytes);
@@ -247,7 +257,7 @@ fn flood(test: &str, address: impl FnOnce(&std::path::Path) -> String) {
     while receiver
         .senders
         .iter()
-        .any(|heard| heard.all != Some(heard.count))
+        .any(|received| received.all != Some(received.count))
     {
         receiver.step(&mut messages);
         receiver
@@ -258,7 +268,7 @@ fn flood(test: &str, address: impl FnOnce(&std::path::Path) -> String) {
         patience.spend();
     }
     for child in &children {
-        assert_eq!(child.hear(), "sent");
+        assert_eq!(child.next_line(), "sent");
     }
     assert_eq!(receiver.node.bmi.get_info(None).early_bytes, 0);
 }

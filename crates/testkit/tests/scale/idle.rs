@@ -1,4 +1,4 @@
-//! Peers that are open and say nothing: memory, descriptors, processor.
+//! Peers that are connected and idle: memory, descriptors, processor.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ struct Usage {
 
 /// The number behind `name` in a file of `/proc`, in bytes.
 fn bytes_of(path: &Path, name: &str) -> usize {
-    let text = std::fs::read_to_string(path).expect("our own child's file");
+    let text = std::fs::read_to_string(path).expect("a child of this process's file");
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
     number.unwrap_or_else(|| panic!("no {name} in {}", path.display())) << 10
@@ -51,7 +51,8 @@ impl Usage {
                 usage.pages_bytes += bytes_of(&proc.join("smaps_rollup"), kind);
             }
             usage.tables_bytes += bytes_of(&proc.join("status"), "VmPTE:");
-            let descriptors = std::fs::read_dir(proc.join("fd")).expect("our own child's folder");
+            let descriptors =
+                std::fs::read_dir(proc.join("fd")).expect("a child of this process's folder");
             usage.descriptors += descriptors.count();
         }
         usage
@@ -73,7 +74,7 @@ fn play(part: &Part) -> ! {
             false => Node::new(Config::default()),
         })
         .collect();
-    part.say("ready");
+    part.report("ready");
     eventually("the word to begin", || {
         folder.join("go").exists().then_some(())
     });
@@ -82,7 +83,7 @@ fn play(part: &Part) -> ! {
     } else {
         greet_all(folder, &mut nodes);
     }
-    part.say("met");
+    part.report("met");
     loop {
         std::thread::park();
     }
@@ -121,13 +122,13 @@ fn greet_all(folder: &Path, nodes: &mut [Node]) {
 /// Replies to the greetings of all.
 fn reply_to_all(nodes: &mut [Node]) {
     let (mut greeted, mut patience) = (0, Patience::new("all nodes greet"));
-    let mut heard = Vec::new();
+    let mut hellos = Vec::new();
     let mut done = Vec::new();
     while greeted < PAIRS {
         for node in nodes.iter_mut() {
-            let taken = node.bmi.testunexpected(64, NOW, &mut heard);
+            let taken = node.bmi.testunexpected(64, NOW, &mut hellos);
             taken.expect("a test");
-            for message in heard.drain(..) {
+            for message in hellos.drain(..) {
                 let reply = [Memory::from_vec(b"good day".to_vec())];
                 let sent = node.bmi.post_send(message.from, &reply, 1, node.context, 0);
                 let _maybe_pending = sent.expect("posted");
@@ -164,7 +165,7 @@ fn an_idle_peer_costs_little_memory() {
     let test = "idle::an_idle_peer_costs_little_memory";
     let spawn = |role| {
         let child = Child::spawn(test, role, &[path]);
-        assert_eq!(child.hear(), "ready");
+        assert_eq!(child.next_line(), "ready");
         child
     };
     let (listeners, callers) = (spawn("listeners"), spawn("callers"));
@@ -172,7 +173,7 @@ fn an_idle_peer_costs_little_memory() {
     let before = Usage::of(&processes);
     std::fs::write(folder.path().join("go"), b"").expect("a file");
     for child in processes {
-        assert_eq!(child.hear(), "met");
+        assert_eq!(child.next_line(), "met");
     }
     let after = Usage::of(&processes);
     let more = |what: fn(&Usage) -> usize| what(&after).saturating_sub(what(&before));
@@ -194,7 +195,8 @@ fn an_idle_peer_costs_little_memory() {
 
 /// How often this thread has gone to sleep.
 fn sleeps() -> u64 {
-    let status = std::fs::read_to_string("/proc/thread-self/status").expect("our own file");
+    let status =
+        std::fs::read_to_string("/proc/thread-self/status").expect("a file of this process");
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
@@ -209,7 +211,7 @@ fn an_idle_process_sleeps() {
     let mut host = Node::listening(&[address(folder.path(), 0), "tcp://127.0.0.1:0".to_owned()]);
     let addresses = host.bmi.listening();
     let mut callers: Vec<Node> = Vec::new();
-    let mut heard = Vec::new();
+    let mut hellos = Vec::new();
     for (number, address) in addresses.iter().cycle().take(CALLERS).enumerate() {
         let mut caller = Node::new(Config::default());
         let to = caller.bmi.lookup(address).expect("an address");
@@ -219,9 +221,11 @@ fn an_idle_process_sleeps() {
             .post_sendunexpected(to, &greeting, 1, caller.context, 0);
         let _pending = sent.expect("posted");
         let mut patience = Patience::new("a greeting arrives");
-        while heard.len() <= number {
+        while hellos.len() <= number {
             caller.bmi.wait(caller.context, NOW);
-            host.bmi.testunexpected(1, NOW, &mut heard).expect("a test");
+            host.bmi
+                .testunexpected(1, NOW, &mut hellos)
+                .expect("a test");
             patience.spend();
         }
         callers.push(caller);

@@ -14,7 +14,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_command::shutdown;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use causeway_watch::process;
+use rustix::process::{Signal, pidfd_send_signal};
 
 use super::leftovers;
 
@@ -248,14 +249,13 @@ fn end_marked(mark: &str) {
     let entry = format!("{MARK}={mark}");
     let deadline = Instant::now() + CLEARING;
     loop {
-        let found: Vec<i32> = marked(&entry);
+        let found: Vec<u32> = marked(&entry);
         if found.is_empty() || Instant::now() >= deadline {
             return;
         }
         for pid in found {
-            let handle = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
             // The handle stands for the process that has the number now: check it once more.
-            if let Some(Ok(handle)) = handle
+            if let Some(handle) = shutdown::open_process(pid)
                 && carries(pid, &entry)
             {
                 let _ = pidfd_send_signal(&handle, Signal::KILL);
@@ -265,16 +265,13 @@ fn end_marked(mark: &str) {
     }
 }
 
-fn marked(entry: &str) -> Vec<i32> {
-    let Ok(processes) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let numbers = processes.filter_map(|one| one.ok()?.file_name().to_str()?.parse().ok());
-    numbers.filter(|pid| carries(*pid, entry)).collect()
+fn marked(entry: &str) -> Vec<u32> {
+    let processes = process::all().into_iter().flatten();
+    processes.filter(|pid| carries(*pid, entry)).collect()
 }
 
 /// Whether a process has that entry in its environment. The dead have none.
-fn carries(pid: i32, entry: &str) -> bool {
+fn carries(pid: u32, entry: &str) -> bool {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment
         .split(|byte| *byte == 0)

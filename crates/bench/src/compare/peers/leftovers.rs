@@ -10,6 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use causeway_watch::process;
+
 const PLACE: &str = "/dev/shm";
 
 /// How far the clock that files are stamped with may be behind.
@@ -72,15 +74,8 @@ fn is_of_a_peer(name: &str) -> bool {
 /// The files that processes have mapped or open, as far as this user may inspect them.
 fn held() -> BTreeSet<PathBuf> {
     let mut held = BTreeSet::new();
-    let Ok(processes) = std::fs::read_dir("/proc") else {
-        return held;
-    };
-    let is_process = |name: &str| name.bytes().all(|c| c.is_ascii_digit());
-    for process in processes.flatten() {
-        if !process.file_name().to_str().is_some_and(is_process) {
-            continue;
-        }
-        let process = process.path();
+    for pid in process::all().into_iter().flatten() {
+        let process = PathBuf::from(format!("/proc/{pid}"));
         let maps = std::fs::read_to_string(process.join("maps")).unwrap_or_default();
         let mapped = maps
             .lines()

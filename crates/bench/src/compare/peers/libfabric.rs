@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::child::{Failed, Program};
 use super::pair;
-use super::peer::{Peer, Places, program_at, version_in};
+use super::peer::{Peer, Places, program_at};
 use crate::compare::trial::{Figure, Pattern, Trial};
 
 /// How long a size may take.
@@ -31,11 +31,8 @@ pub(super) fn find(places: &Places) -> Vec<Result<Box<dyn Peer>, String>> {
                 .to_owned(),
         )];
     };
-    let info = places.program(&["fi_info"]);
-    let said = info.and_then(|info| Program::new(&info, &["--version"]).run(SIZE).ok());
-    let version = said.and_then(|said| version_in(&said));
     vec![Ok(Box::new(Libfabric {
-        name: format!("libfabric-{}", version.unwrap_or("unknown".to_owned())),
+        name: format!("libfabric-{}", places.version("fi_info", "--version")),
         pingpong,
         taskset,
     }))]

@@ -1,9 +1,13 @@
 //! A library that Causeway is compared with, and how its programs are found.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::child::Failed;
+use super::child::{Failed, Program};
 use crate::compare::trial::{Figure, Trial};
+
+/// How long a program may take to print its version.
+const VERSION: Duration = Duration::from_secs(15);
 
 /// A library that was found.
 pub(crate) trait Peer {
@@ -33,6 +37,14 @@ impl Places {
     pub(crate) fn program(&self, names: &[&str]) -> Option<PathBuf> {
         let mut places = self.path.iter();
         places.find_map(|place| names.iter().find_map(|name| program_at(&place.join(name))))
+    }
+
+    /// The version that a program prints when it is started with `flag`.
+    pub(crate) fn version(&self, program: &str, flag: &str) -> String {
+        let program = self.program(&[program]);
+        let said = program.and_then(|program| Program::new(&program, &[flag]).run(VERSION).ok());
+        said.and_then(|said| version_in(&said))
+            .unwrap_or_else(|| "unknown".to_owned())
     }
 }
 

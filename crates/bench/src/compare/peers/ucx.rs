@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::child::{Failed, Program};
 use super::pair;
-use super::peer::{Peer, Places, version_in};
+use super::peer::{Peer, Places};
 use crate::compare::trial::{Figure, Pattern, Trial};
 use crate::messages::effort::window;
 
@@ -23,11 +23,8 @@ pub(super) fn find(places: &Places) -> Vec<Result<Box<dyn Peer>, String>> {
     let Some(perftest) = places.program(&["ucx_perftest"]) else {
         return Vec::new();
     };
-    let info = places.program(&["ucx_info"]);
-    let said = info.and_then(|info| Program::new(&info, &["-v"]).run(LIST).ok());
-    let version = said.and_then(|said| version_in(&said));
     vec![Ok(Box::new(Ucx {
-        name: format!("ucx-{}", version.unwrap_or("unknown".to_owned())),
+        name: format!("ucx-{}", places.version("ucx_info", "-v")),
         perftest,
         scratch: places.scratch.clone(),
     }))]

@@ -1,15 +1,13 @@
 //! `causeway fs chmod`.
 
 use causeway_command::failure::Outcome;
-use causeway_command::output::report_item;
 use causeway_command::remote::is_missing;
 use causeway_fs::client::Client;
 use causeway_wire::fs::{Attributes, Kind, ObjectId, Place, SetAttributes};
 use clap::Args;
-use serde_json::json;
 
 use super::parse_octal;
-use crate::fs::engine::conclude;
+use crate::fs::engine::{conclude_counted, each_operand};
 use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::source::with_current;
 use crate::fs::tree::{is_directory, walk};
@@ -64,9 +62,9 @@ fn parse_change(text: &str) -> Result<Change, String> {
 
 fn parse_step(text: &str) -> Option<Step> {
     let sign_at = text.find(['+', '-', '='])?;
-    let (who, rest) = text.split_at(sign_at);
+    let (named, rest) = text.split_at(sign_at);
     let mut classes = 0;
-    for class in who.chars() {
+    for class in named.chars() {
         classes |= match class {
             'u' => 0o4700,
             'g' => 0o2070,
@@ -75,7 +73,7 @@ fn parse_step(text: &str) -> Option<Step> {
             _ => return None,
         };
     }
-    if who.is_empty() {
+    if named.is_empty() {
         classes = 0o7777;
     }
     let mut letters = rest.chars();
@@ -141,56 +139,54 @@ struct Wanted {
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
     let mut client = session.client()?;
-    let (mut changed, mut failures) = (0_u64, 0_u64);
+    let (mut changed, mut failures) = (0, 0);
     for given in &arguments.paths {
-        let path = given.trimmed();
         let mut wanted: Vec<Wanted> = Vec::new();
-        let found = (|| -> Outcome {
-            let node = client.stat(&given.0, true)?;
-            if !arguments.recursive || !is_directory(&node) {
-                wanted.push(Wanted {
-                    object: node.object,
-                    mode: arguments.change.apply(&node.attributes),
-                    place: Place::from(&given.0),
-                    follow: true,
-                    path: path.clone(),
-                });
-                return Ok(());
-            }
-            walk(&mut client, &path, &node, &mut |_, visited| {
-                // A directory's own mode is changed after its entries', which a mode without search permission would
-                // put out of reach.
-                let entered = visited.attributes.kind == Kind::Directory && !visited.leaving;
-                if !entered && visited.attributes.kind != Kind::SymbolicLink {
-                    wanted.push(Wanted {
-                        object: visited.object,
-                        mode: arguments.change.apply(&visited.attributes),
-                        place: visited.place(),
-                        follow: false,
-                        path: visited.path.to_vec(),
-                    });
-                }
-                Ok(())
-            })
-        })();
-        if let Err(failure) = found {
-            report_item(&failure);
-            failures += 1;
-        }
-        for wanted in wanted {
-            match wanted.set(&mut client, &arguments.change) {
-                Ok(set) => changed += u64::from(set),
-                Err(failure) => {
-                    report_item(&failure);
-                    failures += 1;
-                }
-            }
-        }
+        failures += each_operand([given], |given| {
+            find(&mut client, given, &arguments, &mut wanted)
+        });
+        failures += each_operand(wanted, |wanted| {
+            changed += u64::from(wanted.set(&mut client, &arguments.change)?);
+            Ok(())
+        });
     }
-    session
-        .output
-        .object(&json!({ "changed": changed, "failures": failures }));
-    conclude(failures)
+    conclude_counted(&session, "changed", changed, failures)
+}
+
+/// Finds the modes to set for a path given on the command line.
+fn find(
+    client: &mut Client,
+    given: &RemotePath,
+    arguments: &Arguments,
+    wanted: &mut Vec<Wanted>,
+) -> Outcome {
+    let path = given.trimmed();
+    let node = client.stat(&given.0, true)?;
+    if !arguments.recursive || !is_directory(&node) {
+        wanted.push(Wanted {
+            object: node.object,
+            mode: arguments.change.apply(&node.attributes),
+            place: Place::from(&given.0),
+            follow: true,
+            path,
+        });
+        return Ok(());
+    }
+    walk(client, &path, &node, &mut |_, visited| {
+        // A directory's own mode is changed after its entries', which a mode without search permission would put out
+        // of reach.
+        let entered = visited.attributes.kind == Kind::Directory && !visited.leaving;
+        if !entered && visited.attributes.kind != Kind::SymbolicLink {
+            wanted.push(Wanted {
+                object: visited.object,
+                mode: arguments.change.apply(&visited.attributes),
+                place: visited.place(),
+                follow: false,
+                path: visited.path.to_vec(),
+            });
+        }
+        Ok(())
+    })
 }
 
 impl Wanted {

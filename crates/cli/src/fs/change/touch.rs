@@ -1,15 +1,13 @@
 //! `causeway fs touch`.
 
 use causeway_command::failure::Outcome;
-use causeway_command::output::report_item;
 use causeway_command::remote::is_missing;
 use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions};
 use causeway_wire::fs::{SetAttributes, Timestamp};
 use clap::Args;
-use serde_json::json;
 
-use crate::fs::engine::conclude;
+use crate::fs::engine::{conclude_counted, each_operand};
 use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::source::with_current;
 
@@ -44,20 +42,11 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         },
         None => causeway_fs::clock::now(),
     };
-    let mut failures = 0;
-    for path in &arguments.paths {
-        let path = &path.0;
-        let touched = with_current(path, || touch(&mut client, path, arguments.no_create, time));
-        if let Err(failure) = touched {
-            report_item(&failure);
-            failures += 1;
-        }
-    }
+    let failures = each_operand(&arguments.paths, |RemotePath(path)| {
+        with_current(path, || touch(&mut client, path, arguments.no_create, time))
+    });
     let touched = arguments.paths.len() as u64 - failures;
-    session
-        .output
-        .object(&json!({ "touched": touched, "failures": failures }));
-    conclude(failures)
+    conclude_counted(&session, "touched", touched, failures)
 }
 
 fn touch(client: &mut Client, path: &[u8], no_create: bool, time: Timestamp) -> Result<(), Error> {

@@ -1,16 +1,14 @@
 //! `causeway fs truncate`.
 
 use causeway_command::failure::{Failure, Outcome};
-use causeway_command::output::report_item;
 use causeway_command::remote::is_missing;
 use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions};
 use causeway_fs::distribution::MAX_FILE_BYTES;
 use causeway_report::units::parse_bytes;
 use clap::Args;
-use serde_json::json;
 
-use crate::fs::engine::conclude;
+use crate::fs::engine::{conclude_counted, each_operand};
 use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::source::with_current;
 
@@ -43,20 +41,11 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         ));
     }
     let mut client = session.client()?;
-    let mut failures = 0;
-    for path in &arguments.paths {
-        let path = &path.0;
-        let truncated = with_current(path, || truncate(&mut client, path, &arguments));
-        if let Err(failure) = truncated {
-            report_item(&failure);
-            failures += 1;
-        }
-    }
+    let failures = each_operand(&arguments.paths, |RemotePath(path)| {
+        with_current(path, || truncate(&mut client, path, &arguments))
+    });
     let truncated = arguments.paths.len() as u64 - failures;
-    session
-        .output
-        .object(&json!({ "truncated": truncated, "failures": failures }));
-    conclude(failures)
+    conclude_counted(&session, "truncated", truncated, failures)
 }
 
 fn truncate(client: &mut Client, path: &[u8], arguments: &Arguments) -> Result<(), Error> {
