@@ -86,6 +86,7 @@ mod tests {
         let settings = Settings {
             strategy,
             spin_ns: 1,
+            blocks_again: false,
             period_ns: 1,
             slice_ns: 1,
         };

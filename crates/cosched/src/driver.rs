@@ -15,7 +15,7 @@ pub struct View {
     pub is_running: bool,
     /// It is blocked: on a message, or on anything else.
     pub is_asleep: bool,
-    /// It is blocked on a message, or has been woken from that and has not run since.
+    /// It has blocked on a message, and has not got it yet: it is asleep, or has been woken.
     pub awaits_message: bool,
     /// Its endpoint holds a message that its library has not taken.
     pub has_pending: bool,
@@ -135,11 +135,11 @@ impl Driver {
         };
         let sleeper = views
             .iter()
-            .position(|view| view.awaits_message && view.has_pending && !view.is_gone);
+            .position(|view| is_sleeper(view) && view.has_pending);
         let wake = sleeper.map(|place| Action::Wake(number(place)));
         let picked = match pick {
-            // Sleepers with messages are woken instead (§6.1.6).
-            _ if wake.is_some() && pick != Pick::Share => None,
+            // Sleepers are woken instead (§6.1.6), so that nobody is boosted while there is one.
+            _ if pick != Pick::Share && views.iter().any(is_sleeper) => None,
             Pick::RoundRobin => self.next_in_turn(views),
             Pick::Newest => newest(views),
             Pick::Share => self.shares.pick(now_ns, views).map(usize::from),
@@ -157,6 +157,10 @@ impl Driver {
         self.next = (found + 1) % count;
         Some(found)
     }
+}
+
+fn is_sleeper(view: &View) -> bool {
+    view.awaits_message && !view.is_gone
 }
 
 fn can_be_boosted(view: &View) -> bool {
@@ -181,6 +185,7 @@ mod tests {
         Driver::new(&Settings {
             strategy,
             spin_ns: 300_000,
+            blocks_again: false,
             period_ns: 10_000_000,
             slice_ns: 50_000_000,
         })
@@ -231,6 +236,8 @@ mod tests {
         let views = [ready(true, 1), blocked(false), blocked(true)];
         assert_eq!(list(driver.period(0, &views)), [Action::Wake(2)]);
         let views = [ready(true, 1), blocked(false)];
+        assert_eq!(list(driver.period(0, &views)), []);
+        let views = [ready(true, 1), ready(false, 1)];
         assert_eq!(list(driver.period(0, &views)), [Action::Boost(0)]);
     }
 

@@ -145,6 +145,7 @@ mod tests {
         Shares::new(&Settings {
             strategy: Strategy::FB,
             spin_ns: 1,
+            blocks_again: false,
             period_ns: 10_000_000,
             slice_ns: SLICE_NS,
         })

@@ -119,6 +119,8 @@ pub struct Settings {
     pub strategy: Strategy,
     /// How long a process spins before it gives up, in nanoseconds.
     pub spin_ns: u64,
+    /// Whether a process that has been woken gives up again, if what woke it was not the message that it waits for.
+    pub blocks_again: bool,
     /// How often the driver's periodic function is called, in nanoseconds.
     pub period_ns: u64,
     /// How long a slice of the common clock is for [`Pick::Share`], in nanoseconds.

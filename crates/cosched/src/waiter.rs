@@ -20,7 +20,8 @@ pub enum Patience {
 pub struct Waiter {
     waiting: Waiting,
     spin_ns: u64,
-    has_yielded: bool,
+    blocks_again: bool,
+    has_given_up: bool,
 }
 
 impl Waiter {
@@ -29,7 +30,8 @@ impl Waiter {
         Self {
             waiting: settings.strategy.waiting,
             spin_ns: settings.spin_ns,
-            has_yielded: false,
+            blocks_again: settings.blocks_again,
+            has_given_up: false,
         }
     }
 
@@ -38,7 +40,8 @@ impl Waiter {
         match self.waiting {
             Waiting::Busy => Patience::Endless,
             // The priority is not lowered twice for the same message (§6.1.7).
-            Waiting::Yield if self.has_yielded => Patience::Endless,
+            Waiting::Yield if self.has_given_up => Patience::Endless,
+            Waiting::Block if self.has_given_up && !self.blocks_again => Patience::Endless,
             Waiting::Block | Waiting::Yield => Patience::Nanoseconds(self.spin_ns),
         }
     }
@@ -50,12 +53,12 @@ impl Waiter {
 
     /// The message has not come while the process has spun.
     pub fn gave_up(&mut self) {
-        self.has_yielded = self.waiting == Waiting::Yield;
+        self.has_given_up = true;
     }
 
     /// The message has come.
     pub fn received(&mut self) {
-        self.has_yielded = false;
+        self.has_given_up = false;
     }
 }
 
@@ -65,9 +68,14 @@ mod tests {
     use crate::strategy::Strategy;
 
     fn waiter(strategy: Strategy) -> Waiter {
+        with(strategy, false)
+    }
+
+    fn with(strategy: Strategy, blocks_again: bool) -> Waiter {
         Waiter::new(&Settings {
             strategy,
             spin_ns: 300,
+            blocks_again,
             period_ns: 10_000,
             slice_ns: 50_000,
         })
@@ -80,11 +88,20 @@ mod tests {
 
     #[test]
     fn a_process_that_blocks_spins_again_when_it_was_woken_for_another_message() {
-        let mut waiter = waiter(Strategy::SB);
+        let mut waiter = with(Strategy::SB, true);
         for _ in 0..3 {
             assert_eq!(waiter.patience(), Patience::Nanoseconds(300));
             waiter.gave_up();
         }
+    }
+
+    #[test]
+    fn a_process_that_blocks_once_spins_on_when_it_was_woken() {
+        let mut waiter = waiter(Strategy::SB);
+        waiter.gave_up();
+        assert_eq!(waiter.patience(), Patience::Endless);
+        waiter.received();
+        assert_eq!(waiter.patience(), Patience::Nanoseconds(300));
     }
 
     #[test]

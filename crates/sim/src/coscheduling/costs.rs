@@ -2,7 +2,7 @@
 
 use causeway_cosched::{Arrival, Pick, Settings, Strategy};
 
-use super::dispatch::{HIGHEST, LEVELS, Row, Table};
+use super::dispatch::{HIGHEST, LEVELS, Row, Table, Woken};
 use super::programs::Grain;
 use crate::engine::{NANOSECOND, Time};
 use crate::profile::units::Kind;
@@ -52,6 +52,8 @@ pub struct Messages {
     pub window: u32,
     /// Whether a process that waits for a receive that was posted before gives up as one within the receive call does.
     pub waits_give_up: bool,
+    /// Whether one that waits within a collective operation does.
+    pub collectives_give_up: bool,
     /// What the card's program takes more for a message when it compares the destination with what the host runs.
     pub compare: Time,
     /// How often the card fetches what the host runs.
@@ -65,6 +67,8 @@ pub struct Messages {
 pub struct Times {
     /// How long a process spins.
     pub spin: Time,
+    /// Whether a process blocks again for the message that it was woken for in vain.
+    pub blocks_again: bool,
     /// How often the periodic function is called.
     pub period: Time,
     /// How often that of [`Pick::Share`] is.
@@ -95,6 +99,8 @@ pub struct Costs {
     pub host: Host,
     /// The time-sharing class.
     pub table: Table,
+    /// Which blocked threads it raises.
+    pub woken: Woken,
     /// Messages.
     pub messages: Messages,
     /// The strategies.
@@ -117,6 +123,7 @@ impl Costs {
         Settings {
             strategy,
             spin_ns: self.times.spin / NANOSECOND,
+            blocks_again: self.times.blocks_again,
             period_ns: match strategy.arrival {
                 Arrival::Periodic(Pick::Share) => self.times.share_period / NANOSECOND,
                 _ => self.times.period / NANOSECOND,
@@ -134,9 +141,12 @@ impl Costs {
     /// Reads a table.
     pub fn read(file: &str, text: &str) -> Result<Self, FileError> {
         let mut file = Source { file, text }.document()?;
+        let host = host(&mut file)?;
+        let (table, woken) = table(&mut file)?;
         let costs = Self {
-            host: host(&mut file)?,
-            table: table(&mut file)?,
+            host,
+            table,
+            woken,
             messages: messages(&mut file)?,
             times: times(&mut file)?,
             grains: grains(&mut file)?,
@@ -185,7 +195,7 @@ const WOKEN: [(usize, &str); 6] = [
     (47, "woken_47"),
 ];
 
-fn table(file: &mut Section<'_>) -> Result<Table, FileError> {
+fn table(file: &mut Section<'_>) -> Result<(Table, Woken), FileError> {
     let mut section = file.section("ts_dptbl")?;
     let mut table: Table = [Row::default(); LEVELS];
     for (first, key) in QUANTA {
@@ -205,8 +215,13 @@ fn table(file: &mut Section<'_>) -> Result<Table, FileError> {
     for (level, row) in table.iter_mut().enumerate().take(LEVELS) {
         row.expired = level.saturating_sub(falls) as u8;
     }
+    let words = [
+        ("always", Woken::Raised),
+        ("once in a while", Woken::RaisedOnceInAWhile),
+    ];
+    let woken = section.word("woken", &words)?.value;
     section.finish()?;
-    Ok(table)
+    Ok((table, woken))
 }
 
 fn messages(file: &mut Section<'_>) -> Result<Messages, FileError> {
@@ -220,6 +235,9 @@ fn messages(file: &mut Section<'_>) -> Result<Messages, FileError> {
         waits_give_up: section
             .word("waits", &[("spin", false), ("give up", true)])?
             .value,
+        collectives_give_up: section
+            .word("collectives", &[("spin", false), ("give up", true)])?
+            .value,
         compare: time(&mut section, "compare")?,
         sample: positive(&mut section, "sample")?,
         sample_work: time(&mut section, "sample_work")?,
@@ -232,6 +250,9 @@ fn times(file: &mut Section<'_>) -> Result<Times, FileError> {
     let mut section = file.section("strategies")?;
     let times = Times {
         spin: positive(&mut section, "spin")?,
+        blocks_again: section
+            .word("woken", &[("spins", false), ("blocks again", true)])?
+            .value,
         period: positive(&mut section, "period")?,
         share_period: positive(&mut section, "share_period")?,
         slice: positive(&mut section, "slice")?,

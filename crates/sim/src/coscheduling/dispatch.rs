@@ -1,7 +1,7 @@
 //! The host's dispatcher: the time-sharing class of Solaris as §6.1.1 describes it.
 //!
 //! 60 levels, the highest first. A thread that has used up its quantum falls to a lower level and goes behind all others there; one
-//! that is preempted keeps its place at the head; one that was blocked comes back at a higher level, at its head; and once
+//! that is preempted keeps its place at the head; one that was blocked comes back at the head of its level, mostly a higher one; and once
 //! in a while all threads are raised to the highest level, which is what keeps them from starving.
 
 use std::collections::VecDeque;
@@ -24,6 +24,17 @@ pub struct Row {
     pub woken: u8,
 }
 
+/// Which blocked threads come back at the level that the table gives for that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Woken {
+    /// All of them.
+    #[default]
+    Raised,
+    /// Those that were blocked while all others were raised. Any other comes back at the level that it had, with what was left of
+    /// its quantum.
+    RaisedOnceInAWhile,
+}
+
 /// The table of the class.
 pub type Table = [Row; LEVELS];
 
@@ -40,12 +51,15 @@ struct Thread {
     level: u8,
     left: Time,
     state: State,
+    /// It was blocked while all others were raised.
+    missed_raise: bool,
 }
 
 /// A node's threads by priority, and the one that runs.
 #[derive(Clone, Debug)]
 pub struct Dispatcher {
     table: Table,
+    woken: Woken,
     threads: Vec<Thread>,
     queues: Vec<VecDeque<u16>>,
     /// A bit for each level that has a ready thread.
@@ -55,14 +69,16 @@ pub struct Dispatcher {
 
 impl Dispatcher {
     /// A dispatcher of so many threads, none of which has begun.
-    pub fn new(table: Table, threads: usize) -> Self {
+    pub fn new(table: Table, woken: Woken, threads: usize) -> Self {
         let thread = Thread {
             level: HIGHEST,
             left: table[usize::from(HIGHEST)].quantum,
             state: State::Gone,
+            missed_raise: false,
         };
         Self {
             table,
+            woken,
             threads: vec![thread; threads],
             queues: vec![VecDeque::new(); LEVELS],
             occupied: 0,
@@ -130,6 +146,7 @@ impl Dispatcher {
     fn place(&mut self, thread: u16, level: u8) {
         let known = &mut self.threads[usize::from(thread)];
         known.level = level;
+        known.missed_raise = false;
         known.left = self.table[usize::from(level)].quantum;
     }
 
@@ -192,13 +209,20 @@ impl Dispatcher {
         }
     }
 
-    /// A blocked thread becomes ready: at the level that the table gives it, first there.
+    /// A blocked thread becomes ready, first of its level: of the one that the table gives it, or of that which it had.
     pub fn wake(&mut self, thread: u16) {
-        if self.is_asleep(thread) {
-            let woken = self.table[usize::from(self.level(thread))].woken;
-            self.place(thread, woken);
-            self.enqueue(thread, true);
+        if !self.is_asleep(thread) {
+            return;
         }
+        let known = self.threads[usize::from(thread)];
+        let is_raised = match self.woken {
+            Woken::Raised => true,
+            Woken::RaisedOnceInAWhile => known.missed_raise && known.level < HIGHEST,
+        };
+        if is_raised {
+            self.place(thread, self.table[usize::from(known.level)].woken);
+        }
+        self.enqueue(thread, true);
     }
 
     /// Raises a thread to the highest level, first there, if it is not blocked.
@@ -234,7 +258,8 @@ impl Dispatcher {
         }
     }
 
-    /// Raises all threads to the highest level; among themselves they keep their order.
+    /// Raises all threads to the highest level; among themselves they keep their order. One that is blocked may have to come back
+    /// first.
     pub fn raise_all(&mut self) {
         let mut order = VecDeque::new();
         for queue in self.queues.iter_mut().rev() {
@@ -242,7 +267,12 @@ impl Dispatcher {
         }
         self.occupied = 0;
         for thread in 0..self.threads.len() {
-            self.place(thread as u16, HIGHEST);
+            match (self.woken, self.threads[thread].state) {
+                (Woken::RaisedOnceInAWhile, State::Asleep) => {
+                    self.threads[thread].missed_raise = true;
+                }
+                _ => self.place(thread as u16, HIGHEST),
+            }
         }
         for thread in order {
             self.enqueue(thread, false);
@@ -272,7 +302,7 @@ mod tests {
 
     #[test]
     fn threads_of_a_level_take_turns_and_fall() {
-        let mut dispatcher = Dispatcher::new(table(), 3);
+        let mut dispatcher = Dispatcher::new(table(), Woken::Raised, 3);
         for thread in 0..3 {
             dispatcher.begin(thread);
         }
@@ -287,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_preempted_thread_stays_first_and_keeps_what_is_left() {
-        let mut dispatcher = Dispatcher::new(table(), 3);
+        let mut dispatcher = Dispatcher::new(table(), Woken::Raised, 3);
         dispatcher.begin(0);
         dispatcher.begin(1);
         assert_eq!(running(&mut dispatcher), 0);
@@ -299,7 +329,7 @@ mod tests {
 
     #[test]
     fn who_was_blocked_comes_back_high_and_first() {
-        let mut dispatcher = Dispatcher::new(table(), 2);
+        let mut dispatcher = Dispatcher::new(table(), Woken::Raised, 2);
         dispatcher.begin(0);
         dispatcher.begin(1);
         assert_eq!(running(&mut dispatcher), 0);
@@ -315,8 +345,28 @@ mod tests {
     }
 
     #[test]
+    fn who_was_blocked_for_a_short_time_comes_back_where_it_was() {
+        let mut dispatcher = Dispatcher::new(table(), Woken::RaisedOnceInAWhile, 1);
+        dispatcher.begin(0);
+        running(&mut dispatcher);
+        dispatcher.expire();
+        running(&mut dispatcher);
+        dispatcher.used(5 * MILLISECOND);
+        let left = dispatcher.left(0);
+        dispatcher.block();
+        dispatcher.wake(0);
+        assert_eq!((dispatcher.level(0), dispatcher.left(0)), (49, left));
+        running(&mut dispatcher);
+        dispatcher.block();
+        dispatcher.raise_all();
+        dispatcher.wake(0);
+        assert_eq!(dispatcher.level(0), 58);
+        assert_eq!(dispatcher.left(0), table()[58].quantum);
+    }
+
+    #[test]
     fn a_boosted_thread_is_next_and_a_raised_one_keeps_its_order() {
-        let mut dispatcher = Dispatcher::new(table(), 4);
+        let mut dispatcher = Dispatcher::new(table(), Woken::Raised, 4);
         for thread in 0..4 {
             dispatcher.begin(thread);
         }

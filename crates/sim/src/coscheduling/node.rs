@@ -4,7 +4,7 @@ use causeway_cosched::{Card, Driver, Settings, View};
 
 use super::costs::Costs;
 use super::dispatch::Dispatcher;
-use super::thread::{Doing, Thread};
+use super::thread::Thread;
 use crate::engine::{NANOSECOND, Time};
 
 /// What a node has counted.
@@ -54,7 +54,7 @@ impl Node {
     pub(super) fn new(costs: &Costs, settings: &Settings, threads: Vec<Thread>) -> Self {
         let jobs = threads.len() - 1;
         Self {
-            dispatcher: Dispatcher::new(costs.table, threads.len()),
+            dispatcher: Dispatcher::new(costs.table, costs.woken, threads.len()),
             jobs,
             card: Card::new(settings, jobs),
             driver: Driver::new(settings),
@@ -121,7 +121,7 @@ impl Node {
                     is_gone: !self.dispatcher.is_there(number),
                     is_running: running == Some(number),
                     is_asleep: self.dispatcher.is_asleep(number),
-                    awaits_message: thread.is_woken || matches!(thread.doing, Doing::Blocked(_)),
+                    awaits_message: thread.has_blocked,
                     has_pending: thread.has_pending(),
                     newest_ns: self.card.newest_ns(number),
                     cpu_ns: thread.cpu / NANOSECOND,

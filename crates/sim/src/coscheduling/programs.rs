@@ -17,8 +17,10 @@ pub enum Op {
     Send(u8, u32),
     /// Waits for a message from the process on a node, by the library's receive call.
     Receive(u8),
-    /// The same for a receive that was posted before, as collective operations do.
+    /// The same for a receive that was posted before.
     Wait(u8),
+    /// The same within a collective operation.
+    Collect(u8),
     /// Blocks for so long, as on a disk.
     Sleep(Time),
 }
@@ -150,7 +152,7 @@ fn exchange(ops: &mut Vec<Op>, partner: usize, bytes: u32) {
 fn combine(ops: &mut Vec<Op>, me: usize, bytes: u32) {
     for distance in [1, 2, 4] {
         ops.push(Op::Send(rank(me ^ distance), bytes));
-        ops.push(Op::Wait(rank(me ^ distance)));
+        ops.push(Op::Collect(rank(me ^ distance)));
     }
 }
 
@@ -299,7 +301,9 @@ mod tests {
             for op in body.iter().chain(tail) {
                 match *op {
                     Op::Send(to, _) => balance[me][usize::from(to)] += 1,
-                    Op::Receive(from) | Op::Wait(from) => balance[usize::from(from)][me] -= 1,
+                    Op::Receive(from) | Op::Wait(from) | Op::Collect(from) => {
+                        balance[usize::from(from)][me] -= 1;
+                    }
                     Op::Compute(_) | Op::Sleep(_) => {}
                 }
             }

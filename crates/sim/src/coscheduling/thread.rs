@@ -10,8 +10,8 @@ use crate::engine::{NANOSECOND, Time};
 pub(super) enum Wanted {
     /// A message from the process on a node.
     Message(u8),
-    /// The same by a wait for a receive that was posted before.
-    Posted(u8),
+    /// The same by a wait that does not give up.
+    Endless(u8),
     /// Room for a message to the process on a node.
     Room(u8, u32),
 }
@@ -50,8 +50,8 @@ pub(super) struct Thread {
     /// None if the job has no process on this node.
     pub(super) script: Option<Script>,
     pub(super) doing: Doing,
-    /// It has been woken and has not run since.
-    pub(super) is_woken: bool,
+    /// It has blocked for the message that it waits for, and has not got that since.
+    pub(super) has_blocked: bool,
     pub(super) waiter: Waiter,
     /// What it wants, while it calls the driver.
     pub(super) wanted: Option<Wanted>,
@@ -72,7 +72,7 @@ impl Thread {
         Self {
             script,
             doing: Doing::Gone,
-            is_woken: false,
+            has_blocked: false,
             waiter: Waiter::new(settings),
             wanted: None,
             inbox: [0; NODES],
@@ -93,7 +93,7 @@ impl Thread {
             Op::Compute(time) => Doing::Piece(time, Then::Next),
             Op::Send(to, bytes) => Doing::Piece(send, Then::HandOver(to, bytes)),
             Op::Receive(from) => Doing::Spin(Wanted::Message(from), None),
-            Op::Wait(from) => Doing::Spin(Wanted::Posted(from), None),
+            Op::Wait(from) | Op::Collect(from) => Doing::Spin(Wanted::Endless(from), None),
             Op::Sleep(time) => Doing::Piece(0, Then::Sleep(time)),
         };
         if let Doing::Spin(wanted, _) = self.doing {
@@ -101,7 +101,7 @@ impl Thread {
         }
     }
 
-    /// Begins to spin. Only receiving gives up: the thesis changes the library's receive call, and no other.
+    /// Begins to spin. Only the receive call gives up, whatever it is called by (§6.1.2 changes no other).
     pub(super) fn spin(&mut self, wanted: Wanted) {
         let patience = match (wanted, self.waiter.patience()) {
             (Wanted::Message(_), Patience::Nanoseconds(spin)) => Some(spin * NANOSECOND),
@@ -113,7 +113,6 @@ impl Thread {
     /// Takes `time` of the processor.
     pub(super) fn run(&mut self, time: Time) {
         self.cpu += time;
-        self.is_woken = false;
         match &mut self.doing {
             Doing::Piece(left, _) => *left = left.saturating_sub(time),
             Doing::Spin(_, patience) => {

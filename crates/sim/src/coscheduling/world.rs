@@ -435,11 +435,12 @@ impl<'a> World<'a> {
         let (window, receive) = (self.costs.messages.window, self.costs.messages.receive);
         let known = self.thread(node, thread);
         match wanted {
-            Wanted::Message(from) | Wanted::Posted(from) => {
+            Wanted::Message(from) | Wanted::Endless(from) => {
                 let waiting = &mut known.inbox[usize::from(from)];
                 if *waiting > 0 {
                     *waiting -= 1;
                     known.waiter.received();
+                    known.has_blocked = false;
                     known.doing = Doing::Piece(receive, Then::Next);
                 }
             }
@@ -521,6 +522,9 @@ impl<'a> World<'a> {
         let known = self.thread(node, thread);
         match known.script.as_mut().and_then(Iterator::next) {
             Some(Op::Wait(from)) if messages.waits_give_up => {
+                known.start(Op::Receive(from), messages.send);
+            }
+            Some(Op::Collect(from)) if messages.collectives_give_up => {
                 known.start(Op::Receive(from), messages.send);
             }
             Some(op) => known.start(op, messages.send),
@@ -610,6 +614,7 @@ impl<'a> World<'a> {
                     of.counts.blocks += 1;
                     let known = &mut of.threads[usize::from(thread)];
                     if let Doing::Spin(wanted, _) = known.doing {
+                        known.has_blocked = true;
                         known.doing = Doing::Blocked(wanted);
                         self.block(node);
                     }
@@ -620,7 +625,6 @@ impl<'a> World<'a> {
                     let known = &mut of.threads[usize::from(thread)];
                     if let Doing::Blocked(wanted) = known.doing {
                         known.spin(wanted);
-                        known.is_woken = true;
                         of.dispatcher.wake(thread);
                     }
                 }
