@@ -1,7 +1,8 @@
 //! `causeway bench …`: figures with the machine's limits beside them, from one run.
 //!
 //! Reading order: `outcome` (a benchmark in progress, and its rows as table, report and JSON), `task` (the processes
-//! that measure: the program itself, started again), `layer`, `batches` and `awake` (what those processes share);
+//! that measure: the program itself, started again), `layer`, `batches` and `awake` (what those processes share),
+//! `distance` (of the two processors);
 //! then the benchmarks: `messages`, `fs`, and `compare`, which measures messages beside those of other libraries. A
 //! benchmark to come is a module beside these, with its `Arguments`, and a variant of `task::Task` if it has processes.
 //!
@@ -11,6 +12,7 @@
 mod awake;
 mod batches;
 mod compare;
+mod distance;
 mod fs;
 mod layer;
 mod messages;

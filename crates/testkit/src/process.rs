@@ -204,7 +204,7 @@ mod tests {
             }
         }
         let mut child = Child::spawn(
-            "process::tests::a_child_speaks_stops_and_dies",
+            "process::tests::a_child_reports_stops_and_dies",
             "parrot",
             &["one", "two"],
         );

@@ -3,13 +3,14 @@
 //! Every participant runs the same patterns ([`trial`]) on the same two processors: in each run, each
 //! pattern is run by each participant once, so that a slow hour of the machine hits all alike.
 //! [`ours`] is Causeway ([`multi_process`] are its processes where there are more than two), [`peers`] the others,
-//! [`findings`] the figures, [`goals`] what was to be reached, `page` the report.
+//! [`parts`] which of their figures may be compared, [`findings`] the figures, [`goals`] what was to be reached, `page` the report.
 
 pub(crate) mod findings;
 pub(crate) mod goals;
 pub(crate) mod multi_process;
 mod ours;
 mod page;
+mod parts;
 mod peers;
 pub(crate) mod trial;
 
@@ -22,10 +23,12 @@ use causeway_command::shutdown::{self, ScratchDirectory};
 use causeway_report::units::parse_bytes;
 use clap::Args;
 
+use crate::distance::{Distances, Probe};
 use crate::messages::effort::Effort;
 use crate::outcome::{Benchmark, LIMIT, OURS, Presentation};
 use findings::Findings;
 use ours::Ours;
+use parts::{Part, Parts};
 use peers::child::Failed;
 use peers::peer::{Peer, Places};
 use trial::{Figure, Gap, Pattern, Trial};
@@ -112,7 +115,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     explain(&mut benchmark, processors);
     warn(&mut benchmark, arguments.quick);
     let runs = if arguments.quick { 1 } else { arguments.runs };
-    let (findings, gaps) = measure(&mut benchmark, &mut participants, &trials, runs);
+    let (findings, gaps) = measure(&mut benchmark, &mut participants, &trials, runs)?;
     benchmark.rows = findings.rows();
     benchmark.gaps = gaps;
     let clients: Vec<usize> = arguments.clients.iter().map(|&one| one as usize).collect();
@@ -260,7 +263,8 @@ fn explain(benchmark: &mut Benchmark, [one, other]: [usize; 2]) {
     ));
     benchmark.note(
         "in each run, each pattern is run by each participant once; ratios are taken within a run, and \
-         their medians are shown"
+         their medians are shown. What was measured while the processors were near each other is compared with its \
+         like only, and what was measured while they were far as well"
             .to_owned(),
     );
     benchmark.note(
@@ -287,40 +291,61 @@ fn warn(benchmark: &mut Benchmark, quick: bool) {
     }
 }
 
+/// Runs everything `runs` times, and again what ran while the processors were not where the others' were, at most so
+/// many times as well.
 fn measure(
     benchmark: &mut Benchmark,
     participants: &mut Participants,
     trials: &[Trial],
     runs: u32,
-) -> (Findings, Vec<Gap>) {
+) -> Outcome<(Findings, Vec<Gap>)> {
+    let mut parts = Parts::default();
     let mut gaps = Vec::new();
-    let mut findings = Findings::default();
-    let steps = trials.len() * participants.names().len() * runs as usize;
-    let progress = Progress::steps(&benchmark.output, "comparing", steps as u64);
-    for run in 0..runs {
-        for trial in trials {
-            for participant in participants.names() {
-                progress.step(&format!("{participant}: {}", trial.name()));
-                let mut figures = Vec::new();
-                if let Err(Failed { why, timed_out }) =
-                    participants.run_trial(&participant, trial, &mut figures)
-                {
-                    progress
-                        .say(|| benchmark.note(format!("{participant}, {}: {why}", trial.name())));
-                    gaps.push(Gap {
-                        participant: participant.clone(),
-                        trial: trial.clone(),
-                        how: if timed_out { "timed out" } else { "failed" },
-                        why,
-                    });
-                }
-                for figure in figures {
-                    findings.add(run, &participant, figure);
-                }
+    let mut probe = Probe::start()?;
+    let names = participants.names();
+    let all: Vec<(usize, String)> = (0..trials.len())
+        .flat_map(|trial| names.iter().map(move |name| (trial, name.clone())))
+        .collect();
+    let enough = runs as usize / 2 + 1;
+    for round in 0..2 * runs {
+        let due = match round < runs {
+            true => all.clone(),
+            false => parts.missing(trials.len(), enough),
+        };
+        if due.is_empty() {
+            break;
+        }
+        let what = if round < runs { "comparing" } else { "again" };
+        let progress = Progress::steps(&benchmark.output, what, due.len() as u64);
+        for (number, participant) in due {
+            let trial = &trials[number];
+            progress.step(&format!("{participant}: {}", trial.name()));
+            let mut figures = Vec::new();
+            let before = probe.measure()?;
+            if let Err(Failed { why, timed_out }) =
+                participants.run_trial(&participant, trial, &mut figures)
+            {
+                progress.say(|| benchmark.note(format!("{participant}, {}: {why}", trial.name())));
+                gaps.push(Gap {
+                    participant: participant.clone(),
+                    trial: trial.clone(),
+                    how: if timed_out { "timed out" } else { "failed" },
+                    why,
+                });
             }
+            let after = probe.measure()?;
+            parts.add(Part {
+                trial: number,
+                participant,
+                distances: Distances { before, after },
+                figures,
+            });
         }
     }
-    (findings, gaps)
+    for note in parts.notes(trials) {
+        benchmark.note(note);
+    }
+    Ok((parts.findings(trials.len()), gaps))
 }
 
 impl Participants {
