@@ -1,30 +1,65 @@
 //! Ports of this host that one test has for itself.
 
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::{Mutex, PoisonError};
 
-/// The ports that are given: below those that kernels choose by themselves.
-const PORTS: std::ops::Range<u32> = 10_000..32_000;
+/// The first of the ports that are given; all are below those that kernels choose by themselves.
+const FIRST: u16 = 10_000;
+/// They are given out to processes in blocks.
+const BLOCK: u16 = 200;
+/// Number of blocks.
+const BLOCKS: u16 = 110;
+/// A process that has so many blocks gives its ports again.
+const MOST_BLOCKS: usize = 8;
 
-/// Ports of one process before those of the process with the next id begin.
-const PORTS_EACH: u32 = 500;
+/// The ports of this process.
+struct Ports {
+    /// Numbers of the blocks, and the sockets by which other processes see that they are taken: the kernel closes them
+    /// when the process ends, however it does.
+    blocks: Vec<(u16, UnixListener)>,
+    given: usize,
+}
 
-/// An address and port that no socket has now, another one at each call until all of them were given.
+static PORTS: Mutex<Ports> = Mutex::new(Ports {
+    blocks: Vec::new(),
+    given: 0,
+});
+
+impl Ports {
+    fn next(&mut self) -> u16 {
+        let at = self.given % (MOST_BLOCKS * BLOCK as usize);
+        self.given += 1;
+        let (block, offset) = (at / BLOCK as usize, at % BLOCK as usize);
+        if block == self.blocks.len() {
+            self.blocks.push(take_block());
+        }
+        FIRST + self.blocks[block].0 * BLOCK + offset as u16
+    }
+}
+
+fn take_block() -> (u16, UnixListener) {
+    (0..BLOCKS)
+        .find_map(|block| {
+            let name = SocketAddr::from_abstract_name(format!("causeway-test-ports-{block}"));
+            let taken = UnixListener::bind_addr(&name.expect("a short name")).ok()?;
+            Some((block, taken))
+        })
+        .expect("a block of ports that no other process has")
+}
+
+/// An address and port that no socket has now and that no other process is given meanwhile.
 ///
 /// A test that ends a listener and starts it again needs such a port: one that the kernel chose can belong to another
 /// test's socket by then.
 ///
 /// # Panics
-/// If all ports are taken.
+/// If no port is free.
 pub fn fresh() -> SocketAddrV4 {
-    static GIVEN: AtomicU32 = AtomicU32::new(0);
-    let begin = std::process::id().wrapping_mul(PORTS_EACH);
-    PORTS
-        .map(|_| {
-            let next = begin.wrapping_add(GIVEN.fetch_add(1, Relaxed));
-            let port = PORTS.start + next % PORTS.len() as u32;
-            SocketAddrV4::new(Ipv4Addr::LOCALHOST, port as u16)
-        })
+    let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    (0..MOST_BLOCKS as u16 * BLOCK)
+        .map(|_| SocketAddrV4::new(Ipv4Addr::LOCALHOST, ports.next()))
         .find(|&endpoint| TcpListener::bind(endpoint).is_ok() && UdpSocket::bind(endpoint).is_ok())
         .expect("a free port")
 }
@@ -38,5 +73,11 @@ mod tests {
         for endpoint in given {
             std::net::UdpSocket::bind(endpoint).expect("nothing has it");
         }
+    }
+
+    #[test]
+    fn a_block_is_taken_once() {
+        let (one, other) = (super::take_block(), super::take_block());
+        assert_ne!(one.0, other.0);
     }
 }
