@@ -16,8 +16,33 @@
 /* Longer than anything takes on a slow machine; a program that hangs is ended by it. */
 #define LIMIT_S 120
 
+/* Where the program is, for the handler of the alarm, and the server that it waits for. */
+static const char *volatile check_file = "";
+static volatile sig_atomic_t check_line;
+static volatile pid_t server_pid;
+
+/* Says where the program hangs, has its server say the same, and ends it. */
+static inline void report_hang(int signal_) {
+    char text[256];
+    int length = snprintf(text, sizeof text, "process %d hangs; the last check begun is %s:%d\n", (int)getpid(),
+                          check_file, (int)check_line);
+    if (write(STDERR_FILENO, text, (size_t)length) != length) _exit(2);
+    if (server_pid > 0) {
+        kill(server_pid, signal_);
+        sleep(1);
+    }
+    signal(signal_, SIG_DFL);
+    raise(signal_);
+}
+
+static inline void limit_time(void) {
+    signal(SIGALRM, report_hang);
+    alarm(LIMIT_S);
+}
+
 #define CHECK(condition)                                                                          \
     do {                                                                                          \
+        check_file = __FILE__, check_line = __LINE__;                                             \
         if (!(condition)) {                                                                       \
             fprintf(stderr, "%s:%d: %s; the last error: %s\n", __FILE__, __LINE__, #condition,    \
                     BMI_last_error());                                                            \
@@ -27,6 +52,7 @@
 
 #define CHECK_IS(expression, expected)                                                            \
     do {                                                                                          \
+        check_file = __FILE__, check_line = __LINE__;                                             \
         long long is_ = (long long)(expression);                                                  \
         if (is_ != (long long)(expected)) {                                                       \
             fprintf(stderr, "%s:%d: %s is %lld, not %s; the last error: %s\n", __FILE__,          \
@@ -143,7 +169,7 @@ static inline struct child start_server(const char *listen, void (*serve)(struct
     child.pid = fork();
     CHECK(child.pid >= 0);
     if (child.pid == 0) {
-        alarm(LIMIT_S);
+        limit_time();
         close(ends[0]);
         struct layer layer = open_layer(listen);
         int length = BMI_listening(layer.bmi, child.address, sizeof child.address);
@@ -154,6 +180,7 @@ static inline struct child start_server(const char *listen, void (*serve)(struct
         close_layer(&layer);
         exit(0);
     }
+    server_pid = child.pid;
     close(ends[1]);
     ssize_t length = read(ends[0], child.address, sizeof child.address - 1);
     CHECK(length > 0);
@@ -164,6 +191,7 @@ static inline struct child start_server(const char *listen, void (*serve)(struct
 static inline void join(struct child *child) {
     int status;
     CHECK(waitpid(child->pid, &status, 0) == child->pid);
+    server_pid = 0;
     CHECK(WIFEXITED(status));
     CHECK_IS(WEXITSTATUS(status), 0);
 }
@@ -171,7 +199,7 @@ static inline void join(struct child *child) {
 /* Every program is called with an address that a server may listen at. */
 static inline const char *begin(int argc, char **argv) {
     CHECK(argc == 2);
-    alarm(LIMIT_S);
+    limit_time();
     return argv[1];
 }
 
