@@ -22,8 +22,8 @@ CRASHES ?= 2000
 # Seeds of `make simulate`, or one of them.
 SEEDS ?= 100000
 SEED ?=
-# Tests that run at a time. Most of them wait for other processes: with twice as many as processors `make unit` takes
-# two thirds of the time.
+# Tests that run at a time. Most of them wait for other processes: on two processors, four at a time take three quarters of
+# the time, and meet each other's ports and locks more often.
 TEST_THREADS ?= $(shell nproc)
 # Further arguments, such as `make demo ARGS="--tree /usr/share/doc"`.
 ARGS ?=

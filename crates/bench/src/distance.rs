@@ -39,69 +39,45 @@ pub(crate) struct Distances {
     pub(crate) after: f64,
 }
 
-/// Where the processors were during a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
-    Near,
-    Far,
-    /// They were moved meanwhile.
-    Mixed,
-}
-
-/// What tells near from far in the measurements of one run of the benchmark.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// The distances at which a benchmark was run, in classes without a wide gap: mostly one, or near and far. A
+/// measurement of the distance that something disturbed is a class of its own.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Classes {
-    least: f64,
-    most: f64,
-    /// The largest distance that is near, and the smallest that is far.
-    gap: Option<(f64, f64)>,
+    /// The smallest and the largest distance of each class, in increasing order.
+    ranges: Vec<(f64, f64)>,
 }
 
 impl Classes {
-    /// Of all distances that were measured: those below the widest gap are near, all if there is none.
+    /// Of all distances that were measured.
     pub(crate) fn of(parts: impl Iterator<Item = Distances>) -> Self {
         let mut all: Vec<f64> = parts.flat_map(|part| [part.before, part.after]).collect();
         all.sort_by(f64::total_cmp);
-        let ratio = |pair: &(f64, f64)| pair.1 / pair.0;
-        let neighbours = all.windows(2).filter_map(|two| match two {
-            &[one, other] => Some((one, other)),
-            _ => None,
-        });
-        Self {
-            least: all.first().copied().unwrap_or_default(),
-            most: all.last().copied().unwrap_or_default(),
-            gap: neighbours
-                .filter(|pair| ratio(pair) >= LEAST_RATIO)
-                .max_by(|one, other| ratio(one).total_cmp(&ratio(other))),
+        let mut ranges: Vec<(f64, f64)> = Vec::new();
+        for distance in all {
+            match ranges.last_mut() {
+                Some((_, most)) if distance < *most * LEAST_RATIO => *most = distance,
+                _ => ranges.push((distance, distance)),
+            }
         }
+        Self { ranges }
     }
 
-    /// Whether there is one class only.
-    pub(crate) fn is_single(&self) -> bool {
-        self.gap.is_none()
+    /// Number of classes.
+    pub(crate) fn len(&self) -> usize {
+        self.ranges.len()
     }
 
-    /// The class of a part.
-    pub(crate) fn class(&self, part: Distances) -> Class {
-        let is_far = |distance| self.gap.is_some_and(|(_, far)| distance >= far);
-        match (is_far(part.before), is_far(part.after)) {
-            (false, false) => Class::Near,
-            (true, true) => Class::Far,
-            _ => Class::Mixed,
-        }
+    /// The class of a part; none if the processors were moved meanwhile.
+    pub(crate) fn class(&self, part: Distances) -> Option<usize> {
+        let class = |distance: f64| self.ranges.iter().position(|(_, most)| distance <= *most);
+        class(part.before).filter(|&before| class(part.after) == Some(before))
     }
 
-    /// The distances of each class, in words: `near (51 to 58 ns) and far (240 to 262 ns)`.
-    pub(crate) fn text(&self) -> String {
-        let range = |from: f64, to: f64| format!("{:.0} to {:.0} ns", from * 1e3, to * 1e3);
-        match self.gap {
-            None => range(self.least, self.most),
-            Some((near, far)) => format!(
-                "near ({}) and far ({})",
-                range(self.least, near),
-                range(far, self.most)
-            ),
-        }
+    /// A class in words: `near (51 to 58 ns)`, `far (240 to 262 ns)`.
+    pub(crate) fn text(&self, class: usize) -> String {
+        let (least, most) = self.ranges.get(class).copied().unwrap_or_default();
+        let name = if class == 0 { "near" } else { "far" };
+        format!("{name} ({:.0} to {:.0} ns)", least * 1e3, most * 1e3)
     }
 }
 
@@ -118,23 +94,31 @@ mod tests {
     fn distances_that_differ_little_are_one_class() {
         let parts = parts(&[(0.051, 0.055), (0.060, 0.058), (0.070, 0.085)]);
         let classes = Classes::of(parts.iter().copied());
-        assert!(classes.is_single());
-        assert!(parts.iter().all(|&part| classes.class(part) == Class::Near));
-        assert_eq!(classes.text(), "51 to 85 ns");
+        assert_eq!(classes.len(), 1);
+        assert!(parts.iter().all(|&part| classes.class(part) == Some(0)));
+        assert_eq!(classes.text(0), "near (51 to 85 ns)");
     }
 
     #[test]
-    fn the_widest_gap_parts_near_from_far() {
+    fn wide_gaps_part_near_from_far() {
         let parts = parts(&[(0.055, 0.054), (0.26, 0.25), (0.056, 0.24), (0.24, 0.06)]);
         let classes = Classes::of(parts.iter().copied());
-        let found: Vec<Class> = parts.iter().map(|&part| classes.class(part)).collect();
-        let wanted = [Class::Near, Class::Far, Class::Mixed, Class::Mixed];
-        assert_eq!(found, wanted);
-        assert_eq!(classes.text(), "near (54 to 60 ns) and far (240 to 260 ns)");
+        let found: Vec<_> = parts.iter().map(|&part| classes.class(part)).collect();
+        assert_eq!(found, [Some(0), Some(1), None, None]);
+        assert_eq!(classes.text(0), "near (54 to 60 ns)");
+        assert_eq!(classes.text(1), "far (240 to 260 ns)");
     }
 
     #[test]
-    fn without_a_part_there_is_one_class() {
-        assert!(Classes::of(std::iter::empty()).is_single());
+    fn a_disturbed_measurement_does_not_hide_near_and_far() {
+        let parts = parts(&[(0.055, 0.054), (0.26, 0.25), (0.055, 9.0)]);
+        let classes = Classes::of(parts.iter().copied());
+        let found: Vec<_> = parts.iter().map(|&part| classes.class(part)).collect();
+        assert_eq!(found, [Some(0), Some(1), None]);
+    }
+
+    #[test]
+    fn without_a_part_there_is_no_class() {
+        assert_eq!(Classes::of(std::iter::empty()).len(), 0);
     }
 }

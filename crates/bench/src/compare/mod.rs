@@ -3,7 +3,8 @@
 //! Every participant runs the same patterns ([`trial`]) on the same two processors: in each run, each
 //! pattern is run by each participant once, so that a slow hour of the machine hits all alike.
 //! [`ours`] is Causeway ([`multi_process`] are its processes where there are more than two), [`peers`] the others,
-//! [`parts`] which of their figures may be compared, [`findings`] the figures, [`goals`] what was to be reached, `page` the report.
+//! [`parts`] which of their figures may be compared, [`findings`] the figures, [`goals`] what was to be reached,
+//! `page` the report.
 
 pub(crate) mod findings;
 pub(crate) mod goals;
@@ -263,8 +264,8 @@ fn explain(benchmark: &mut Benchmark, [one, other]: [usize; 2]) {
     ));
     benchmark.note(
         "in each run, each pattern is run by each participant once; ratios are taken within a run, and \
-         their medians are shown. What was measured while the processors were near each other is compared with its \
-         like only, and what was measured while they were far as well"
+         their medians are shown. Figures are compared only with others that were measured while the two processors \
+         were as far apart"
             .to_owned(),
     );
     benchmark.note(
@@ -291,8 +292,8 @@ fn warn(benchmark: &mut Benchmark, quick: bool) {
     }
 }
 
-/// Runs everything `runs` times, and again what ran while the processors were not where the others' were, at most so
-/// many times as well.
+/// Runs everything `runs` times; then, at most as often, what has too few parts at the distance of the processors at
+/// which it is compared.
 fn measure(
     benchmark: &mut Benchmark,
     participants: &mut Participants,
@@ -307,6 +308,8 @@ fn measure(
         .flat_map(|trial| names.iter().map(move |name| (trial, name.clone())))
         .collect();
     let enough = runs as usize / 2 + 1;
+    let steps = all.len() as u64 * u64::from(runs);
+    let mut progress = Progress::steps(&benchmark.output, "comparing", steps);
     for round in 0..2 * runs {
         let due = match round < runs {
             true => all.clone(),
@@ -315,8 +318,10 @@ fn measure(
         if due.is_empty() {
             break;
         }
-        let what = if round < runs { "comparing" } else { "again" };
-        let progress = Progress::steps(&benchmark.output, what, due.len() as u64);
+        if round >= runs {
+            let steps = due.len() as u64;
+            progress = Progress::steps(&benchmark.output, "measuring again", steps);
+        }
         for (number, participant) in due {
             let trial = &trials[number];
             progress.step(&format!("{participant}: {}", trial.name()));

@@ -1,8 +1,10 @@
 //! The parts of a comparison, each one trial of one participant, and which of them may be compared.
 
+use std::collections::BTreeMap;
+
 use super::findings::Findings;
 use super::trial::{Figure, Trial};
-use crate::distance::{Class, Classes, Distances};
+use crate::distance::{Classes, Distances};
 
 /// A trial of one participant that came to an end, or to a failure with figures before it.
 pub(crate) struct Part {
@@ -31,34 +33,31 @@ impl Parts {
         Classes::of(self.parts.iter().map(|part| part.distances))
     }
 
+    fn of_trial(&self, trial: usize) -> impl Iterator<Item = &Part> {
+        self.parts.iter().filter(move |part| part.trial == trial)
+    }
+
     /// The participants with parts of a trial, each with the number of those of a class.
-    fn counts(&self, classes: &Classes, trial: usize, class: Class) -> Vec<(&str, usize)> {
-        let mut counts: Vec<(&str, usize)> = Vec::new();
-        for part in self.parts.iter().filter(|part| part.trial == trial) {
-            let more = usize::from(classes.class(part.distances) == class);
-            match counts
-                .iter_mut()
-                .find(|(name, _)| *name == part.participant)
-            {
-                Some((_, count)) => *count += more,
-                None => counts.push((&part.participant, more)),
-            }
+    fn counts(&self, classes: &Classes, trial: usize, class: usize) -> BTreeMap<&str, usize> {
+        let mut counts = BTreeMap::new();
+        for part in self.of_trial(trial) {
+            let is_of_class = classes.class(part.distances) == Some(class);
+            *counts.entry(part.participant.as_str()).or_default() += usize::from(is_of_class);
         }
         counts
     }
 
     /// The class in which a trial is compared: that of which the participant with the fewest parts has most.
-    fn compared(&self, classes: &Classes, trial: usize) -> Class {
-        let fewest = |class| {
-            let counts = self.counts(classes, trial, class);
-            let least = counts.iter().map(|(_, count)| *count).min();
-            let all: usize = counts.iter().map(|(_, count)| *count).sum();
-            (least, all)
+    fn compared(&self, classes: &Classes, trial: usize) -> usize {
+        let fewest = |class: &usize| {
+            let counts = self.counts(classes, trial, *class);
+            (
+                counts.values().min().copied(),
+                counts.values().sum::<usize>(),
+            )
         };
-        match fewest(Class::Far) > fewest(Class::Near) {
-            true => Class::Far,
-            false => Class::Near,
-        }
+        // Of equals `max_by_key` takes the last one: the nearest.
+        (0..classes.len()).rev().max_by_key(fewest).unwrap_or(0)
     }
 
     /// The trials and participants that have fewer than `enough` parts to be compared, although they can run them.
@@ -67,9 +66,9 @@ impl Parts {
         let mut missing = Vec::new();
         for trial in 0..trials {
             let class = self.compared(&classes, trial);
-            let counts = self.counts(&classes, trial, class);
-            let few = counts.iter().filter(|(_, count)| *count < enough);
-            missing.extend(few.map(|(participant, _)| (trial, (*participant).to_owned())));
+            let counts = self.counts(&classes, trial, class).into_iter();
+            let few = counts.filter(|(_, count)| *count < enough);
+            missing.extend(few.map(|(participant, _)| (trial, participant.to_owned())));
         }
         missing
     }
@@ -80,68 +79,51 @@ impl Parts {
         let mut findings = Findings::default();
         for trial in 0..trials {
             let class = self.compared(&classes, trial);
-            let of_class =
-                |part: &&Part| part.trial == trial && classes.class(part.distances) == class;
-            let mut runs: Vec<(&str, u32)> = Vec::new();
-            for part in self.parts.iter().filter(of_class) {
-                let run = match runs.iter_mut().find(|(name, _)| *name == part.participant) {
-                    Some((_, run)) => {
-                        *run += 1;
-                        *run
-                    }
-                    None => {
-                        runs.push((&part.participant, 0));
-                        0
-                    }
-                };
+            let mut runs: BTreeMap<&str, u32> = BTreeMap::new();
+            let is_of_class = |part: &&Part| classes.class(part.distances) == Some(class);
+            for part in self.of_trial(trial).filter(is_of_class) {
+                let run = runs.entry(&part.participant).or_default();
                 for figure in &part.figures {
-                    findings.add(run, &part.participant, figure.clone());
+                    findings.add(*run, &part.participant, figure.clone());
                 }
+                *run += 1;
             }
         }
         findings
     }
 
-    /// Says how far apart the processors were, and what was compared.
+    /// How far apart the processors were, and what is compared.
     pub(crate) fn notes(&self, trials: &[Trial]) -> Vec<String> {
         let classes = self.classes();
-        let distances = classes.text();
-        if classes.is_single() {
+        if classes.len() <= 1 {
             return vec![format!(
-                "before and after each part a cache line took {distances} from one processor to the other: all parts \
-                 are comparable"
+                "the two processors stayed where they were, {} by a cache line's way from one to the other: all parts \
+                 are compared",
+                classes.text(0)
             )];
         }
-        let count = |class| {
-            let mut all = self.parts.iter().map(|part| classes.class(part.distances));
-            all.by_ref().filter(|one| *one == class).count()
+        let parts = |class| {
+            let same = |part: &&Part| classes.class(part.distances) == class;
+            self.parts.iter().filter(same).count()
         };
+        let mut places: Vec<String> = (0..classes.len())
+            .map(|class| format!("{} {}", parts(Some(class)), classes.text(class)))
+            .collect();
+        places.push(format!("{} mixed", parts(None)));
         let mut notes = vec![format!(
-            "a cache line took different times from one processor to the other, {distances}: {} parts were measured \
-             near, {} far, {} while that changed; each pattern is compared within one class, by its parts alone",
-            count(Class::Near),
-            count(Class::Far),
-            count(Class::Mixed)
+            "the two processors were moved, as a cache line's way from one to the other shows; parts: {}. Each pattern \
+             is compared in one class",
+            places.join(", ")
         )];
         for (number, trial) in trials.iter().enumerate() {
             let class = self.compared(&classes, number);
             let counts = self.counts(&classes, number, class);
-            if counts.is_empty() {
-                continue;
-            }
             let counts: Vec<String> = counts
                 .iter()
                 .map(|(participant, count)| format!("{participant} {count}"))
                 .collect();
-            let name = match class {
-                Class::Far => "far",
-                Class::Near | Class::Mixed => "near",
-            };
-            notes.push(format!(
-                "{}: {name}, parts: {}",
-                trial.name(),
-                counts.join(", ")
-            ));
+            let (name, class) = (trial.name(), classes.text(class));
+            notes.push(format!("{name}: {class}, parts: {}", counts.join(", ")));
         }
         notes
     }
