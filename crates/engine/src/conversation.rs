@@ -132,6 +132,8 @@ pub(crate) struct Conversation {
     placement: Option<u64>,
     /// Messages that no receive has asked for yet.
     pub(crate) early: List,
+    /// What the latest connection was lost by.
+    pub(crate) loss: Option<PeerError>,
     /// Unexpected messages in order.
     pub(crate) arrived: VecDeque<Arrived>,
     /// In the ring of peers whose first unexpected message can be taken.
@@ -188,6 +190,7 @@ impl Conversation {
             receives: 0,
             placement: None,
             early: List::default(),
+            loss: None,
             arrived: VecDeque::new(),
             in_ready_ring: false,
             in_fetch_ring: false,

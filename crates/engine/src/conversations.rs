@@ -19,10 +19,10 @@ use crate::fragments::Fragments;
 use crate::handshake::{Meeting, Rival};
 use crate::matcher::Matcher;
 use crate::operation::{Remote, State, What};
-use crate::shared::{NO_QUEUE, Shared, Tuning, Work};
+use crate::shared::{EarlyBody, NO_QUEUE, Shared, Tuning, Work};
 use crate::slab::{NONE, Slab};
 use crate::transfers::{Behind, MAX_TRIES};
-use crate::types::{Completion, OpError, OpId, Tag, Unexpected};
+use crate::types::{Completion, Envelope, OpError, OpId, Tag, Taken, Unexpected};
 
 /// What a driver is to do. Peers and operations are numbers that are valid until the next call.
 #[derive(Debug)]
@@ -593,6 +593,37 @@ impl<M: Matcher> Conversations<M> {
             }
             _ => shared.transfers.forget_parts(token),
         }
+    }
+
+    /// The message that a receive of this pattern would get, which stays, and its envelope.
+    pub(crate) fn find_message(&mut self, pattern: M::Pattern) -> Option<(u32, Envelope)> {
+        let message = self.shared.matcher.find(pattern)?;
+        let early = &self.shared.early[message];
+        let size = match &early.body {
+            EarlyBody::Whole(data) => data.len() as u64,
+            EarlyBody::Announced(incoming) => incoming.announcement.size,
+        };
+        let envelope = Envelope {
+            peer: early.peer,
+            tag: early.tag,
+            size,
+        };
+        Some((message, envelope))
+    }
+
+    /// Posts a receive for a message that the matcher has no more. Returns how it ended if it was whole, or the
+    /// operation; `None` if the message is gone.
+    pub(crate) fn receive_taken(
+        &mut self,
+        (taken, pattern): (Taken, M::Pattern),
+        into: &[Memory],
+        room: u64,
+        caller: (u32, u64),
+    ) -> Option<Result<Result<u64, OpError>, u32>> {
+        let Self { peers, shared } = self;
+        let message = shared.early.find(taken.0)?;
+        let peer = &mut peers[shared.early[message].peer];
+        Some(peer.receive_early(shared, (message, pattern), into, room, caller))
     }
 
     /// Posts a receive that waits. Its memory is left to the caller.

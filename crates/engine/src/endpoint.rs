@@ -11,7 +11,7 @@
 //!
 //! Inside, the protocol's state is apart from the methods ([`conversations`](crate::conversations)): `driving` and
 //! `posting` do with methods what it asks for, `connections` and `connect` know which peer is behind which handle, `callers`
-//! which of them are one, `progress` polls, `sleep` sleeps, `parked` lets others in meanwhile, `watch` shows observers what is
+//! which of them are one, `messages` looks at those that wait for receives, `progress` polls, `sleep` sleeps, `parked` lets others in meanwhile, `watch` shows observers what is
 //! going on and `stall` tells of operations that make no progress. `loopback` is how a process sends to itself.
 
 mod callers;
@@ -19,6 +19,7 @@ mod connect;
 mod connections;
 mod driving;
 mod loopback;
+mod messages;
 mod methods;
 mod parked;
 mod posting;
@@ -44,7 +45,7 @@ use causeway_wire::region::RegionDescriptor;
 use self::connections::Connections;
 use self::loopback::Loopback;
 use self::methods::Methods;
-use self::posting::{at_once, cold, post_cold};
+use self::posting::{Sending, at_once, cold, post_cold};
 use self::sleep::{Announced, Sleeper};
 pub use self::sleep::{Parked, Waker};
 use self::watch::Watch;
@@ -297,7 +298,8 @@ impl<M: Matcher> Endpoint<M> {
         match self.send_now(to, data, tag, queue) {
             Some(size) => Ok(at_once(user, Ok(size))),
             None => {
-                post_cold(|| self.post_message(to, data, tag, (queue, user), false)).expand(user)
+                let post = || self.post_message(to, data, tag, (queue, user), Sending::Expected);
+                post_cold(post).expand(user)
             }
         }
     }
@@ -330,7 +332,7 @@ impl<M: Matcher> Endpoint<M> {
         queue: Queue,
         user: u64,
     ) -> Result<Posted, Error> {
-        self.post_message(to, data, tag, (queue, user), true)
+        self.post_message(to, data, tag, (queue, user), Sending::Unexpected)
     }
 
     /// Cancels an operation. It still completes, with [`OpError::Cancelled`] or, if that came first,

@@ -61,6 +61,8 @@ pub(crate) struct Op {
     pub(crate) any_peer: bool,
     /// A send that takes one of the peer's places for announcements.
     pub(crate) announced: bool,
+    /// A send that is done when its receive has been found: it is announced however small it is.
+    pub(crate) synchronous: bool,
     /// The other side has cancelled; what is in progress decides whether that came in time.
     pub(crate) withdrawn: bool,
     /// Where the bytes that were moved end in the fragments.
@@ -148,6 +150,7 @@ impl Op {
             moved: 0,
             cursor: Cursor::default(),
             announced: false,
+            synchronous: false,
             withdrawn: false,
         }
     }
@@ -203,6 +206,7 @@ impl Op {
         self.moved = 0;
         self.cursor = Cursor::default();
         self.announced = false;
+        self.synchronous = false;
         self.withdrawn = false;
         self.any_peer = false;
     }

@@ -14,7 +14,7 @@ use crate::operation::{Incoming, Op, State};
 use crate::slab::{Linked, Links, List, NONE, Slab};
 use crate::traffic::Touched;
 use crate::transfers::Transfers;
-use crate::types::{Completion, Error, OpError, OpId, RendezvousPolicy, Tag};
+use crate::types::{Completion, Envelope, Error, OpError, OpId, RendezvousPolicy, Tag};
 
 /// Operations in progress of one instance.
 pub(crate) const MAX_OPERATIONS: usize = 1 << 20;
@@ -63,6 +63,12 @@ pub(crate) struct Shared<M> {
     pub(crate) dirty: Vec<u32>,
     /// Operations that became done, to notice that something did.
     pub(crate) completions: u64,
+    /// Messages that came before their receives, likewise.
+    pub(crate) arrivals: u64,
+    /// Connections that were lost, likewise.
+    pub(crate) losses: u64,
+    /// See [`Endpoint::envelope`](crate::Endpoint::envelope).
+    pub(crate) envelope: Envelope,
     /// Peers that there is something new about, for observers.
     pub(crate) touched: Touched,
 }
@@ -110,6 +116,8 @@ pub(crate) struct Early {
     pub(crate) links: Links,
     pub(crate) peer: u32,
     pub(crate) tag: Tag,
+    /// The matcher has it no more: only one that knows it gets it.
+    pub(crate) taken: bool,
     pub(crate) body: EarlyBody,
 }
 
@@ -192,6 +200,9 @@ impl<M: Matcher> Shared<M> {
             held: Vec::new(),
             dirty: Vec::new(),
             completions: 0,
+            arrivals: 0,
+            losses: 0,
+            envelope: Envelope::default(),
             touched: Touched::default(),
         }
     }
@@ -200,6 +211,12 @@ impl<M: Matcher> Shared<M> {
     #[inline]
     pub(crate) fn changes(&self) -> (u64, usize) {
         (self.completions, self.unexpected_waiting)
+    }
+
+    /// See [`Endpoint::news`](crate::Endpoint::news).
+    #[inline]
+    pub(crate) fn news(&self) -> u64 {
+        self.completions + self.arrivals + self.losses
     }
 
     /// Transfers in progress or waiting.
@@ -268,6 +285,11 @@ impl<M: Matcher> Shared<M> {
             _ => return Tested::Pending,
         }
         let (user, bytes, queue) = (entry.user, entry.moved, entry.queue);
+        self.envelope = Envelope {
+            peer: entry.peer,
+            tag: entry.tag,
+            size: bytes,
+        };
         let op = id.0 as u32;
         self.queues[queue].remove(&mut self.ops, op);
         self.ops.vacate(op);
@@ -290,6 +312,11 @@ impl<M: Matcher> Shared<M> {
         self.queues[queue].remove(&mut self.ops, op);
         let entry = &mut self.ops[op];
         let user = entry.user;
+        self.envelope = Envelope {
+            peer: entry.peer,
+            tag: entry.tag,
+            size: entry.moved,
+        };
         let result = match entry.error.take() {
             None => Ok(entry.moved),
             Some(error) => Err(*error),

@@ -64,6 +64,21 @@ pub struct Completion {
     pub result: Result<u64, OpError>,
 }
 
+/// What a message says on its outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Envelope {
+    /// The sender, by the number that patterns name it by ([`Endpoint::number`](crate::Endpoint::number)).
+    pub peer: u32,
+    /// Its tag.
+    pub tag: Tag,
+    /// Its bytes.
+    pub size: u64,
+}
+
+/// A message that [`Endpoint::take_message`](crate::Endpoint::take_message) has taken out of matching.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Taken(pub(crate) u64);
+
 /// An unexpected message.
 #[derive(Debug)]
 pub struct Unexpected {

@@ -7,7 +7,7 @@
 //! them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow
 //! side pays for) and [`attach`] (copying from and to another process's memory). [`net`] and
 //! [`datagram`] are the sockets between hosts. Resources that a forked child must not touch check [`fork`];
-//! [`limits`], [`pin`], [`process`], [`random`], [`shared`], [`small`],
+//! [`inherited`], [`limits`], [`pin`], [`process`], [`random`], [`shared`], [`small`],
 //! [`thread`] and [`waits`] stand alone.
 //!
 //! This crate knows no protocol. It is one of three that may use `unsafe`, with
@@ -19,6 +19,7 @@ mod diag;
 pub mod epoll;
 pub mod fork;
 pub mod futex;
+pub mod inherited;
 pub mod limits;
 pub mod mapping;
 pub mod membarrier;

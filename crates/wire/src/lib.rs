@@ -5,7 +5,7 @@
 //! layer), [`tcp`] and [`shm`] (what the two methods put on a connection), [`datagram`] (how the UDP
 //! method carries the former where datagrams are lost), [`fs`] (requests and replies of the file
 //! system), [`store`] (records of the metadata store), [`datafile`] (what an I/O server
-//! keeps of a file), [`home`] (what a server's directory says of itself),
+//! keeps of a file), [`home`] (what a server's directory says of itself), [`pmi`] (what processes of a parallel program and their launcher say),
 //! [`watch`] (what a process shows of itself to
 //! observers) and [`vi`] (descriptors and frames of virtual interfaces). `docs/formats/`
 //! draws them. [`formats`] says how two builds agree on a format. [`random`] is the sequence of numbers that one of them is made with.
@@ -30,6 +30,7 @@ pub mod datagram;
 pub mod formats;
 pub mod fs;
 pub mod home;
+pub mod pmi;
 pub mod random;
 pub mod region;
 pub mod shm;

@@ -18,6 +18,8 @@ impl Conversation {
     ) {
         tracing::debug!(target: CONNECT, peer = self.name, %cause, "no longer connected");
         self.touch(shared);
+        shared.losses += 1;
+        self.loss = Some(cause.clone());
         self.phase = Phase::Failed;
         self.control.clear();
         self.expected.clear();
@@ -72,8 +74,7 @@ impl Conversation {
     pub(crate) fn drop_early<M: Matcher>(&mut self, shared: &mut Shared<M>, all: bool) {
         for index in self.early.to_vec(&mut shared.early) {
             if all || matches!(shared.early[index].body, EarlyBody::Announced(_)) {
-                shared.matcher.discard(index);
-                self.take_early(shared, index);
+                self.forget_early(shared, index);
             }
         }
     }

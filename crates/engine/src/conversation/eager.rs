@@ -179,7 +179,7 @@ impl Conversation {
         };
         let (size, tag) = (shared.ops[op].size, shared.ops[op].tag);
         let cost = cost(usize::try_from(size).unwrap_or(usize::MAX));
-        let eager = size <= self.eager_max;
+        let eager = size <= self.eager_max && !shared.ops[op].synchronous;
         if eager && self.account.affords(cost, unexpected) {
             let header = self.eager_header(tag, unexpected);
             return Next::Transmit(Transmit::Eager { header, op });
@@ -318,10 +318,20 @@ impl Conversation {
             links: Links::default(),
             peer: self.id,
             tag,
+            taken: false,
             body,
         });
         self.early.push_back(&mut shared.early, index);
+        shared.arrivals += 1;
         index
+    }
+
+    /// Forgets an early message, which nothing will get.
+    pub(super) fn forget_early<M: Matcher>(&mut self, shared: &mut Shared<M>, index: u32) {
+        if !shared.early[index].taken {
+            shared.matcher.discard(index);
+        }
+        self.take_early(shared, index);
     }
 
     /// Takes an early message that the matcher has no more, with its accounts.

@@ -16,7 +16,7 @@ use crate::matcher::Matcher;
 use crate::operation::{Op, State, What};
 use crate::shared::{EarlyBody, Shared};
 use crate::slab::NONE;
-use crate::types::{OpError, Tag};
+use crate::types::{Envelope, OpError, Tag};
 
 /// Has a receive that was matched, and is in no list, wait again, before all others.
 pub(crate) fn post_again<M: Matcher>(shared: &mut Shared<M>, peer: &mut Conversation, op: u32) {
@@ -59,8 +59,9 @@ impl Conversation {
     #[inline(always)]
     fn matched<M>(&mut self, shared: &mut Shared<M>, op: u32, tag: Tag) {
         let entry = &mut shared.ops[op];
+        entry.tag = tag;
         if entry.any_peer {
-            (entry.peer, entry.tag) = (self.id, tag);
+            entry.peer = self.id;
         } else {
             self.receives -= 1;
         }
@@ -141,6 +142,11 @@ impl Conversation {
                 Err(op)
             }
             Some(EarlyBody::Whole(data)) => {
+                shared.envelope = Envelope {
+                    peer: self.id,
+                    tag,
+                    size: data.len() as u64,
+                };
                 let result = deliver(&data, into, room);
                 shared.buffers.put(data);
                 Ok(result)

@@ -405,9 +405,7 @@ impl Conversation {
             if let EarlyBody::Announced(incoming) = &shared.early[index].body
                 && incoming.announcement.send == send
             {
-                shared.matcher.discard(index);
-                self.take_early(shared, index);
-                return;
+                return self.forget_early(shared, index);
             }
         }
         if self.withdrawn_unexpected(shared, send) {

@@ -11,6 +11,15 @@ use crate::matcher::Matcher;
 use crate::shared::MAX_OPERATIONS;
 use crate::types::{Addr, Completion, Error, OpError, OpId, Posted, Queue, Tag};
 
+/// How a message is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sending {
+    Expected,
+    /// Done only when its receive has been found.
+    Synchronous,
+    Unexpected,
+}
+
 /// What an operation that completed at once is called in its [`Completion`].
 const AT_ONCE: OpId = OpId(0);
 
@@ -218,15 +227,17 @@ impl<M: Matcher> Endpoint<M> {
         data: &[Memory],
         tag: Tag,
         (queue, user): (Queue, u64),
-        unexpected: bool,
+        sending: Sending,
     ) -> Result<Posted, Error> {
         let (peer, queue) = (self.peer(to)?, self.queue(queue)?);
         let size = total(data)?;
+        let unexpected = sending == Sending::Unexpected;
         let limit = self.conversations.shared.tuning.unexpected_limit as u64;
         if unexpected && size > limit {
             return Err(Error::UnexpectedTooLarge { size, limit });
         }
-        if self.try_eager_now(peer, data, size, tag, unexpected) {
+        let may_go_now = sending != Sending::Synchronous;
+        if may_go_now && self.try_eager_now(peer, data, size, tag, unexpected) {
             return Ok(at_once(user, Ok(size)));
         }
         // The attempt may just have found out that the peer is gone.
@@ -238,6 +249,7 @@ impl<M: Matcher> Endpoint<M> {
         let memory = (Fragments::share(data), size);
         let caller = (queue, user);
         let op = (self.conversations).post_waiting(peer, memory, tag, caller, unexpected);
+        self.conversations.shared.ops[op].synchronous = !may_go_now;
         self.connect(peer);
         Ok(self.posted(op, user))
     }

@@ -1,0 +1,115 @@
+//! Messages that wait for their receives, looked at and taken out of matching; sends that wait for theirs; news of any
+//! kind to wait for.
+
+use std::time::Duration;
+
+use causeway_sys::memory::Memory;
+use causeway_transport::PeerError;
+
+use super::Endpoint;
+use super::posting::{Sending, at_once};
+use crate::fragments::{check_writable, total};
+use crate::matcher::Matcher;
+use crate::types::{Addr, Envelope, Error, OpError, Posted, Queue, Tag, Taken};
+
+impl<M: Matcher> Endpoint<M> {
+    /// Sends `data` as [`Endpoint::post_send`] does, but completes only when the peer has found a receive for it, however small
+    /// it is.
+    pub fn post_synchronous_send(
+        &mut self,
+        to: Addr,
+        data: &[Memory],
+        tag: Tag,
+        queue: Queue,
+        user: u64,
+    ) -> Result<Posted, Error> {
+        self.post_message(to, data, tag, (queue, user), Sending::Synchronous)
+    }
+
+    /// The envelope of what the latest successful call of [`Endpoint::test`] or [`Endpoint::post_receive`] has completed: of
+    /// a receive, who sent its message, and under which tag.
+    #[inline]
+    pub fn envelope(&self) -> Envelope {
+        self.conversations.shared.envelope
+    }
+
+    /// Makes progress, without waiting.
+    pub fn poll(&mut self) {
+        if self.check_process().is_ok() {
+            self.progress();
+        }
+    }
+
+    /// The message that a receive of this pattern would get now. It stays. No progress is made.
+    pub fn probe(&mut self, pattern: M::Pattern) -> Option<Envelope> {
+        self.check_process().ok()?;
+        let (_, envelope) = self.conversations.find_message(pattern)?;
+        Some(envelope)
+    }
+
+    /// Takes the message that a receive of this pattern would get out of matching: only
+    /// [`Endpoint::receive_taken`] gets it from now on. No progress is made.
+    pub fn take_message(&mut self, pattern: M::Pattern) -> Option<(Taken, Envelope)> {
+        self.check_process().ok()?;
+        let (message, envelope) = self.conversations.find_message(pattern)?;
+        let shared = &mut self.conversations.shared;
+        shared.matcher.discard(message);
+        shared.early[message].taken = true;
+        Some((Taken(shared.early.key(message)), envelope))
+    }
+
+    /// Receives a message that was taken. `pattern` is what it was taken by, or another that it matches. If its sender
+    /// is lost, or has withdrawn it, the receive completes with [`OpError::Withdrawn`].
+    pub fn receive_taken(
+        &mut self,
+        taken: Taken,
+        pattern: M::Pattern,
+        into: &[Memory],
+        queue: Queue,
+        user: u64,
+    ) -> Result<Posted, Error> {
+        let caller = (self.queue(queue)?, user);
+        check_writable(into)?;
+        let room = total(into)?;
+        self.conversations.shared.check_operations()?;
+        let received = (self.conversations).receive_taken((taken, pattern), into, room, caller);
+        match received {
+            None => Ok(at_once(user, Err(OpError::Withdrawn))),
+            Some(Ok(result)) => {
+                self.settle();
+                Ok(at_once(user, result))
+            }
+            Some(Err(op)) => Ok(self.posted(op, user)),
+        }
+    }
+
+    /// Differs from what it was before if an operation has completed since, a message has come before its receive,
+    /// or a connection was lost.
+    #[inline]
+    pub fn news(&self) -> u64 {
+        self.conversations.shared.news()
+    }
+
+    /// Makes progress until [`Endpoint::news`] is not `since` any more, or `idle` has passed. Returns whether there is news:
+    /// in a forked child always, since other calls tell what is wrong.
+    pub fn wait_for_news(&mut self, since: u64, idle: Duration) -> bool {
+        if self.check_process().is_err() || self.news() != since {
+            return true;
+        }
+        self.progress();
+        self.news() != since
+            || (!idle.is_zero() && self.wait_until(idle, |all| all.shared.news() != since))
+    }
+
+    /// How many connections were lost so far.
+    #[inline]
+    pub fn losses(&self) -> u64 {
+        self.conversations.shared.losses
+    }
+
+    /// Why the latest connection to a peer was lost, if one was, and no other has been made since.
+    pub fn loss(&self, addr: Addr) -> Option<PeerError> {
+        let entry = &self.conversations.peers[self.number(addr)?];
+        entry.loss.clone().filter(|_| !entry.is_up())
+    }
+}

@@ -1,0 +1,1 @@
+//! MPI's standard ABI.

@@ -1,0 +1,163 @@
+//! Tables of the objects that handles stand for.
+//!
+//! A handle is a number of at most 30 bits that is none of the ABI's own (those are below 4096): what kind of object it is, how
+//! often its place in the table was used before, and the place. So one that was freed, or is of another kind, is recognised,
+//! and a handle fits in an `int` (`MPI_Comm_toint` and its like return it as it is).
+
+use crate::error::{Error, Result};
+
+const PLACE_BITS: u32 = 20;
+const USE_BITS: u32 = 6;
+const MOST: usize = 1 << PLACE_BITS;
+
+/// A kind of object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// `MPI_Comm`
+    Communicator = 1,
+    /// `MPI_Group`
+    Group = 2,
+    /// `MPI_Request`
+    Request = 3,
+    /// `MPI_Message`
+    Message = 4,
+    /// `MPI_Info`
+    Info = 5,
+    /// `MPI_Errhandler`
+    ErrorHandler = 6,
+    /// `MPI_Op`
+    Operation = 7,
+    /// `MPI_Datatype`
+    Datatype = 8,
+    /// `MPI_Session`
+    Session = 9,
+}
+
+/// Objects of one kind.
+#[derive(Debug)]
+pub struct Table<T> {
+    kind: Kind,
+    /// The class of the error for handles that are none.
+    class: i32,
+    places: Vec<Place<T>>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    uses: u8,
+    object: Option<T>,
+}
+
+impl<T> Table<T> {
+    /// No objects. Handles that are none are errors of `class`.
+    pub fn new(kind: Kind, class: i32) -> Self {
+        Self {
+            kind,
+            class,
+            places: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Adds an object; returns its handle.
+    pub fn insert(&mut self, object: T) -> Result<usize> {
+        if let Some(at) = self.free.pop() {
+            let place = &mut self.places[at as usize];
+            place.object = Some(object);
+            return Ok(self.handle(at as usize));
+        }
+        if self.places.len() == MOST {
+            let text = format!("there are {MOST} objects of the kind {:?} already", self.kind);
+            return Err(Error::new(crate::abi::ERR_NO_MEM, text));
+        }
+        self.places.push(Place {
+            uses: 0,
+            object: Some(object),
+        });
+        Ok(self.handle(self.places.len() - 1))
+    }
+
+    fn handle(&self, at: usize) -> usize {
+        let uses = usize::from(self.places[at].uses);
+        (self.kind as usize) << (PLACE_BITS + USE_BITS) | uses << PLACE_BITS | at
+    }
+
+    #[inline]
+    fn place(&self, handle: usize) -> Option<usize> {
+        let at = handle & (MOST - 1);
+        let place = self.places.get(at)?;
+        let is_it = place.object.is_some() && handle == self.handle(at);
+        is_it.then_some(at)
+    }
+
+    #[cold]
+    fn none(&self, handle: usize) -> Error {
+        Error::new(
+            self.class,
+            format!("{handle:#x} is no handle of a {:?}, or was freed", self.kind),
+        )
+    }
+
+    /// The object of a handle.
+    #[inline]
+    pub fn get(&self, handle: usize) -> Result<&T> {
+        let object = self.place(handle).and_then(|at| self.places[at].object.as_ref());
+        object.ok_or_else(|| self.none(handle))
+    }
+
+    /// Likewise, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self, handle: usize) -> Result<&mut T> {
+        match self.place(handle) {
+            Some(at) => match &mut self.places[at].object {
+                Some(object) => Ok(object),
+                None => unreachable!("a place that is found has an object"),
+            },
+            None => Err(self.none(handle)),
+        }
+    }
+
+    /// Removes an object.
+    pub fn remove(&mut self, handle: usize) -> Result<T> {
+        let at = self.place(handle).ok_or_else(|| self.none(handle))?;
+        let place = &mut self.places[at];
+        place.uses = (place.uses + 1) % (1 << USE_BITS);
+        self.free.push(at as u32);
+        place.object.take().ok_or_else(|| self.none(handle))
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_name_one_object_and_go_stale() {
+        let mut table = Table::new(Kind::Group, 9);
+        let a = table.insert("a").expect("there is room");
+        let b = table.insert("b").expect("there is room");
+        assert!(a >= 4096 && i32::try_from(a).is_ok());
+        assert_eq!(table.get(a).copied().ok(), Some("a"));
+        assert_eq!(table.remove(a).ok(), Some("a"));
+        assert_eq!(table.get(a).expect_err("it is gone").code(), 9);
+        let c = table.insert("c").expect("there is room");
+        assert_ne!(a, c);
+        assert!(table.get(a).is_err() && table.remove(a).is_err());
+        assert_eq!(table.get(b).copied().ok(), Some("b"));
+        let other = Table::<&str>::new(Kind::Info, 34);
+        assert!(other.get(b).is_err());
+        assert_eq!(table.len(), 2);
+    }
+}

@@ -1,0 +1,196 @@
+//! What processes and their launcher say to each other, as MPICH's launcher Hydra does: version 1 of the process
+//! management interface (PMI). Each command is one line of text, `cmd=NAME` and further pairs `key=value`, with blanks
+//! between them.
+//!
+//! Values have no blanks; where a launcher writes some, as in the text of an error, what stands behind the first is
+//! not understood as a value, and ignored.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write;
+
+use crate::codec::Malformed;
+
+/// Most bytes of a line, with its end: twice what PMI-1 allows (`PMI_MAXLINE`), as keys and values may have their own
+/// largest sizes at once.
+pub const MAX_LINE: usize = 4 << 10;
+/// Most bytes of a key, as our own launcher says.
+pub const MAX_KEY: usize = 64;
+/// Most bytes of a value, likewise.
+pub const MAX_VALUE: usize = 1024;
+/// Most pairs in a line.
+const MAX_PAIRS: usize = 32;
+
+/// A command, in either direction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    name: String,
+    pairs: Vec<(String, String)>,
+}
+
+impl Command {
+    /// A command without pairs.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            pairs: Vec::new(),
+        }
+    }
+
+    /// The command with one pair more. Neither may have blanks, line ends or, the key, `=`.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl core::fmt::Display) -> Self {
+        let mut text = String::new();
+        // A string takes what it is given.
+        let _ = write!(text, "{value}");
+        self.pairs.push((key.into(), text));
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let pair = self.pairs.iter().find(|(name, _)| name == key);
+        pair.map(|(_, value)| value.as_str())
+    }
+
+    /// The value of a key, as a number.
+    pub fn number(&self, key: &str) -> Option<i64> {
+        self.get(key)?.parse().ok()
+    }
+
+    /// The line, with its end.
+    pub fn encode(&self) -> String {
+        let mut line = String::from("cmd=");
+        line.push_str(&self.name);
+        for (key, value) in &self.pairs {
+            line.push(' ');
+            line.push_str(key);
+            line.push('=');
+            line.push_str(value);
+        }
+        line.push('\n');
+        line
+    }
+
+    /// Reads a line, without its end.
+    pub fn decode(line: &[u8]) -> Result<Self, Malformed> {
+        let field = "a PMI command";
+        if line.len() >= MAX_LINE {
+            return Err(Malformed::TooLarge {
+                field,
+                value: line.len() as u64,
+                limit: MAX_LINE as u64 - 1,
+            });
+        }
+        let unknown = |value: u8| Malformed::Unknown {
+            field,
+            value: value.into(),
+        };
+        let text = core::str::from_utf8(line).map_err(|error| unknown(line[error.valid_up_to()]))?;
+        if let Some(control) = text.bytes().find(u8::is_ascii_control) {
+            return Err(unknown(control));
+        }
+        let mut words = text.split(' ').filter(|word| !word.is_empty());
+        let first = words.next().ok_or(Malformed::Truncated { field })?;
+        let name = first.strip_prefix("cmd=").filter(|name| !name.is_empty());
+        let mut command = Self::new(name.ok_or(Malformed::Truncated { field })?);
+        for (key, value) in words.filter_map(|word| word.split_once('=')) {
+            if command.pairs.len() == MAX_PAIRS {
+                return Err(Malformed::TooLarge {
+                    field: "the number of pairs of a PMI command",
+                    value: MAX_PAIRS as u64 + 1,
+                    limit: MAX_PAIRS as u64,
+                });
+            }
+            command.pairs.push((key.into(), value.into()));
+        }
+        Ok(command)
+    }
+}
+
+/// Bytes that have come and are no whole line yet.
+#[derive(Debug, Default)]
+pub struct Lines {
+    bytes: Vec<u8>,
+}
+
+impl Lines {
+    /// Adds bytes that have come.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next command. An error is final: what follows is not looked at.
+    pub fn next_command(&mut self) -> Result<Option<Command>, Malformed> {
+        let end = self.bytes.iter().position(|byte| *byte == b'\n');
+        match end {
+            Some(end) => {
+                let command = Command::decode(&self.bytes[..end]);
+                self.bytes.drain(..=end);
+                command.map(Some)
+            }
+            None if self.bytes.len() >= MAX_LINE => Err(Malformed::TooLarge {
+                field: "a PMI command",
+                value: self.bytes.len() as u64,
+                limit: MAX_LINE as u64 - 1,
+            }),
+            None => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_hydra_are_understood() {
+        let line = b"cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0";
+        let command = Command::decode(line).expect("it is one");
+        assert_eq!(command.name(), "response_to_init");
+        assert_eq!(command.number("rc"), Some(0));
+        assert_eq!(command.get("nothing"), None);
+        assert_eq!(command.encode().trim_end().as_bytes(), line);
+        let line = b"cmd=get_result rc=-1 msg=key not found  value=unknown";
+        let command = Command::decode(line).expect("it is one");
+        assert_eq!(command.get("msg"), Some("key"));
+        assert_eq!(command.get("value"), Some("unknown"));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in [&b""[..], b"   ", b"cmd=", b"size=3", b"cmd=a\0", b"cmd=\xff"] {
+            assert!(Command::decode(line).is_err(), "{line:?}");
+        }
+        assert!(Command::decode(&[b'a'; MAX_LINE]).is_err());
+        let mut many = Command::new("x");
+        for _ in 0..=MAX_PAIRS {
+            many = many.with("k", 1);
+        }
+        assert!(Command::decode(many.encode().trim_end().as_bytes()).is_err());
+    }
+
+    #[test]
+    fn lines_come_in_any_pieces() {
+        let text = b"cmd=barrier_in\ncmd=get key=a\n";
+        for cut in 0..text.len() {
+            let mut lines = Lines::default();
+            let mut found = Vec::new();
+            for piece in [&text[..cut], &text[cut..]] {
+                lines.push(piece);
+                while let Some(command) = lines.next_command().expect("well-formed") {
+                    found.push(command.encode());
+                }
+            }
+            assert_eq!(found.concat().as_bytes(), text);
+        }
+        let mut lines = Lines::default();
+        lines.push(&[b'x'; MAX_LINE]);
+        assert!(lines.next_command().is_err());
+    }
+}
