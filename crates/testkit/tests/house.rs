@@ -28,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["transport", "watch", "wire", "sys"]),
     ("bmi", &["engine", "transport"]),
     ("bmi-c", &["bmi", "transport", "wire", "sys"]),
+    ("mpi", &["engine", "transport", "wire", "sys"]),
     ("fs", &["bmi", "wire", "sys"]),
     ("report", &["watch"]),
     ("command", &["report", "fs", "watch", "wire"]),

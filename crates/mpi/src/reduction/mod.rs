@@ -1,0 +1,1 @@
+//! Combining elements: the predefined operations (MPI 5.0 §6.9).
