@@ -1,1 +1,38 @@
-//! MPI.
+//! MPI 5.0 without its C surface.
+//!
+//! A program's processes [start] with the help of a [launcher], and meet; then each is a [`Process`]. Read
+//! [`process`] first, then what it does: messages ([`point`], [`message`]) of elements ([`buffer`], [`datatype`]), matched
+//! with receives by MPI's rules ([`matching`]); [`communicator`]s of [`group`]s with [`topology`]; [`collective`]
+//! operations as [`schedule`]s, with [`operation`]s that combine elements ([`reduction`]); [`request`]s for all that goes
+//! on, and their [`status`]. [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
+//! values, [`abi`] the standard ABI's numbers.
+//!
+//! All progress is made inside calls. Nothing here calls functions of the program: a wait that comes to one returns it
+//! ([`process::Waited::Call`]), so that such a function may call MPI in its turn.
+//!
+//! What this room does not do: pointers, C strings and callbacks, which are the C surface's (`causeway-mpi-c`).
+#![forbid(unsafe_code)]
+
+pub mod abi;
+pub mod buffer;
+pub mod collective;
+pub mod communicator;
+pub mod datatype;
+pub mod error;
+pub mod group;
+pub mod info;
+pub mod launcher;
+pub mod matching;
+pub mod message;
+pub mod operation;
+pub mod point;
+pub mod process;
+pub mod reduction;
+pub mod request;
+pub mod schedule;
+pub mod start;
+pub mod status;
+pub mod table;
+pub mod topology;
+
+pub use process::Process;

@@ -10,7 +10,9 @@ use super::Endpoint;
 use super::posting::{Sending, at_once};
 use crate::fragments::{check_writable, total};
 use crate::matcher::Matcher;
-use crate::types::{Addr, Envelope, Error, OpError, Posted, Queue, Tag, Taken};
+use crate::types::{
+    Addr, Completion, Envelope, Error, OpError, OpId, Posted, Queue, Tag, Taken,
+};
 
 impl<M: Matcher> Endpoint<M> {
     /// Sends `data` as [`Endpoint::post_send`] does, but completes only when the peer has found a receive for it, however small
@@ -31,6 +33,12 @@ impl<M: Matcher> Endpoint<M> {
     #[inline]
     pub fn envelope(&self) -> Envelope {
         self.conversations.shared.envelope
+    }
+
+    /// Takes an operation's completion if it is there. No progress is made.
+    pub fn take(&mut self, op: OpId) -> Result<Option<Completion>, Error> {
+        self.check_process()?;
+        self.conversations.shared.take_done(op)
     }
 
     /// Makes progress, without waiting.

@@ -1,0 +1,78 @@
+//! Collective operations (MPI 5.0 chapter 6), as schedules.
+//!
+//! All memory here is contiguous: what the program describes by other datatypes is packed before and unpacked behind
+//! ([`Sides`]). Algorithms are chosen by size:
+//!
+//! | operation | short | long |
+//! |---|---|---|
+//! | barrier | dissemination | |
+//! | broadcast | binomial tree | scatter along the tree, then allgather round a ring |
+//! | reduce | binomial tree, in the order of ranks where operands must not change places | |
+//! | allreduce | recursive doubling | reduce-scatter, then allgather, both round a ring |
+//! | gather, scatter | each with the root | |
+//! | allgather | round a ring | |
+//! | alltoall | each with each, at the same time | |
+//! | scan, exscan | along the ranks | |
+
+mod blocks;
+mod moving;
+mod reducing;
+
+pub use blocks::{Blocks, Sides};
+pub use reducing::{Reduction, Scan};
+
+use crate::error::Result;
+use crate::process::{Active, Process};
+use crate::schedule::Steps;
+
+/// The rank of this process and the number of processes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) rank: u32,
+    pub(crate) size: u32,
+}
+
+impl Place {
+    /// This rank, where the root is rank 0.
+    pub(crate) fn relative_to(self, root: u32) -> u32 {
+        (self.rank + self.size - root) % self.size
+    }
+
+    /// The rank of a relative one.
+    pub(crate) fn absolute(self, relative: u32, root: u32) -> u32 {
+        (relative + root) % self.size
+    }
+
+    pub(crate) fn next(self) -> u32 {
+        (self.rank + 1) % self.size
+    }
+
+    pub(crate) fn previous(self) -> u32 {
+        (self.rank + self.size - 1) % self.size
+    }
+}
+
+impl Process {
+    pub(crate) fn place(&self, communicator: usize) -> Result<Place> {
+        let communicator = self.communicator(communicator)?;
+        Ok(Place {
+            rank: communicator.rank(),
+            size: communicator.size(),
+        })
+    }
+
+    /// Starts a barrier: in round k, each process tells the one 2^k behind it and hears from the one 2^k before it.
+    pub fn barrier(&mut self, communicator: usize) -> Result<Active> {
+        let Place { rank, size } = self.place(communicator)?;
+        let mut steps = Steps::default();
+        let nothing = Self::temporary(0)?;
+        let mut distance = 1;
+        while distance < size {
+            steps.send((rank + distance) % size, nothing.clone());
+            steps.receive((rank + size - distance) % size, nothing.clone());
+            steps.fence();
+            distance *= 2;
+        }
+        self.start_steps(communicator, steps)
+    }
+}

@@ -1,0 +1,286 @@
+//! Reductions: reduce, allreduce, reduce-scatter, scan, exscan.
+//!
+//! Operands keep the order of ranks where the operation asks for it: everything here combines neighbouring ranges of ranks
+//! only, the lower one as the left operand.
+
+use causeway_engine::Memory;
+
+use super::Place;
+use super::moving::{ring, shares};
+use crate::abi;
+use crate::datatype::Datatype;
+use crate::error::{Error, Result};
+use crate::operation::Combine;
+use crate::process::{Active, Process};
+use crate::schedule::Steps;
+
+/// From so many bytes on, an allreduce goes round a ring.
+const LONG_ALLREDUCE: usize = 64 << 10;
+
+/// What is reduced.
+#[derive(Debug, Clone)]
+pub struct Reduction {
+    /// The operands here; nothing if they are where the result goes.
+    pub from: Option<Memory>,
+    /// Where the result goes, of as many bytes.
+    pub into: Memory,
+    /// Elements.
+    pub count: u64,
+    pub(crate) what: Combine,
+}
+
+impl Reduction {
+    fn unit(&self) -> usize {
+        self.into.len() / (self.count.max(1) as usize)
+    }
+}
+
+/// A scan's kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scan {
+    /// With the own operand.
+    Inclusive,
+    /// Without it.
+    Exclusive,
+}
+
+impl Process {
+    /// Describes a reduction by one of the standard's operations.
+    pub fn predefined_reduction(
+        operation: usize,
+        datatype: &Datatype,
+        (from, into): (Option<Memory>, Memory),
+        count: u64,
+    ) -> Result<Reduction> {
+        let what = Combine::predefined(operation, datatype)?;
+        Ok(Reduction {
+            from,
+            into,
+            count,
+            what,
+        })
+    }
+
+    /// Describes a reduction by an operation of the program's, on elements of a datatype with this handle.
+    pub fn program_reduction(
+        operation: crate::operation::Operation,
+        datatype: usize,
+        (from, into): (Option<Memory>, Memory),
+        count: u64,
+    ) -> Reduction {
+        Reduction {
+            from,
+            into,
+            count,
+            what: Combine::Program {
+                operation,
+                datatype,
+            },
+        }
+    }
+
+    /// Starts a reduction whose result every process gets.
+    pub fn allreduce(&mut self, of: &Reduction, communicator: usize) -> Result<Active> {
+        let place = self.place(communicator)?;
+        let mut steps = Steps::default();
+        if let Some(from) = &of.from {
+            steps.copy(from, &of.into);
+        }
+        let is_long = of.into.len() >= LONG_ALLREDUCE && of.count >= u64::from(place.size);
+        match is_long && of.what.commutes() && place.size > 1 {
+            true => allreduce_by_ring(&mut steps, place, of)?,
+            false => allreduce_by_doubling(&mut steps, place, of)?,
+        }
+        self.start_steps(communicator, steps)
+    }
+
+    /// Starts a reduction whose result the root gets. `into` of others than the root is scratch memory.
+    pub fn reduce(&mut self, of: &Reduction, root: i32, communicator: usize) -> Result<Active> {
+        let place = self.place(communicator)?;
+        let valid = u32::try_from(root).ok().filter(|root| *root < place.size);
+        let root = valid.ok_or_else(|| {
+            let text = format!("the root {root} in a communicator of {}", place.size);
+            Error::new(abi::ERR_ROOT, text)
+        })?;
+        let mut steps = Steps::default();
+        if let Some(from) = &of.from {
+            steps.copy(from, &of.into);
+        }
+        // In the order of ranks, the tree's root is rank 0, wherever the result goes.
+        let top = if of.what.commutes() { root } else { 0 };
+        reduce_by_tree(&mut steps, place, top, of)?;
+        if top != root {
+            if place.rank == top {
+                steps.send(root, of.into.clone());
+            } else if place.rank == root {
+                steps.receive(top, of.into.clone());
+            }
+        }
+        self.start_steps(communicator, steps)
+    }
+
+    /// Starts a reduction of which each process gets a part: `parts` has the elements of each, and `mine` is where this
+    /// process's go. `of.into` is scratch memory for all of them.
+    pub fn reduce_scatter(
+        &mut self,
+        of: &Reduction,
+        parts: &[u64],
+        mine: &Memory,
+        communicator: usize,
+    ) -> Result<Active> {
+        let place = self.place(communicator)?;
+        let mut steps = Steps::default();
+        if let Some(from) = &of.from {
+            steps.copy(from, &of.into);
+        }
+        let unit = of.unit();
+        let mut at = 0;
+        let blocks = Vec::from_iter(parts.iter().map(|part| {
+            let len = *part as usize * unit;
+            at += len;
+            of.into.slice(at - len..at)
+        }));
+        if of.what.commutes() {
+            reduce_scatter_by_ring(&mut steps, place, of, &blocks)?;
+        } else {
+            reduce_by_tree(&mut steps, place, 0, of)?;
+            if place.rank == 0 {
+                for rank in 1..place.size {
+                    steps.send(rank, blocks[rank as usize].clone());
+                }
+            } else {
+                steps.receive(0, blocks[place.rank as usize].clone());
+            }
+            steps.fence();
+        }
+        steps.copy(&blocks[place.rank as usize], mine);
+        self.start_steps(communicator, steps)
+    }
+
+    /// Starts a reduction over the ranks up to each, or those before it.
+    pub fn scan(&mut self, of: &Reduction, kind: Scan, communicator: usize) -> Result<Active> {
+        let Place { rank, size } = self.place(communicator)?;
+        let mut steps = Steps::default();
+        let total = Self::temporary(of.into.len())?;
+        steps.copy(of.from.as_ref().unwrap_or(&of.into), &total);
+        if rank > 0 {
+            let before = Self::temporary(of.into.len())?;
+            steps.receive(rank - 1, before.clone());
+            steps.fence();
+            steps.combine(&of.what, &before, &total, of.count);
+            if kind == Scan::Exclusive {
+                steps.copy(&before, &of.into);
+            }
+        }
+        if rank + 1 < size {
+            steps.send(rank + 1, total.clone());
+        }
+        if kind == Scan::Inclusive {
+            steps.copy(&total, &of.into);
+        }
+        self.start_steps(communicator, steps)
+    }
+}
+
+/// Each process combines what it has with what those that differ in one bit have, lowest bit first.
+fn reduce_by_tree(steps: &mut Steps, place: Place, root: u32, of: &Reduction) -> Result<()> {
+    let relative = place.relative_to(root);
+    let mut own = of.into.clone();
+    let mut mask = 1;
+    while mask < place.size {
+        if relative & mask != 0 {
+            steps.fence();
+            steps.send(place.absolute(relative - mask, root), own);
+            steps.fence();
+            return Ok(());
+        }
+        if relative + mask < place.size {
+            let other = Process::temporary(own.len())?;
+            steps.receive(place.absolute(relative + mask, root), other.clone());
+            steps.fence();
+            // The own range of ranks is the lower one.
+            steps.combine(&of.what, &own, &other, of.count);
+            own = other;
+        }
+        mask *= 2;
+    }
+    if own.as_ptr() != of.into.as_ptr() {
+        steps.copy(&own, &of.into);
+    }
+    Ok(())
+}
+
+/// In round k, processes exchange what they have with those whose number differs in bit k. Those that are too many for a power of
+/// two have a neighbour stand in for them.
+fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Result<()> {
+    let Place { rank, size } = place;
+    let power = 1 << size.ilog2();
+    let extra = size - power;
+    let own = &of.into;
+    let other = Process::temporary(own.len())?;
+    let stands_for = |number: u32| if number < extra { 2 * number + 1 } else { number + extra };
+    let number = if rank >= 2 * extra {
+        rank - extra
+    } else if rank % 2 == 0 {
+        steps.send(rank + 1, own.clone());
+        steps.fence();
+        steps.receive(rank + 1, own.clone());
+        steps.fence();
+        return Ok(());
+    } else {
+        steps.receive(rank - 1, other.clone());
+        steps.fence();
+        steps.combine(&of.what, &other, own, of.count);
+        rank / 2
+    };
+    let mut mask = 1;
+    while mask < power {
+        let partner = number ^ mask;
+        let there = stands_for(partner);
+        steps.send(there, own.clone());
+        steps.receive(there, other.clone());
+        steps.fence();
+        if partner < number {
+            steps.combine(&of.what, &other, own, of.count);
+        } else {
+            steps.combine(&of.what, own, &other, of.count);
+            steps.copy(&other, own);
+        }
+        mask *= 2;
+    }
+    if rank < 2 * extra {
+        steps.send(rank - 1, own.clone());
+        steps.fence();
+    }
+    Ok(())
+}
+
+/// Each block goes round, and every process adds its own operands to it; so it ends at its own process.
+fn reduce_scatter_by_ring(
+    steps: &mut Steps,
+    place: Place,
+    of: &Reduction,
+    blocks: &[Memory],
+) -> Result<()> {
+    let Place { rank, size } = place;
+    let unit = of.unit().max(1);
+    let longest = blocks.iter().map(Memory::len).max().unwrap_or(0);
+    let coming = Process::temporary(longest)?;
+    for round in 1..size {
+        let going = &blocks[((rank + size - round) % size) as usize];
+        let next = &blocks[((rank + 2 * size - round - 1) % size) as usize];
+        let coming = coming.slice(0..next.len());
+        steps.send(place.next(), going.clone());
+        steps.receive(place.previous(), coming.clone());
+        steps.fence();
+        steps.combine(&of.what, &coming, next, (next.len() / unit) as u64);
+    }
+    Ok(())
+}
+
+fn allreduce_by_ring(steps: &mut Steps, place: Place, of: &Reduction) -> Result<()> {
+    let blocks = shares(&of.into, of.unit(), place.size);
+    reduce_scatter_by_ring(steps, place, of, &blocks)?;
+    ring(steps, place, &blocks);
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! Communicators: groups with a context of their own, and what programs attach to them (MPI 5.0 chapter 7).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use causeway_engine::types::Addr;
+
+use crate::abi;
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::info::Info;
+use crate::matching::MpiPattern;
+
+/// The numbers of contexts that each communicator has: for messages of the program, and for collective operations.
+pub(crate) const CONTEXTS: u32 = 2;
+/// The first communicator number that is free: those before are `MPI_COMM_WORLD`'s and `MPI_COMM_SELF`'s.
+pub(crate) const FIRST_FREE: u32 = 2;
+/// Communicator numbers are below.
+pub(crate) const MOST: u32 = u32::MAX / CONTEXTS;
+
+/// How to reach a process: where messages to it go, and by what number the matcher knows those from it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer {
+    pub(crate) addr: Addr,
+    pub(crate) number: u32,
+}
+
+/// A communicator.
+#[derive(Debug, Clone)]
+pub struct Communicator {
+    /// Its number; contexts are made from it.
+    pub(crate) number: u32,
+    /// This process's rank in the local group.
+    pub(crate) rank: u32,
+    pub(crate) local: Arc<Group>,
+    /// The other group, if it is an inter-communicator.
+    pub(crate) remote: Option<Arc<Group>>,
+    /// Of those that are sent to, by rank.
+    pub(crate) peers: Arc<[Peer]>,
+    /// Collective operations so far: each has a tag of its own.
+    pub(crate) collectives: u32,
+    pub(crate) name: Vec<u8>,
+    /// Values by key.
+    pub(crate) attributes: BTreeMap<i32, usize>,
+    /// The handle of its error handler.
+    pub(crate) error_handler: usize,
+    pub(crate) info: Info,
+    pub(crate) topology: Option<crate::topology::Topology>,
+}
+
+impl Communicator {
+    /// The local group.
+    pub fn group(&self) -> &Arc<Group> {
+        &self.local
+    }
+
+    /// The remote group, if it is an inter-communicator.
+    pub fn remote_group(&self) -> Option<&Arc<Group>> {
+        self.remote.as_ref()
+    }
+
+    /// This process's rank.
+    #[inline]
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// The processes in the local group.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.local.size()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Its virtual topology.
+    pub fn topology(&self) -> Option<&crate::topology::Topology> {
+        self.topology.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn context(&self) -> u32 {
+        self.number * CONTEXTS
+    }
+
+    #[inline]
+    pub(crate) fn collective_context(&self) -> u32 {
+        self.number * CONTEXTS + 1
+    }
+
+    /// Those that are sent to and received from.
+    #[inline]
+    pub(crate) fn others(&self) -> &Group {
+        self.remote.as_ref().unwrap_or(&self.local)
+    }
+
+    /// The process with this rank, as one to send to or receive from.
+    #[inline]
+    pub(crate) fn peer(&self, rank: i32) -> Result<Peer> {
+        match usize::try_from(rank).ok().and_then(|rank| self.peers.get(rank)) {
+            Some(peer) => Ok(*peer),
+            None => Err(self.no_rank(rank)),
+        }
+    }
+
+    #[cold]
+    fn no_rank(&self, rank: i32) -> Error {
+        let text = format!("rank {rank} in a communicator of {}", self.peers.len());
+        Error::new(abi::ERR_RANK, text)
+    }
+
+    /// What a receive matches.
+    #[inline]
+    pub(crate) fn pattern(&self, source: i32, tag: i32) -> Result<MpiPattern> {
+        let source = match source {
+            abi::ANY_SOURCE => None,
+            rank => Some(self.peer(rank)?.number),
+        };
+        let tag = match tag {
+            abi::ANY_TAG => None,
+            tag => Some(check_tag(tag)?),
+        };
+        Ok(MpiPattern {
+            context: self.context(),
+            source,
+            tag,
+        })
+    }
+
+    /// The rank of the peer that the matcher knows by this number.
+    pub(crate) fn rank_of_number(&self, process: u32) -> i32 {
+        let rank = self.others().rank_of(process);
+        rank.map_or(abi::ANY_SOURCE, |rank| rank as i32)
+    }
+}
+
+/// A tag that messages can have.
+#[inline]
+pub(crate) fn check_tag(tag: i32) -> Result<u32> {
+    u32::try_from(tag).map_err(|_| Error::new(abi::ERR_TAG, format!("the tag {tag} is negative")))
+}

@@ -1,0 +1,158 @@
+//! Messages from one process to another (MPI 5.0 chapter 3).
+
+use causeway_engine::Memory;
+
+use crate::abi;
+use crate::buffer::Buffer;
+use crate::communicator::check_tag;
+use crate::error::{Error, Result};
+use crate::matching::MpiPattern;
+use crate::process::{Active, Process};
+use crate::status::Status;
+
+/// When a send is done (MPI 5.0 §3.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// When its memory is free.
+    Standard,
+    /// At once: the message is copied.
+    Buffered,
+    /// When its receive has been found.
+    Synchronous,
+    /// As a standard send; its receive is there already.
+    Ready,
+}
+
+/// Where a message goes, or comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// The other process's rank.
+    pub rank: i32,
+    /// The message's tag.
+    pub tag: i32,
+    /// The communicator's handle.
+    pub communicator: usize,
+}
+
+impl Process {
+    /// Starts to send.
+    #[inline]
+    pub fn send(&mut self, from: Buffer<'_>, route: Route, mode: Mode) -> Result<Active> {
+        let communicator = self.communicator(route.communicator)?;
+        let tag = check_tag(route.tag)?;
+        if route.rank == abi::PROC_NULL {
+            return Ok(Active::done(Status::of_send(), route.communicator));
+        }
+        let peer = communicator.peer(route.rank)?;
+        let word = MpiPattern::word(communicator.context(), tag);
+        let active = Active::done(Status::of_send(), route.communicator);
+        let packed;
+        let memory = match from.is_plain() {
+            true => from.memory,
+            false => {
+                packed = from.packed()?;
+                &packed
+            }
+        };
+        let memory = std::slice::from_ref(memory);
+        let posted = match mode {
+            Mode::Standard | Mode::Ready => {
+                self.endpoint.post_send(peer.addr, memory, word, self.posts, 0)
+            }
+            Mode::Synchronous => {
+                self.endpoint.post_synchronous_send(peer.addr, memory, word, self.posts, 0)
+            }
+            Mode::Buffered => return self.send_buffered(&memory[0], (peer.addr, word), active),
+        };
+        self.posted(posted, active, None)
+    }
+
+    /// Sends a copy, which nobody waits for.
+    fn send_buffered(
+        &mut self,
+        memory: &Memory,
+        (to, word): (causeway_engine::types::Addr, u64),
+        active: Active,
+    ) -> Result<Active> {
+        let copy = Self::temporary(memory.len())?;
+        copy.copy_from(memory);
+        let posted = self.endpoint.post_send(to, &[copy], word, self.buffered, 0)?;
+        if let causeway_engine::types::Posted::Pending(_) = posted {
+            self.buffered_pending += 1;
+        }
+        Ok(active)
+    }
+
+    /// Whether messages that were sent in buffered mode are still here.
+    pub fn has_buffered(&mut self) -> bool {
+        self.drain();
+        self.buffered_pending > 0
+    }
+
+    /// Starts to receive.
+    #[inline]
+    pub fn receive(&mut self, into: Buffer<'_>, route: Route) -> Result<Active> {
+        let communicator = self.communicator(route.communicator)?;
+        if route.rank == abi::PROC_NULL {
+            return Ok(Active::done(Status::of_nobody(), route.communicator));
+        }
+        let pattern = communicator.pattern(route.rank, route.tag)?;
+        let mut active = Active::done(Status::empty(), route.communicator);
+        let landing;
+        let memory = match into.is_plain() {
+            true => into.memory,
+            false => {
+                let unpack;
+                (landing, unpack) = into.landing()?;
+                active.unpack.extend(unpack.map(|unpack| *unpack));
+                &landing
+            }
+        };
+        let from_any = route.rank == abi::ANY_SOURCE;
+        let posted =
+            self.endpoint.post_receive(pattern, std::slice::from_ref(memory), self.posts, 0);
+        self.posted(posted, active, Some(from_any))
+    }
+
+    /// The message that a receive would get now, if there is one. Makes no progress.
+    pub fn probe(&mut self, route: Route) -> Result<Option<Status>> {
+        let communicator = self.communicator(route.communicator)?;
+        if route.rank == abi::PROC_NULL {
+            return Ok(Some(Status::of_nobody()));
+        }
+        let pattern = communicator.pattern(route.rank, route.tag)?;
+        let Some(envelope) = self.endpoint.probe(pattern) else {
+            return self.check_sources(route).map(|()| None);
+        };
+        Ok(Some(self.status_of(route.communicator, envelope)?))
+    }
+
+    /// The status of a message that waits for its receive.
+    pub(crate) fn status_of(
+        &self,
+        communicator: usize,
+        envelope: causeway_engine::types::Envelope,
+    ) -> Result<Status> {
+        let source = self.communicator(communicator)?.rank_of_number(self.process_of(envelope.peer));
+        Ok(Status::of_message(source, envelope.tag as u32 as i32, envelope.size))
+    }
+
+    /// An error if no message can come, because a process that could send it is lost.
+    pub(crate) fn check_sources(&self, route: Route) -> Result<()> {
+        if self.endpoint.losses() == 0 {
+            return Ok(());
+        }
+        if route.rank == abi::ANY_SOURCE {
+            let lost = self.lost_of(route.communicator);
+            return lost.map_or(Ok(()), |error| Err(error.on(route.communicator)));
+        }
+        let peer = self.communicator(route.communicator)?.peer(route.rank)?;
+        match self.endpoint.loss(peer.addr) {
+            None => Ok(()),
+            Some(cause) => {
+                let text = format!("rank {}: {cause}", route.rank);
+                Err(Error::new(abi::ERR_PROC_ABORTED, text).on(route.communicator))
+            }
+        }
+    }
+}
