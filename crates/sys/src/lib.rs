@@ -6,7 +6,7 @@
 //! credentials), [`memfd`] and [`mapping`] (memory that both see), [`epoll`] (sleeping on all of
 //! them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow
 //! side pays for) and [`attach`] (copying from and to another process's memory). [`net`] and
-//! [`datagram`] are the sockets between hosts. Resources that a forked child must not touch check [`fork`];
+//! [`datagram`] are the sockets between hosts. [`blocks`] copies what lies at regular distances. Resources that a forked child must not touch check [`fork`];
 //! [`limits`], [`pin`], [`process`], [`random`], [`shared`], [`small`],
 //! [`thread`] and [`waits`] stand alone.
 //!
@@ -14,6 +14,7 @@
 //! `transport` and `bmi-c`; each block says which invariant holds and who upholds it.
 
 pub mod attach;
+pub mod blocks;
 pub mod datagram;
 mod diag;
 pub mod epoll;
