@@ -6,7 +6,7 @@ use causeway_mpi::datatype::{
 
 /// How to make a datatype.
 #[derive(Debug, Clone)]
-pub enum Plan {
+pub(crate) enum Plan {
     Named(Basic),
     Contiguous(i64, Box<Plan>),
     Vector(i64, i64, i64, Box<Plan>),
@@ -31,9 +31,9 @@ pub enum Plan {
 
 /// A type map.
 #[derive(Debug, Clone, Default)]
-pub struct Map {
-    pub entries: Vec<(i64, Basic)>,
-    pub marks: Option<(i64, i64)>,
+pub(crate) struct Map {
+    pub(crate) entries: Vec<(i64, Basic)>,
+    pub(crate) marks: Option<(i64, i64)>,
 }
 
 fn unzip(blocks: &[(i64, i64)]) -> (Vec<i64>, Vec<i64>) {
@@ -42,7 +42,7 @@ fn unzip(blocks: &[(i64, i64)]) -> (Vec<i64>, Vec<i64>) {
 
 impl Plan {
     /// The datatype that the code under test makes of it.
-    pub fn build(&self, width: Width) -> Result<Datatype, Error> {
+    pub(crate) fn build(&self, width: Width) -> Result<Datatype, Error> {
         let old = |plan: &Plan| plan.build(width);
         match self {
             Self::Named(basic) => Ok((*basic).into()),
@@ -106,7 +106,7 @@ impl Plan {
     }
 
     /// The constructor's name.
-    pub fn combiner(&self) -> Combiner {
+    pub(crate) fn combiner(&self) -> Combiner {
         match self {
             Self::Named(_) => Combiner::Named,
             Self::Contiguous(..) => Combiner::Contiguous,
@@ -125,7 +125,7 @@ impl Plan {
     }
 
     /// Its type map as the standard defines it.
-    pub fn map(&self) -> Map {
+    pub(crate) fn map(&self) -> Map {
         match self {
             Self::Named(basic) => Map::named(*basic),
             Self::Dup(of) => of.map(),
@@ -220,7 +220,7 @@ fn part_of_array(old: &Map, mut sizes: Vec<i64>, mut owned: Vec<Vec<i64>>, order
 }
 
 impl Map {
-    pub fn named(basic: Basic) -> Self {
+    pub(crate) fn named(basic: Basic) -> Self {
         let entries = match basic.form() {
             Form::One(_) => vec![(0, basic)],
             Form::Pair(value, index) => vec![(0, value), (basic.index_offset() as i64, index)],
@@ -256,12 +256,12 @@ impl Map {
     }
 
     /// `count` of them.
-    pub fn times(&self, count: u64) -> Self {
+    pub(crate) fn times(&self, count: u64) -> Self {
         self.at((0..count as i64).map(|n| n * self.extent()))
     }
 
     /// First byte of data and the one behind the last.
-    pub fn data(&self) -> (i64, i64) {
+    pub(crate) fn data(&self) -> (i64, i64) {
         let from = self.entries.iter().map(|(at, _)| *at).min();
         let to = self
             .entries
@@ -271,7 +271,7 @@ impl Map {
         (from.unwrap_or(0), to.unwrap_or(0))
     }
 
-    pub fn bounds(&self) -> (i64, i64) {
+    pub(crate) fn bounds(&self) -> (i64, i64) {
         let (from, to) = self.data();
         let alignment = self
             .entries
@@ -283,17 +283,17 @@ impl Map {
         self.marks.unwrap_or((from, from + len))
     }
 
-    pub fn extent(&self) -> i64 {
+    pub(crate) fn extent(&self) -> i64 {
         let (from, to) = self.bounds();
         to - from
     }
 
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.entries.iter().map(|(_, of)| of.size() as u64).sum()
     }
 
     /// The offset of each byte of data, in order.
-    pub fn bytes(&self) -> Vec<i64> {
+    pub(crate) fn bytes(&self) -> Vec<i64> {
         let bytes = |(at, of): &(i64, Basic)| (*at..*at + of.size() as i64).collect::<Vec<_>>();
         self.entries.iter().flat_map(bytes).collect()
     }

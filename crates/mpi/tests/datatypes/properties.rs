@@ -119,8 +119,8 @@ fn packed(elements: &Elements, memory: &[u8], position: u64, room: usize) -> Vec
 }
 
 fn offsets_of(pieces: &[Piece]) -> Vec<i64> {
-    let bytes = |piece: &Piece| (0..piece.len as i64).map(move |n| n + piece.offset);
-    pieces.iter().flat_map(bytes).collect()
+    let bytes = |piece: Piece| (0..piece.len as i64).map(move |n| n + piece.offset);
+    pieces.iter().copied().flat_map(bytes).collect()
 }
 
 fn are_maximal(pieces: &[Piece]) -> bool {
