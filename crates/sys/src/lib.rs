@@ -14,6 +14,7 @@
 //! `transport` and `bmi-c`; each block says which invariant holds and who upholds it.
 
 pub mod attach;
+pub mod blocks;
 pub mod datagram;
 mod diag;
 pub mod epoll;

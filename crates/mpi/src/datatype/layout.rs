@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::error::{Error, MOST_LEVELS, product, product_of_sizes, sum, sum_of_sizes};
+use super::error::{Error, MOST_LEVELS, product_of_sizes, sum, sum_of_sizes};
 
 /// A program whose first byte of data lies at 0.
 #[derive(Debug, Clone, Default)]
@@ -147,7 +147,7 @@ impl Shape {
 
 impl Loop {
     /// From the first round to the one that would follow the last.
-    fn reach(&self) -> Option<i64> {
+    pub(crate) fn reach(&self) -> Option<i64> {
         self.stride.checked_mul(i64::try_from(self.count).ok()?)
     }
 }
@@ -161,6 +161,22 @@ impl List {
                 .iter()
                 .fold(0, |sum: u64, shape| sum.saturating_add(shape.pieces())),
         }
+    }
+
+    /// Whether all parts are contiguous.
+    pub(crate) fn are_pieces(&self) -> bool {
+        matches!(self.parts, Parts::Pieces { .. }) || self.are_equal_pieces()
+    }
+
+    /// Whether all parts are contiguous and of one length.
+    pub(crate) fn are_equal_pieces(&self) -> bool {
+        matches!(
+            self.parts,
+            Parts::Equal {
+                shape: Shape::Bytes(_),
+                ..
+            }
+        )
     }
 
     /// The part at `index`; `None` if it is a piece of bytes, for which [`List::range`] says all.
@@ -310,4 +326,3 @@ impl Lister {
         })
     }
 }
-

@@ -12,6 +12,8 @@ mod arrays;
 mod basic;
 mod bounds;
 mod construct;
+mod cursor;
+mod elements;
 mod error;
 mod handle;
 mod layout;
@@ -19,6 +21,8 @@ mod signature;
 
 pub use arrays::{DEFAULT_ARGUMENT, Darray, Distribution, Order};
 pub use basic::{Basic, Class, Form, Scalar};
+pub use cursor::{Cursor, Piece};
+pub use elements::Elements;
 pub use error::{Error, MOST_LEVELS};
 pub use handle::{Combiner, Contents, Datatype, Width};
 pub use signature::Signature;

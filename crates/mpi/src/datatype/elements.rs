@@ -1,0 +1,235 @@
+//! A number of elements of one datatype: what a message is made of.
+
+use std::ops::Range;
+
+use causeway_sys::blocks::{self, Blocks, Source, Steps, Target};
+use causeway_sys::memory::Memory;
+
+use super::construct::bytes_of;
+use super::cursor::{Cursor, Piece, Run};
+use super::error::Error;
+use super::handle::Datatype;
+
+/// A number of elements of one datatype.
+///
+/// Functions that move their bytes take the memory that the elements span: that of [`Elements::hull`], whose first byte
+/// lies `hull.start` bytes from the buffer's address (which may be before it, and need not be part of it).
+#[derive(Debug, Clone)]
+pub struct Elements {
+    datatype: Datatype,
+    count: u64,
+    bytes: u64,
+    hull: Range<i64>,
+}
+
+/// How a run's pieces lie in one of the two, the other's `Steps` being those of a stream.
+type CopyRun<'a> = dyn FnMut(Steps, Steps, Blocks) + 'a;
+
+impl Elements {
+    /// `count` of a datatype. Fails if they do not fit in 63 bits.
+    pub fn new(datatype: Datatype, count: u64) -> Result<Self, Error> {
+        Ok(Self {
+            bytes: bytes_of(&datatype, count)?,
+            hull: datatype.hull(count)?,
+            datatype,
+            count,
+        })
+    }
+
+    /// The datatype.
+    pub fn datatype(&self) -> &Datatype {
+        &self.datatype
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Bytes of data.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The bytes that they span, relative to the buffer's address.
+    pub fn hull(&self) -> Range<i64> {
+        self.hull.clone()
+    }
+
+    /// Whether they are one piece of memory, which is then their hull.
+    pub fn is_contiguous(&self) -> bool {
+        let span = self.hull.end.checked_sub(self.hull.start);
+        span.and_then(|span| u64::try_from(span).ok()) == Some(self.bytes)
+            && (self.bytes == 0 || self.cursor(0).next_piece(self.bytes) == Some(self.all()))
+    }
+
+    fn all(&self) -> Piece {
+        Piece {
+            offset: self.hull.start,
+            len: self.bytes,
+        }
+    }
+
+    /// Walks over the data's pieces, from the byte at `position` on.
+    pub fn cursor(&self, position: u64) -> Cursor<'_> {
+        let layout = &self.datatype.map().layout;
+        let mut cursor = Cursor::new(layout, self.count, self.datatype.extent(), self.bytes);
+        if position > 0 {
+            cursor.seek(position);
+        }
+        cursor
+    }
+
+    /// Packs the data from the byte at `position` on into `stream`, as far as there are any and there is room. Returns
+    /// how many bytes it were.
+    pub fn pack(
+        &self,
+        position: u64,
+        memory: Source<'_>,
+        stream: &mut Target<'_>,
+    ) -> Result<u64, Error> {
+        self.check(memory.len())?;
+        let room = stream.len() as u64;
+        let copy = &mut |here: Steps, there: Steps, blocks: Blocks| {
+            blocks::copy(stream, there, memory, here, blocks);
+        };
+        Ok(self.copy(position, room, copy))
+    }
+
+    /// Unpacks a stream into the elements, from the byte of their data at `position` on, as far as there are any. Returns how
+    /// many bytes it were.
+    pub fn unpack(
+        &self,
+        position: u64,
+        stream: Source<'_>,
+        memory: &mut Target<'_>,
+    ) -> Result<u64, Error> {
+        self.check(memory.len())?;
+        let room = stream.len() as u64;
+        let copy = &mut |here: Steps, there: Steps, blocks: Blocks| {
+            blocks::copy(memory, here, stream, there, blocks);
+        };
+        Ok(self.copy(position, room, copy))
+    }
+
+    /// Describes the data from the byte at `position` on as parts of `memory`, at most `most` of them, which are added to
+    /// `fragments`. Returns how many bytes they have.
+    pub fn fragments(
+        &self,
+        position: u64,
+        memory: &Memory,
+        most: usize,
+        fragments: &mut Vec<Memory>,
+    ) -> Result<u64, Error> {
+        self.check(memory.len())?;
+        let mut cursor = self.cursor(position);
+        for _ in 0..most {
+            let Some(piece) = cursor.next_piece(u64::MAX) else {
+                break;
+            };
+            let from = self.place(piece.offset);
+            fragments.push(memory.slice(from..from + piece.len as usize));
+        }
+        Ok(cursor.position() - position.min(self.bytes))
+    }
+
+    fn check(&self, len: usize) -> Result<(), Error> {
+        let needed = self.hull.end.abs_diff(self.hull.start);
+        let len = len as u64;
+        if len < needed {
+            return Err(Error::OutOfBounds { needed, len });
+        }
+        Ok(())
+    }
+
+    /// Where an offset lies in the memory.
+    #[inline]
+    fn place(&self, offset: i64) -> usize {
+        offset.abs_diff(self.hull.start) as usize
+    }
+
+    /// Has pieces copied, from the byte at `position` on, until there are no more, or `room` is full.
+    fn copy(&self, position: u64, room: u64, copy: &mut CopyRun<'_>) -> u64 {
+        let mut cursor = self.cursor(position);
+        let mut done = 0;
+        while let Some(run) = cursor.next_run(room - done) {
+            self.copy_run(run, done as usize, copy);
+            done = cursor.position() - position.min(self.bytes);
+        }
+        done
+    }
+
+    fn copy_run(&self, run: Run<'_>, at: usize, copy: &mut CopyRun<'_>) {
+        match run {
+            Run::Piece(piece) => self.copy_piece(piece, at, copy),
+            Run::Rows {
+                first,
+                rows,
+                outer,
+                row,
+                inner,
+            } => {
+                let here = Steps {
+                    start: self.place(first.offset),
+                    outer: outer as isize,
+                    inner: inner as isize,
+                };
+                let (len, row) = (first.len as usize, row as usize);
+                let there = Steps {
+                    start: at,
+                    outer: (row * len) as isize,
+                    inner: len as isize,
+                };
+                let rows = rows as usize;
+                copy(here, there, Blocks { len, rows, row });
+            }
+            Run::Records {
+                offset,
+                pieces,
+                count,
+                stride,
+            } => {
+                for (index, of) in pieces.offsets.iter().enumerate() {
+                    let (begin, end) = pieces.range(index);
+                    let here = Steps {
+                        start: self.place(offset + of),
+                        outer: 0,
+                        inner: stride as isize,
+                    };
+                    let there = Steps {
+                        start: at + begin as usize,
+                        outer: 0,
+                        inner: pieces.size as isize,
+                    };
+                    let blocks = Blocks {
+                        len: (end - begin) as usize,
+                        rows: 1,
+                        row: count as usize,
+                    };
+                    copy(here, there, blocks);
+                }
+            }
+            Run::Scattered { base, offsets, len } => {
+                for (index, of) in offsets.iter().enumerate() {
+                    let offset = base + of;
+                    self.copy_piece(Piece { offset, len }, at + index * len as usize, copy);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn copy_piece(&self, piece: Piece, at: usize, copy: &mut CopyRun<'_>) {
+        let steps = |start| Steps {
+            start,
+            outer: 0,
+            inner: 0,
+        };
+        let blocks = Blocks {
+            len: piece.len as usize,
+            rows: 1,
+            row: 1,
+        };
+        copy(steps(self.place(piece.offset)), steps(at), blocks);
+    }
+}

@@ -1,0 +1,375 @@
+//! Copying blocks of one length at regular distances: what packing and unpacking of vectors, arrays of structures
+//! and parts of arrays come down to.
+//!
+//! [`copy`] is the one primitive. It is safe: it checks once that everything it will touch lies inside of the two spans,
+//! then copies without further checks, blocks of up to 128 bytes without a call.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use crate::memory::Memory;
+
+/// Bytes to copy from. They may be written by others meanwhile, which makes what is copied any mixture.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    base: NonNull<u8>,
+    len: usize,
+    _of: PhantomData<&'a [u8]>,
+}
+
+/// Bytes to copy to.
+#[derive(Debug)]
+pub struct Target<'a> {
+    base: NonNull<u8>,
+    len: usize,
+    _of: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> From<&'a [u8]> for Source<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self {
+            base: NonNull::from(bytes).cast(),
+            len: bytes.len(),
+            _of: PhantomData,
+        }
+    }
+}
+
+impl<'a> From<&'a Memory> for Source<'a> {
+    fn from(memory: &'a Memory) -> Self {
+        // SAFETY: the span is valid while `memory` lives.
+        unsafe { Self::from_raw(memory.as_ptr(), memory.len()) }
+    }
+}
+
+impl<'a> From<&'a mut [u8]> for Target<'a> {
+    fn from(bytes: &'a mut [u8]) -> Self {
+        Self {
+            len: bytes.len(),
+            base: NonNull::from(bytes).cast(),
+            _of: PhantomData,
+        }
+    }
+}
+
+impl<'a> From<&'a Memory> for Target<'a> {
+    /// # Panics
+    /// If the memory is for reading only.
+    fn from(memory: &'a Memory) -> Self {
+        assert!(memory.is_writable(), "this memory is for reading only");
+        // SAFETY: the span is valid while `memory` lives, and may be written.
+        unsafe { Self::from_raw(memory.as_ptr(), memory.len()) }
+    }
+}
+
+impl Source<'_> {
+    /// Describes bytes that the caller names by their address.
+    ///
+    /// # Safety
+    /// Those of `base..base + len` that are copied from must be valid for reads while the span is in use; others, such
+    /// as what lies between the pieces of a datatype, need not be. No exclusive Rust reference to those may exist.
+    pub const unsafe fn from_raw(base: *const u8, len: usize) -> Self {
+        let base = match NonNull::new(base.cast_mut()) {
+            Some(base) => base,
+            None => NonNull::dangling(),
+        };
+        Self {
+            base,
+            len,
+            _of: PhantomData,
+        }
+    }
+
+    /// Length in bytes.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Target<'_> {
+    /// Describes bytes that the caller names by their address.
+    ///
+    /// # Safety
+    /// Those of `base..base + len` that are copied to must be valid for writes while the span is in use; others need not
+    /// be. No Rust reference to those may exist.
+    pub const unsafe fn from_raw(base: *mut u8, len: usize) -> Self {
+        let base = match NonNull::new(base) {
+            Some(base) => base,
+            None => NonNull::dangling(),
+        };
+        Self {
+            base,
+            len,
+            _of: PhantomData,
+        }
+    }
+
+    /// Length in bytes.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Where blocks lie in a span: the first one's place, and the distances of neighbours, all in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Steps {
+    /// Place of the first block.
+    pub start: usize,
+    /// From one row of blocks to the next.
+    pub outer: isize,
+    /// From one block of a row to the next.
+    pub inner: isize,
+}
+
+/// Rows of blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blocks {
+    /// Bytes of a block.
+    pub len: usize,
+    /// Rows.
+    pub rows: usize,
+    /// Blocks of a row.
+    pub row: usize,
+}
+
+impl Steps {
+    /// Whether all blocks lie inside a span of `len` bytes.
+    fn are_inside(&self, blocks: &Blocks, len: usize) -> bool {
+        let reach = |count: usize, step: isize| (count as i128 - 1) * step as i128;
+        let (outer, inner) = (
+            reach(blocks.rows, self.outer),
+            reach(blocks.row, self.inner),
+        );
+        let first = self.start as i128 + outer.min(0) + inner.min(0);
+        let last = self.start as i128 + outer.max(0) + inner.max(0);
+        first >= 0 && last + blocks.len as i128 <= len as i128
+    }
+}
+
+/// Copies blocks. Source and target may overlap; what a block is copied from may then have been written by one before.
+///
+/// # Panics
+/// If a block does not lie inside its span.
+#[inline]
+pub fn copy(to: &mut Target<'_>, at: Steps, from: Source<'_>, steps: Steps, blocks: Blocks) {
+    if blocks.len == 0 || blocks.rows == 0 || blocks.row == 0 {
+        return;
+    }
+    assert!(
+        at.are_inside(&blocks, to.len) && steps.are_inside(&blocks, from.len),
+        "blocks outside of a span"
+    );
+    // What lies between the pieces of a datatype need not be of one allocation.
+    let to = to.base.as_ptr().wrapping_add(at.start);
+    let from = from.base.as_ptr().cast_const().wrapping_add(steps.start);
+    // SAFETY: every block is inside its span, which was just checked; what is inside is valid, as who made the
+    // span promised; each function is for the lengths that it is called for.
+    unsafe {
+        let copy_all = match blocks.len {
+            1 => each::<Exact<1>>,
+            2 => each::<Exact<2>>,
+            3 => each::<Twice<2>>,
+            4 => each::<Exact<4>>,
+            5..8 => each::<Twice<4>>,
+            8 => each::<Exact<8>>,
+            9..16 => each::<Twice<8>>,
+            16 => each::<Exact<16>>,
+            17..32 => each::<Twice<16>>,
+            32 => each::<Exact<32>>,
+            33..64 => each::<Twice<32>>,
+            64 => each::<Exact<64>>,
+            65..=128 => each::<Twice<64>>,
+            _ => each::<Any>,
+        };
+        copy_all(
+            to,
+            (at.outer, at.inner),
+            from,
+            (steps.outer, steps.inner),
+            blocks,
+        );
+    }
+}
+
+/// A way to copy one block.
+trait Block {
+    /// # Safety
+    /// `from` must be valid for reads and `to` for writes of `len` bytes; `len` must be one that the way is for.
+    unsafe fn copy(to: *mut u8, from: *const u8, len: usize);
+}
+
+/// `N` bytes.
+struct Exact<const N: usize>;
+
+/// `N` to 2 `N` bytes: the first and the last `N`.
+struct Twice<const N: usize>;
+
+/// Any number of bytes.
+struct Any;
+
+impl<const N: usize> Block for Exact<N> {
+    #[inline(always)]
+    unsafe fn copy(to: *mut u8, from: *const u8, _: usize) {
+        // SAFETY: the caller's.
+        unsafe {
+            to.cast::<[u8; N]>()
+                .write_unaligned(from.cast::<[u8; N]>().read_unaligned())
+        };
+    }
+}
+
+impl<const N: usize> Block for Twice<N> {
+    #[inline(always)]
+    unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+        // SAFETY: the caller's; both parts are inside the block.
+        unsafe {
+            let first = from.cast::<[u8; N]>().read_unaligned();
+            let last = from.add(len - N).cast::<[u8; N]>().read_unaligned();
+            to.cast::<[u8; N]>().write_unaligned(first);
+            to.add(len - N).cast::<[u8; N]>().write_unaligned(last);
+        }
+    }
+}
+
+impl Block for Any {
+    #[inline(always)]
+    unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+        // SAFETY: the caller's.
+        unsafe { std::ptr::copy(from, to, len) };
+    }
+}
+
+/// Copies all blocks in one way.
+///
+/// # Safety
+/// As [`Block::copy`], for each block.
+unsafe fn each<B: Block>(
+    to: *mut u8,
+    (to_outer, to_inner): (isize, isize),
+    from: *const u8,
+    (from_outer, from_inner): (isize, isize),
+    blocks: Blocks,
+) {
+    for row in 0..blocks.rows as isize {
+        let to = to.wrapping_offset(row * to_outer);
+        let from = from.wrapping_offset(row * from_outer);
+        for block in 0..blocks.row as isize {
+            let to = to.wrapping_offset(block * to_inner);
+            let from = from.wrapping_offset(block * from_inner);
+            // SAFETY: the caller's.
+            unsafe { B::copy(to, from, blocks.len) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(start: usize, outer: isize, inner: isize) -> Steps {
+        Steps {
+            start,
+            outer,
+            inner,
+        }
+    }
+
+    #[test]
+    fn blocks_of_every_length_are_copied_whole_and_nothing_else_is() {
+        let from: Vec<u8> = (0..4000u32).map(|n| (n * 7 + n / 251) as u8).collect();
+        for len in 1..300 {
+            let (rows, row) = (2, 3);
+            let blocks = Blocks { len, rows, row };
+            let (outer, inner) = (1000, 301);
+            let mut to = vec![0; 6 * len];
+            let packed = steps(0, 3 * len as isize, len as isize);
+            let scattered = steps(3, outer, inner);
+            let mut target = Target::from(&mut to[..]);
+            copy(
+                &mut target,
+                packed,
+                Source::from(&from[..]),
+                scattered,
+                blocks,
+            );
+            let places = || (0..2).flat_map(|r| (0..3).map(move |b| 3 + r * 1000 + b * 301));
+            let expected: Vec<u8> = places()
+                .flat_map(|at| from[at..at + len].to_vec())
+                .collect();
+            assert_eq!(to, expected);
+            let mut back = vec![0; from.len()];
+            let mut target = Target::from(&mut back[..]);
+            copy(
+                &mut target,
+                scattered,
+                Source::from(&to[..]),
+                packed,
+                blocks,
+            );
+            let mut expected = vec![0; from.len()];
+            for at in places() {
+                expected[at..at + len].copy_from_slice(&from[at..at + len]);
+            }
+            assert_eq!(back, expected, "{len}");
+        }
+    }
+
+    #[test]
+    fn steps_may_lead_backwards() {
+        let from: Vec<u8> = (0..20).collect();
+        let mut to = [0; 8];
+        let blocks = Blocks {
+            len: 2,
+            rows: 2,
+            row: 2,
+        };
+        let mut target = Target::from(&mut to[..]);
+        copy(
+            &mut target,
+            steps(0, 4, 2),
+            Source::from(&from[..]),
+            steps(15, -10, -5),
+            blocks,
+        );
+        assert_eq!(to, [15, 16, 10, 11, 5, 6, 0, 1]);
+    }
+
+    #[test]
+    fn nothing_outside_of_a_span_is_touched() {
+        let blocks = Blocks {
+            len: 4,
+            rows: 1,
+            row: 3,
+        };
+        let fails = |at: Steps, from: Steps| {
+            std::panic::catch_unwind(|| {
+                let mut to = [0; 12];
+                copy(
+                    &mut Target::from(&mut to[..]),
+                    at,
+                    Source::from(&[0; 20][..]),
+                    from,
+                    blocks,
+                );
+            })
+            .is_err()
+        };
+        assert!(!fails(steps(0, 0, 4), steps(0, 0, 8)));
+        assert!(!fails(steps(0, 0, 4), steps(16, 0, -8)));
+        assert!(fails(steps(1, 0, 4), steps(0, 0, 8)));
+        assert!(fails(steps(0, 0, 4), steps(0, 0, 9)));
+        assert!(fails(steps(0, 0, 4), steps(15, 0, -8)));
+        assert!(fails(steps(0, 0, 4), steps(0, 0, isize::MAX)));
+        assert!(fails(steps(usize::MAX, 0, 4), steps(0, 0, 8)));
+    }
+}
