@@ -33,7 +33,11 @@ fn rust_type(param: &Param, large: bool) -> String {
     }
     for star in 0..stars {
         // Only what is pointed to directly is constant.
-        let how = if constant && star == 0 { "const" } else { "mut" };
+        let how = if constant && star == 0 {
+            "const"
+        } else {
+            "mut"
+        };
         ty = format!("*{how} {ty}");
     }
     ty
@@ -48,7 +52,11 @@ fn argument(param: &Param, large: bool) -> String {
         Some(_) if !points => format!("i64::from({name})"),
         Some(_) => {
             let size = if large { "Large" } else { "Small" };
-            let kind = if param.ty.contains("const") { "Numbers" } else { "NumbersOut" };
+            let kind = if param.ty.contains("const") {
+                "Numbers"
+            } else {
+                "NumbersOut"
+            };
             format!("{kind}::{size}({name})")
         }
     }
@@ -63,24 +71,19 @@ fn identifier(name: &str) -> String {
 
 /// The object whose error handler is called.
 fn object(function: &Function) -> String {
-    for param in &function.params {
-        let kind = match (param.ty.as_str(), param.array.is_empty()) {
-            ("MPI_Comm", true) => "Communicator",
-            ("MPI_Win", true) => "Window",
-            ("MPI_File", true) => "File",
-            ("MPI_Session", true) => "Session",
-            _ => continue,
-        };
-        return format!("Object::{kind}({})", identifier(&param.name));
+    let mut params = function.params.iter();
+    let communicator = params.find(|param| param.ty == "MPI_Comm" && param.array.is_empty());
+    match communicator {
+        Some(param) => format!("Object::Communicator({})", identifier(&param.name)),
+        None => "Object::None".to_owned(),
     }
-    "Object::None".to_owned()
 }
 
 fn write_function(code: &mut String, function: &Function, name: &str, large: bool) {
     let params = function.params.iter().filter(|param| param.ty != "...");
-    let typed = params.clone().map(|param| {
-        format!("{}: {}", identifier(&param.name), rust_type(param, large))
-    });
+    let typed = params
+        .clone()
+        .map(|param| format!("{}: {}", identifier(&param.name), rust_type(param, large)));
     let typed = Vec::from_iter(typed).join(", ");
     let names = Vec::from_iter(params.clone().map(|param| identifier(&param.name))).join(", ");
     let result = match function.result.as_str() {
@@ -94,15 +97,24 @@ fn write_function(code: &mut String, function: &Function, name: &str, large: boo
         None => {
             format!(
                 "{{ {} }} call(\"{name}\", {}, || Err(unsupported()))",
-                if names.is_empty() { String::new() } else { format!("let _ = ({names},);") },
+                if names.is_empty() {
+                    String::new()
+                } else {
+                    format!("let _ = ({names},);")
+                },
                 object(function)
             )
         }
         Some(module) => {
             let direct = module.strip_prefix('=');
+            let module = direct.unwrap_or(module);
+            let (module, arguments) = match module.strip_suffix('!') {
+                Some(module) => (module, format!("{arguments}, {large}")),
+                None => (module, arguments),
+            };
             let target = format!(
                 "crate::{}::{}({arguments})",
-                direct.unwrap_or(module),
+                module,
                 function.name.to_lowercase()
             );
             match direct {
@@ -117,8 +129,8 @@ fn write_function(code: &mut String, function: &Function, name: &str, large: boo
     };
     let _ = writeln!(
         code,
-        "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn P{name}({typed}) -> {result} {{ {body} }}\n\
-         #[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {name}({typed}) -> {result} {{ unsafe {{ P{name}({names}) }} }}"
+        "#[unsafe(no_mangle)]\npub(crate) unsafe extern \"C\" fn P{name}({typed}) -> {result} {{ {body} }}\n\
+         #[unsafe(no_mangle)]\npub(crate) unsafe extern \"C\" fn {name}({typed}) -> {result} {{ unsafe {{ P{name}({names}) }} }}"
     );
 }
 

@@ -29,8 +29,11 @@ fn main() {
             Some("handle" | "pointer") => "usize",
             _ => "i32",
         };
-        writeln!(code, "#[doc = \"`MPI_{name}`\"]\npub const {name}: {ty} = {value};")
-            .expect("a string has room");
+        writeln!(
+            code,
+            "#[doc = \"`MPI_{name}`\"]\npub const {name}: {ty} = {value};"
+        )
+        .expect("a string has room");
     }
     let out = std::env::var("OUT_DIR").expect("cargo sets it");
     std::fs::write(Path::new(&out).join("constants.rs"), code).expect("OUT_DIR");

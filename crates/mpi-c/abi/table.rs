@@ -2,7 +2,8 @@
 
 /// A line of the list.
 pub(crate) struct Function {
-    /// The module that implements it; with `=` in front if its result is no error code.
+    /// The module that implements it; with `=` in front if its result is no error code, and `!` behind if it is to be told
+    /// whether it is the large-count function.
     pub(crate) module: Option<String>,
     pub(crate) result: String,
     /// Without `MPI_`.
@@ -100,7 +101,11 @@ impl Param {
     #[allow(dead_code, reason = "the build script has no use for it")]
     pub(crate) fn declaration(&self, large: bool) -> String {
         let ty = self.c_type(large);
-        let gap = if ty.ends_with('*') || self.name.is_empty() { "" } else { " " };
+        let gap = if ty.ends_with('*') || self.name.is_empty() {
+            ""
+        } else {
+            " "
+        };
         format!("{ty}{gap}{}{}", self.name, self.array)
     }
 }

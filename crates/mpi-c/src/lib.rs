@@ -1,1 +1,25 @@
-//! MPI's standard ABI.
+//! MPI's standard ABI for C: `mpi.h` and `libmpi_abi.so`.
+//!
+//! Read `abi/functions.txt` first: it lists every function with the module that implements it. The build script makes the
+//! exported functions from it ([`exports`]), each with its large-count twin: they convert arguments, enter the [`library`], and
+//! turn errors into codes. `include/mpi.h` is made from the same list (`cargo run -p causeway-mpi-c --example header`).
+//!
+//! Everything else is in `causeway-mpi`; here are pointers, C strings, and calls of functions of the program.
+//!
+//! A function that the list has no module for returns `MPI_ERR_UNSUPPORTED_OPERATION`.
+//!
+//! The shared library is linked by `make mpi`, with versioned symbols.
+
+mod collective;
+mod communicator;
+mod datatype;
+mod errors;
+mod exports;
+mod group;
+mod handles;
+mod info;
+mod library;
+mod point;
+mod request;
+mod start;
+mod types;

@@ -1,10 +1,12 @@
 //! Memory of the program, as a call describes it: so many of a datatype.
 
 use causeway_engine::Memory;
+use causeway_sys::blocks::{Source, Target};
 
 use crate::abi;
-use crate::datatype::{self, Datatype};
+use crate::datatype::{self, Datatype, Elements};
 use crate::error::{Error, Result};
+use crate::process::Process;
 
 /// Elements in memory. The memory is that of their hull ([`Datatype::hull`]).
 #[derive(Debug, Clone, Copy)]
@@ -22,8 +24,7 @@ pub struct Buffer<'a> {
 pub(crate) struct Unpack {
     from: Memory,
     into: Memory,
-    count: u64,
-    datatype: Datatype,
+    elements: Elements,
 }
 
 impl From<datatype::Error> for Error {
@@ -41,14 +42,6 @@ impl From<datatype::Error> for Error {
     }
 }
 
-#[cold]
-fn not_contiguous() -> Error {
-    Error::new(
-        abi::ERR_UNSUPPORTED_OPERATION,
-        "messages of datatypes that are not contiguous are not supported yet",
-    )
-}
-
 impl Buffer<'_> {
     /// Whether the hull is the message.
     #[inline]
@@ -56,27 +49,44 @@ impl Buffer<'_> {
         self.datatype.is_contiguous()
     }
 
+    fn elements(&self) -> Result<Elements> {
+        Ok(Elements::new(self.datatype.clone(), self.count)?)
+    }
+
     /// The message as one piece of memory.
     pub(crate) fn packed(&self) -> Result<Memory> {
-        match self.is_plain() {
-            true => Ok(self.memory.clone()),
-            false => Err(not_contiguous()),
+        if self.is_plain() {
+            return Ok(self.memory.clone());
         }
+        let elements = self.elements()?;
+        let packed = Process::temporary(elements.bytes() as usize)?;
+        elements.pack(0, Source::from(self.memory), &mut Target::from(&packed))?;
+        Ok(packed)
     }
 
     /// Memory to receive a message into, and what is to be done with it then.
     pub(crate) fn landing(&self) -> Result<(Memory, Option<Box<Unpack>>)> {
-        match self.is_plain() {
-            true => Ok((self.memory.clone(), None)),
-            false => Err(not_contiguous()),
+        if self.is_plain() {
+            return Ok((self.memory.clone(), None));
         }
+        let elements = self.elements()?;
+        let from = Process::temporary(elements.bytes() as usize)?;
+        let unpack = Box::new(Unpack {
+            from: from.clone(),
+            into: self.memory.clone(),
+            elements,
+        });
+        Ok((from, Some(unpack)))
     }
 }
 
 impl Unpack {
     /// Puts the first so many bytes of what was received, or all of them, where the program wants them.
-    pub(crate) fn unpack(&self, _bytes: Option<u64>) -> Result<()> {
-        let _ = (&self.from, &self.into, self.count, &self.datatype);
-        Err(not_contiguous())
+    pub(crate) fn unpack(&self, bytes: Option<u64>) -> Result<()> {
+        let bytes = bytes.unwrap_or(self.elements.bytes());
+        let stream = self.from.slice(0..bytes as usize);
+        self.elements
+            .unpack(0, Source::from(&stream), &mut Target::from(&self.into))?;
+        Ok(())
     }
 }

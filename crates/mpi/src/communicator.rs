@@ -71,6 +71,31 @@ impl Communicator {
         self.local.size()
     }
 
+    /// The handle of its error handler.
+    pub fn error_handler(&self) -> usize {
+        self.error_handler
+    }
+
+    /// Sets its error handler; returns the one that was set.
+    pub fn set_error_handler(&mut self, handler: usize) -> usize {
+        std::mem::replace(&mut self.error_handler, handler)
+    }
+
+    /// Sets its name.
+    pub fn set_name(&mut self, name: &[u8]) {
+        self.name = name.to_vec();
+    }
+
+    /// Values that the program has attached, by key.
+    pub fn attributes(&mut self) -> &mut BTreeMap<i32, usize> {
+        &mut self.attributes
+    }
+
+    /// Its hints.
+    pub fn info(&mut self) -> &mut Info {
+        &mut self.info
+    }
+
     /// Its name.
     pub fn name(&self) -> &[u8] {
         &self.name
@@ -100,7 +125,10 @@ impl Communicator {
     /// The process with this rank, as one to send to or receive from.
     #[inline]
     pub(crate) fn peer(&self, rank: i32) -> Result<Peer> {
-        match usize::try_from(rank).ok().and_then(|rank| self.peers.get(rank)) {
+        match usize::try_from(rank)
+            .ok()
+            .and_then(|rank| self.peers.get(rank))
+        {
             Some(peer) => Ok(*peer),
             None => Err(self.no_rank(rank)),
         }

@@ -119,7 +119,10 @@ const CLASSES: &[(i32, &str)] = &[
     (abi::ERR_BASE, "invalid base address"),
     (abi::ERR_CONVERSION, "data conversion failed"),
     (abi::ERR_DISP, "invalid displacement"),
-    (abi::ERR_DUP_DATAREP, "the data representation is defined already"),
+    (
+        abi::ERR_DUP_DATAREP,
+        "the data representation is defined already",
+    ),
     (abi::ERR_FILE_EXISTS, "the file exists"),
     (abi::ERR_FILE_IN_USE, "the file is in use"),
     (abi::ERR_FILE, "invalid file handle"),
@@ -132,7 +135,10 @@ const CLASSES: &[(i32, &str)] = &[
     (abi::ERR_LOCKTYPE, "invalid lock type"),
     (abi::ERR_NAME, "invalid service name"),
     (abi::ERR_NO_MEM, "out of memory"),
-    (abi::ERR_NOT_SAME, "collective arguments differ between processes"),
+    (
+        abi::ERR_NOT_SAME,
+        "collective arguments differ between processes",
+    ),
     (abi::ERR_NO_SPACE, "no space left"),
     (abi::ERR_NO_SUCH_FILE, "no such file"),
     (abi::ERR_PORT, "invalid port name"),
@@ -140,17 +146,29 @@ const CLASSES: &[(i32, &str)] = &[
     (abi::ERR_READ_ONLY, "read-only file or file system"),
     (abi::ERR_RMA_ATTACH, "memory cannot be attached"),
     (abi::ERR_RMA_CONFLICT, "conflicting accesses to a window"),
-    (abi::ERR_RMA_RANGE, "target memory is not part of the window"),
+    (
+        abi::ERR_RMA_RANGE,
+        "target memory is not part of the window",
+    ),
     (abi::ERR_RMA_SHARED, "memory cannot be shared"),
-    (abi::ERR_RMA_SYNC, "wrong synchronization of accesses to a window"),
+    (
+        abi::ERR_RMA_SYNC,
+        "wrong synchronization of accesses to a window",
+    ),
     (abi::ERR_SERVICE, "no such service name"),
     (abi::ERR_SIZE, "invalid size"),
     (abi::ERR_SPAWN, "processes could not be started"),
-    (abi::ERR_UNSUPPORTED_DATAREP, "unsupported data representation"),
+    (
+        abi::ERR_UNSUPPORTED_DATAREP,
+        "unsupported data representation",
+    ),
     (abi::ERR_UNSUPPORTED_OPERATION, "unsupported operation"),
     (abi::ERR_WIN, "invalid window"),
     (abi::ERR_RMA_FLAVOR, "wrong kind of window"),
-    (abi::ERR_PROC_ABORTED, "a process has ended or cannot be reached"),
+    (
+        abi::ERR_PROC_ABORTED,
+        "a process has ended or cannot be reached",
+    ),
     (abi::ERR_VALUE_TOO_LARGE, "value too large to be stored"),
     (abi::ERR_SESSION, "invalid session"),
     (abi::ERR_ERRHANDLER, "invalid error handler"),
@@ -169,7 +187,10 @@ pub struct Codes {
 impl Codes {
     /// The largest code that is used.
     pub fn last_used(&self) -> i32 {
-        self.added.keys().next_back().map_or(abi::ERR_LASTCODE, |last| *last)
+        self.added
+            .keys()
+            .next_back()
+            .map_or(abi::ERR_LASTCODE, |last| *last)
     }
 
     /// Adds a class.
@@ -197,7 +218,10 @@ impl Codes {
 
     /// Removes an added class, code or text.
     pub fn remove(&mut self, code: i32) -> Result<()> {
-        self.added.remove(&code).map(drop).ok_or_else(|| not_added(code))
+        self.added
+            .remove(&code)
+            .map(drop)
+            .ok_or_else(|| not_added(code))
     }
 
     /// The class of a code.
@@ -256,7 +280,9 @@ mod tests {
         let class = codes.add_class();
         assert!(class > abi::ERR_LASTCODE);
         let code = codes.add_code(class).expect("the class is known");
-        codes.set_text(code, "too hot".into()).expect("it was added");
+        codes
+            .set_text(code, "too hot".into())
+            .expect("it was added");
         assert_eq!(codes.class_of(code).expect("known"), class);
         assert_eq!(codes.text_of(code).expect("known"), "too hot");
         assert!(codes.set_text(abi::ERR_RANK, String::new()).is_err());

@@ -16,7 +16,10 @@ pub struct Group {
 impl Group {
     /// The group of these processes, which differ from each other.
     pub fn new(members: Vec<u32>) -> Self {
-        let is_identity = members.iter().enumerate().all(|(rank, member)| rank == *member as usize);
+        let is_identity = members
+            .iter()
+            .enumerate()
+            .all(|(rank, member)| rank == *member as usize);
         let ranks = (!is_identity).then(|| {
             let ranks = members.iter().enumerate();
             ranks.map(|(rank, member)| (*member, rank as u32)).collect()
@@ -47,7 +50,9 @@ impl Group {
 
     /// The process of a rank.
     pub fn member(&self, rank: i32) -> Result<u32> {
-        let member = usize::try_from(rank).ok().and_then(|rank| self.members.get(rank));
+        let member = usize::try_from(rank)
+            .ok()
+            .and_then(|rank| self.members.get(rank));
         member.copied().ok_or_else(|| {
             let text = format!("rank {rank} in a group of {}", self.size());
             Error::new(abi::ERR_RANK, text)
@@ -158,10 +163,15 @@ mod tests {
         assert_eq!(even.union(&low).members(), [4, 2, 0, 1]);
         assert_eq!(even.intersection(&low).members(), [2, 0]);
         assert_eq!(even.difference(&low).members(), [4]);
-        assert_eq!(world.excluding(&[0, 5]).expect("ranks").members(), [1, 2, 3, 4]);
+        assert_eq!(
+            world.excluding(&[0, 5]).expect("ranks").members(),
+            [1, 2, 3, 4]
+        );
         assert_eq!(even.rank_of(4), Some(0));
         assert_eq!(even.rank_of(1), None);
-        let back = even.translate(&[0, 1, abi::PROC_NULL], &low).expect("ranks");
+        let back = even
+            .translate(&[0, 1, abi::PROC_NULL], &low)
+            .expect("ranks");
         assert_eq!(back, [abi::UNDEFINED, 2, abi::PROC_NULL]);
         let other = world.including(&[0, 2, 4]).expect("ranks of the world");
         assert_eq!(even.compare(&other), abi::SIMILAR);

@@ -88,8 +88,14 @@ mod tests {
         assert_eq!(info.get(b"b").expect("a key"), Some(&b"3"[..]));
         info.delete(b"b").expect("it is there");
         assert_eq!(info.key(0).expect("there is one"), b"a");
-        assert_eq!(info.delete(b"b").expect_err("it is gone").code(), abi::ERR_INFO_NOKEY);
-        assert_eq!(info.set(b"", b"").expect_err("no key").code(), abi::ERR_INFO_KEY);
+        assert_eq!(
+            info.delete(b"b").expect_err("it is gone").code(),
+            abi::ERR_INFO_NOKEY
+        );
+        assert_eq!(
+            info.set(b"", b"").expect_err("no key").code(),
+            abi::ERR_INFO_KEY
+        );
         assert_eq!(info.key(1).expect_err("there is one").code(), abi::ERR_ARG);
     }
 }

@@ -58,7 +58,9 @@ impl Launcher {
     pub fn find() -> Result<Self> {
         let Some(descriptor) = number_of("PMI_FD")? else {
             let size = number_of("SLURM_NTASKS")?.unwrap_or(1);
-            let other = OTHERS.iter().find(|(variable, _)| std::env::var_os(variable).is_some());
+            let other = OTHERS
+                .iter()
+                .find(|(variable, _)| std::env::var_os(variable).is_some());
             if let Some((variable, name)) = other
                 && (size > 1 || *variable == "PMIX_RANK")
             {
@@ -120,7 +122,9 @@ impl Launcher {
     pub fn barrier(&mut self) -> Result<()> {
         match self {
             Self::Alone => Ok(()),
-            Self::Pmi(pmi) => pmi.ask(&Command::new("barrier_in"), "barrier_out").map(drop),
+            Self::Pmi(pmi) => pmi
+                .ask(&Command::new("barrier_in"), "barrier_out")
+                .map(drop),
         }
     }
 
@@ -188,16 +192,22 @@ impl Pmi {
     }
 
     fn get(&mut self, key: &str) -> Result<String> {
-        let command = Command::new("get").with("kvsname", &self.space).with("key", key);
+        let command = Command::new("get")
+            .with("kvsname", &self.space)
+            .with("key", key);
         let answer = self.ask(&command, "get_result")?;
         let value = answer.get("value");
-        value.map(str::to_owned).ok_or_else(|| failed(format_args!("no value for {key}")))
+        value
+            .map(str::to_owned)
+            .ok_or_else(|| failed(format_args!("no value for {key}")))
     }
 
     /// Sends a command and waits for its answer.
     fn ask(&mut self, command: &Command, answer: &'static str) -> Result<Command> {
         let lost = |error: io::Error| failed(format_args!("{}: {error}", command.name()));
-        self.stream.write_all(command.encode().as_bytes()).map_err(lost)?;
+        self.stream
+            .write_all(command.encode().as_bytes())
+            .map_err(lost)?;
         let mut bytes = [0; 1024];
         let found = loop {
             let next = self.lines.next_command();
@@ -216,7 +226,10 @@ impl Pmi {
             self.lines.push(&bytes[..read]);
         };
         if found.name() != answer {
-            return Err(failed(format_args!("it said {} instead of {answer}", found.name())));
+            return Err(failed(format_args!(
+                "it said {} instead of {answer}",
+                found.name()
+            )));
         }
         match found.number("rc") {
             None | Some(0) => Ok(found),

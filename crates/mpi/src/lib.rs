@@ -2,7 +2,7 @@
 //!
 //! A program's processes [start] with the help of a [launcher], and meet; then each is a [`Process`]. Read
 //! [`process`] first, then what it does: messages ([`point`], [`message`]) of elements ([`buffer`], [`datatype`]), matched
-//! with receives by MPI's rules ([`matching`]); [`communicator`]s of [`group`]s with [`topology`]; [`collective`]
+//! with receives by MPI's rules ([`matching`]); [`communicator`]s of [`group`]s with [`topology`], and [how they are made](making); [`collective`]
 //! operations as [`schedule`]s, with [`operation`]s that combine elements ([`reduction`]); [`request`]s for all that goes
 //! on, and their [`status`]. [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
 //! values, [`abi`] the standard ABI's numbers.
@@ -22,6 +22,7 @@ pub mod error;
 pub mod group;
 pub mod info;
 pub mod launcher;
+pub mod making;
 pub mod matching;
 pub mod message;
 pub mod operation;

@@ -51,7 +51,9 @@ impl Process {
         } = self.messages.remove(message)?;
         let mut active = Active::done(Status::empty(), communicator);
         active.unpack.extend(unpack.map(|unpack| *unpack));
-        let posted = self.endpoint.receive_taken(taken, pattern, &[memory], self.posts, 0);
+        let posted = self
+            .endpoint
+            .receive_taken(taken, pattern, &[memory], self.posts, 0);
         self.posted(posted, active, Some(false))
     }
 }

@@ -21,9 +21,15 @@ pub struct Operation {
 #[derive(Debug, Clone)]
 pub(crate) enum Combine {
     /// One of the standard's.
-    Predefined { operation: usize, datatype: Datatype },
+    Predefined {
+        operation: usize,
+        datatype: Datatype,
+    },
     /// One of the program's, and the handle of the datatype.
-    Program { operation: Operation, datatype: usize },
+    Program {
+        operation: Operation,
+        datatype: usize,
+    },
 }
 
 impl Combine {
@@ -64,7 +70,13 @@ impl Combine {
     }
 }
 
-fn combine(operation: usize, datatype: &Datatype, from: &Memory, into: &Memory, count: u64) -> Result<()> {
+fn combine(
+    operation: usize,
+    datatype: &Datatype,
+    from: &Memory,
+    into: &Memory,
+    count: u64,
+) -> Result<()> {
     let _ = (datatype, from, into, count);
     let text = format!("the operation {operation:#x}");
     Err(Error::new(abi::ERR_UNSUPPORTED_OPERATION, text))

@@ -5,6 +5,7 @@ use causeway_engine::Memory;
 use crate::abi;
 use crate::buffer::Buffer;
 use crate::communicator::check_tag;
+use crate::datatype::Basic;
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
 use crate::process::{Active, Process};
@@ -56,15 +57,37 @@ impl Process {
         };
         let memory = std::slice::from_ref(memory);
         let posted = match mode {
-            Mode::Standard | Mode::Ready => {
-                self.endpoint.post_send(peer.addr, memory, word, self.posts, 0)
-            }
-            Mode::Synchronous => {
-                self.endpoint.post_synchronous_send(peer.addr, memory, word, self.posts, 0)
-            }
+            Mode::Standard | Mode::Ready => self
+                .endpoint
+                .post_send(peer.addr, memory, word, self.posts, 0),
+            Mode::Synchronous => self
+                .endpoint
+                .post_synchronous_send(peer.addr, memory, word, self.posts, 0),
             Mode::Buffered => return self.send_buffered(&memory[0], (peer.addr, word), active),
         };
         self.posted(posted, active, None)
+    }
+
+    /// Starts to send a copy: the memory is free at once.
+    pub fn send_copy(&mut self, from: Buffer<'_>, route: Route) -> Result<Active> {
+        let packed = from.packed()?;
+        let memory = Self::temporary(packed.len())?;
+        memory.copy_from(&packed);
+        let bytes = Buffer {
+            memory: &memory,
+            count: memory.len() as u64,
+            datatype: &Basic::Byte.into(),
+        };
+        self.send(bytes, route, Mode::Standard)
+    }
+
+    /// An error if no message can have this route.
+    pub fn check_route(&self, route: Route) -> Result<()> {
+        let communicator = self.communicator(route.communicator)?;
+        match route.rank {
+            abi::PROC_NULL => Ok(()),
+            _ => communicator.pattern(route.rank, route.tag).map(drop),
+        }
     }
 
     /// Sends a copy, which nobody waits for.
@@ -76,7 +99,9 @@ impl Process {
     ) -> Result<Active> {
         let copy = Self::temporary(memory.len())?;
         copy.copy_from(memory);
-        let posted = self.endpoint.post_send(to, &[copy], word, self.buffered, 0)?;
+        let posted = self
+            .endpoint
+            .post_send(to, &[copy], word, self.buffered, 0)?;
         if let causeway_engine::types::Posted::Pending(_) = posted {
             self.buffered_pending += 1;
         }
@@ -110,7 +135,8 @@ impl Process {
         };
         let from_any = route.rank == abi::ANY_SOURCE;
         let posted =
-            self.endpoint.post_receive(pattern, std::slice::from_ref(memory), self.posts, 0);
+            self.endpoint
+                .post_receive(pattern, std::slice::from_ref(memory), self.posts, 0);
         self.posted(posted, active, Some(from_any))
     }
 
@@ -133,8 +159,14 @@ impl Process {
         communicator: usize,
         envelope: causeway_engine::types::Envelope,
     ) -> Result<Status> {
-        let source = self.communicator(communicator)?.rank_of_number(self.process_of(envelope.peer));
-        Ok(Status::of_message(source, envelope.tag as u32 as i32, envelope.size))
+        let source = self
+            .communicator(communicator)?
+            .rank_of_number(self.process_of(envelope.peer));
+        Ok(Status::of_message(
+            source,
+            envelope.tag as u32 as i32,
+            envelope.size,
+        ))
     }
 
     /// An error if no message can come, because a process that could send it is lost.

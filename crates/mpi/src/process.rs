@@ -7,7 +7,7 @@ use causeway_engine::types::{Completion, Error as EngineError, OpError, OpId, Po
 use causeway_engine::{Endpoint, Memory};
 
 use crate::abi;
-use crate::communicator::{Communicator, FIRST_FREE, MOST, Peer};
+use crate::communicator::{Communicator, FIRST_FREE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::info::Info;
@@ -75,9 +75,19 @@ pub(crate) enum Going {
     Receive { op: OpId, from_any: bool },
     Schedule(u32),
     Done(Status),
+    Failed(Error),
 }
 
 impl Active {
+    /// One that has failed.
+    pub(crate) fn failed(error: Error, communicator: usize) -> Self {
+        Self {
+            state: Going::Failed(error),
+            communicator,
+            unpack: Vec::new(),
+        }
+    }
+
     /// One that is done.
     pub(crate) fn done(status: Status, communicator: usize) -> Self {
         Self {
@@ -110,7 +120,11 @@ impl Process {
         let predefined = |number, local: Arc<Group>, name: &str| Communicator {
             number,
             rank: local.rank_of(rank).unwrap_or(0),
-            peers: local.members().iter().map(|member| peers[*member as usize]).collect(),
+            peers: local
+                .members()
+                .iter()
+                .map(|member| peers[*member as usize])
+                .collect(),
             local,
             remote: None,
             collectives: 0,
@@ -169,7 +183,10 @@ impl Process {
         match handle {
             abi::COMM_WORLD => Ok(&self.world),
             abi::COMM_SELF => Ok(&self.own),
-            abi::COMM_NULL => Err(Error::new(abi::ERR_COMM, "the communicator is MPI_COMM_NULL")),
+            abi::COMM_NULL => Err(Error::new(
+                abi::ERR_COMM,
+                "the communicator is MPI_COMM_NULL",
+            )),
             other => self.communicators.get(other),
         }
     }
@@ -180,7 +197,10 @@ impl Process {
         match handle {
             abi::COMM_WORLD => Ok(&mut self.world),
             abi::COMM_SELF => Ok(&mut self.own),
-            abi::COMM_NULL => Err(Error::new(abi::ERR_COMM, "the communicator is MPI_COMM_NULL")),
+            abi::COMM_NULL => Err(Error::new(
+                abi::ERR_COMM,
+                "the communicator is MPI_COMM_NULL",
+            )),
             other => self.communicators.get_mut(other),
         }
     }
@@ -189,15 +209,6 @@ impl Process {
     pub(crate) fn peers_of(&self, group: &Group) -> Arc<[Peer]> {
         let members = group.members().iter();
         members.map(|member| self.peers[*member as usize]).collect()
-    }
-
-    /// Takes a communicator number that is free here.
-    pub(crate) fn reserve_number(&mut self) -> Result<u32> {
-        if self.next_number >= MOST {
-            return Err(Error::new(abi::ERR_NO_MEM, "all communicator numbers are used"));
-        }
-        self.next_number += 1;
-        Ok(self.next_number - 1)
     }
 
     /// The process that the matcher knows by this number.
@@ -218,7 +229,9 @@ impl Process {
         if self.buffered_pending > 0 {
             let mut taken = std::mem::take(&mut self.taken);
             // The queue is the process's own as long as it lives.
-            let found = self.endpoint.test_queue(self.buffered, usize::MAX, Duration::ZERO, &mut taken);
+            let found =
+                self.endpoint
+                    .test_queue(self.buffered, usize::MAX, Duration::ZERO, &mut taken);
             self.buffered_pending = self.buffered_pending.saturating_sub(found.unwrap_or(0));
             taken.clear();
             self.taken = taken;
@@ -244,7 +257,9 @@ impl Process {
         }
         loop {
             if let Some(done) = self.endpoint.test(op, FOR_EVER)? {
-                return self.finished(active, done.result, is_receive).map(Waited::Done);
+                return self
+                    .finished(active, done.result, is_receive)
+                    .map(Waited::Done);
             }
         }
     }
@@ -273,10 +288,23 @@ impl Process {
         }
     }
 
+    /// Makes some progress, and asks `ready` once.
+    pub fn look<T>(
+        &mut self,
+        mut ready: impl FnMut(&mut Self) -> Result<Option<T>>,
+    ) -> Result<Waited<Option<T>>> {
+        self.progress();
+        if let Some(call) = self.take_call() {
+            return Ok(Waited::Call(call));
+        }
+        ready(self).map(Waited::Done)
+    }
+
     /// The status of an operation that is done, if it is. Makes no progress.
     pub fn poll(&mut self, active: &mut Active) -> Result<Option<Status>> {
         let (op, is_receive) = match active.state {
             Going::Done(status) => return Ok(Some(status)),
+            Going::Failed(ref error) => return Err(error.clone()),
             Going::Schedule(schedule) => {
                 let done = self.poll_schedule(schedule)?;
                 if done.is_some() {
@@ -310,10 +338,14 @@ impl Process {
             return None;
         }
         let communicator = self.communicator(communicator).ok()?;
-        let lost = communicator.peers.iter().enumerate().find_map(|(rank, peer)| {
-            let cause = self.endpoint.loss(peer.addr)?;
-            Some((rank, cause))
-        });
+        let lost = communicator
+            .peers
+            .iter()
+            .enumerate()
+            .find_map(|(rank, peer)| {
+                let cause = self.endpoint.loss(peer.addr)?;
+                Some((rank, cause))
+            });
         let (rank, cause) = lost?;
         let text = format!("rank {rank}, which may be the sender: {cause}");
         Some(Error::new(abi::ERR_PROC_ABORTED, text))
@@ -347,14 +379,20 @@ impl Process {
             // It was freed meanwhile.
             Err(_) => process as i32,
         };
-        Ok(Status::of_message(source, envelope.tag as u32 as i32, bytes))
+        Ok(Status::of_message(
+            source,
+            envelope.tag as u32 as i32,
+            bytes,
+        ))
     }
 
     #[cold]
     fn failed(&mut self, active: &Active, error: OpError, is_receive: bool) -> Result<Status> {
         let peer = self.process_of(self.endpoint.envelope().peer);
         let rank = self.communicator(active.communicator);
-        let rank = rank.map_or(peer as i32, |communicator| communicator.rank_of_number(peer));
+        let rank = rank.map_or(peer as i32, |communicator| {
+            communicator.rank_of_number(peer)
+        });
         match error {
             OpError::Cancelled => Ok(Status::cancelled()),
             // That the receive has too little room is the receiver's error.
@@ -403,6 +441,11 @@ impl Process {
             let text = format!("{len} bytes: {error}");
             Error::new(abi::ERR_NO_MEM, text)
         })
+    }
+
+    /// Memory for intermediate results.
+    pub fn scratch(len: usize) -> Result<Memory> {
+        Self::temporary(len)
     }
 
     /// Ends the whole program. The caller ends this process.

@@ -1,10 +1,11 @@
 //! Requests: operations that a program has a handle for (MPI 5.0 §3.7).
 
 use causeway_engine::Memory;
+use causeway_sys::blocks::{Source, Target};
 
 use crate::abi;
 use crate::buffer::Buffer;
-use crate::datatype::Datatype;
+use crate::datatype::{Basic, Datatype, Elements};
 use crate::error::{Error, Result};
 use crate::point::{Mode, Route};
 use crate::process::{Active, Process};
@@ -25,7 +26,7 @@ pub enum Plan {
     /// Sends.
     Send {
         /// This.
-        from: Elements,
+        from: OwnedBuffer,
         /// There.
         route: Route,
         /// So.
@@ -34,7 +35,7 @@ pub enum Plan {
     /// Receives.
     Receive {
         /// Into this.
-        into: Elements,
+        into: OwnedBuffer,
         /// From there.
         route: Route,
     },
@@ -42,7 +43,7 @@ pub enum Plan {
 
 /// A [`Buffer`] that is kept.
 #[derive(Debug, Clone)]
-pub struct Elements {
+pub struct OwnedBuffer {
     /// The hull.
     pub memory: Memory,
     /// How many.
@@ -51,7 +52,33 @@ pub struct Elements {
     pub datatype: Datatype,
 }
 
-impl Elements {
+impl OwnedBuffer {
+    /// All of some memory, as bytes.
+    pub fn bytes(memory: Memory) -> Self {
+        Self {
+            count: memory.len() as u64,
+            memory,
+            datatype: Basic::Byte.into(),
+        }
+    }
+
+    /// The data as one piece of memory.
+    pub fn packed(&self) -> Result<Memory> {
+        self.as_buffer().packed()
+    }
+
+    /// Bytes of data.
+    pub fn bytes_of_data(&self) -> Result<u64> {
+        Ok(Elements::new(self.datatype.clone(), self.count)?.bytes())
+    }
+
+    /// Puts data that lie in one piece where they belong.
+    pub fn unpack(&self, stream: &[u8]) -> Result<()> {
+        let elements = Elements::new(self.datatype.clone(), self.count)?;
+        elements.unpack(0, Source::from(stream), &mut Target::from(&self.memory))?;
+        Ok(())
+    }
+
     /// The same, borrowed.
     pub fn as_buffer(&self) -> Buffer<'_> {
         Buffer {
@@ -80,6 +107,14 @@ pub enum Outcome {
     },
 }
 
+fn done(status: Status, error: Option<Error>) -> Outcome {
+    Outcome::Done {
+        status,
+        error,
+        is_over: false,
+    }
+}
+
 impl Process {
     /// Gives an operation that is going on a handle.
     pub fn keep(&mut self, active: Active) -> Result<usize> {
@@ -98,14 +133,22 @@ impl Process {
     }
 
     /// Starts a persistent request.
-    pub fn start(&mut self, handle: usize) -> Result<()> {
+    pub fn start_request(&mut self, handle: usize) -> Result<()> {
         let request = self.requests.get(handle)?;
         let plan = match (&request.plan, &request.active) {
             (Some(plan), None) => plan.clone(),
             (Some(_), Some(_)) => {
-                return Err(Error::new(abi::ERR_REQUEST, "the request was started already"));
+                return Err(Error::new(
+                    abi::ERR_REQUEST,
+                    "the request was started already",
+                ));
             }
-            (None, _) => return Err(Error::new(abi::ERR_REQUEST, "the request is not persistent")),
+            (None, _) => {
+                return Err(Error::new(
+                    abi::ERR_REQUEST,
+                    "the request is not persistent",
+                ));
+            }
         };
         let active = match &*plan {
             Plan::Send { from, route, mode } => self.send(from.as_buffer(), *route, *mode)?,
@@ -117,32 +160,41 @@ impl Process {
 
     /// How a request is. It is done with, if it is done; `peek` leaves it as it is. Makes no progress.
     pub fn test(&mut self, handle: usize, peek: bool) -> Result<Outcome> {
+        let mut outcome = self.peek(handle)?;
+        if let Outcome::Done { is_over, .. } = &mut outcome
+            && !peek
+        {
+            let request = self.requests.get_mut(handle)?;
+            request.active = None;
+            *is_over = request.plan.is_none();
+            if *is_over {
+                self.requests.remove(handle)?;
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// How a request is, which stays as it is, also if it has failed. Makes no progress.
+    pub fn peek(&mut self, handle: usize) -> Result<Outcome> {
         if handle == abi::REQUEST_NULL {
             return Ok(Outcome::Inactive);
         }
-        let Some(mut active) = self.requests.get_mut(handle)?.active.take() else {
+        let request = self.requests.get_mut(handle)?;
+        let Some(mut active) = request.active.take() else {
             return Ok(Outcome::Inactive);
         };
-        let (status, error) = match self.poll(&mut active) {
-            Ok(None) => {
-                self.requests.get_mut(handle)?.active = Some(active);
-                return Ok(Outcome::Pending);
+        let polled = self.poll(&mut active);
+        let communicator = active.communicator;
+        let (active, outcome) = match polled {
+            Ok(None) => (active, Outcome::Pending),
+            Ok(Some(status)) => (Active::done(status, communicator), done(status, None)),
+            Err(error) => {
+                let failed = Active::failed(error.clone(), communicator);
+                (failed, done(Status::empty(), Some(error)))
             }
-            Ok(Some(status)) => (status, None),
-            Err(error) => (Status::empty(), Some(error)),
         };
-        let is_over = self.requests.get(handle)?.plan.is_none();
-        if peek && error.is_none() {
-            let done = Active::done(status, active.communicator);
-            self.requests.get_mut(handle)?.active = Some(done);
-        } else if is_over {
-            self.requests.remove(handle)?;
-        }
-        Ok(Outcome::Done {
-            status,
-            error,
-            is_over,
-        })
+        self.requests.get_mut(handle)?.active = Some(active);
+        Ok(outcome)
     }
 
     /// Waits for one request.

@@ -204,7 +204,9 @@ impl Process {
         let mut taken = std::mem::take(&mut self.taken);
         let queue = self.schedules.queue;
         // The queue is the process's own as long as it lives.
-        let _ = self.endpoint.test_queue(queue, usize::MAX, Duration::ZERO, &mut taken);
+        let _ = self
+            .endpoint
+            .test_queue(queue, usize::MAX, Duration::ZERO, &mut taken);
         for done in taken.drain(..) {
             self.step_done(done);
         }
@@ -272,7 +274,10 @@ impl Process {
                 Step::Fence => return,
                 Step::Send { to, from } => {
                     let to = schedule.peers[*to as usize].addr;
-                    Some(self.endpoint.post_send(to, std::slice::from_ref(from), word, queue, key))
+                    Some(
+                        self.endpoint
+                            .post_send(to, std::slice::from_ref(from), word, queue, key),
+                    )
                 }
                 Step::Receive { from, into } => {
                     let pattern = MpiPattern {
@@ -351,7 +356,11 @@ impl Process {
 
     /// The status of a collective operation that is done, if it is.
     pub(crate) fn poll_schedule(&mut self, at: u32) -> Result<Option<Status>> {
-        let schedule = self.schedules.places.get(at as usize).and_then(Option::as_deref);
+        let schedule = self
+            .schedules
+            .places
+            .get(at as usize)
+            .and_then(Option::as_deref);
         if schedule.is_some_and(|schedule| !schedule.is_done) {
             return Ok(None);
         }

@@ -36,7 +36,10 @@ fn socket(rank: u32) -> Result<PathBuf> {
         return Ok(PathBuf::from(directory).join(rank.to_string()));
     }
     let bytes: [u8; 8] = random::bytes().map_err(|error| {
-        Error::new(abi::ERR_OTHER, format!("drawing the name of a socket: {error}"))
+        Error::new(
+            abi::ERR_OTHER,
+            format!("drawing the name of a socket: {error}"),
+        )
     })?;
     let name = format!("causeway-{:016x}-{rank}", u64::from_le_bytes(bytes));
     Ok(std::env::temp_dir().join(name))
@@ -99,12 +102,16 @@ fn meet(
             _ => launcher.get(&key_of(other))?,
         };
         let (host, addresses) = published.split_once(';').ok_or_else(|| {
-            let text = format!("rank {other} has published {published:?}; does it run the same library?");
+            let text =
+                format!("rank {other} has published {published:?}; does it run the same library?");
             Error::new(abi::ERR_OTHER, text)
         })?;
         let addr = endpoint.lookup(addresses)?;
         let number = endpoint.number(addr).ok_or_else(|| {
-            Error::new(abi::ERR_INTERN, format!("the address of rank {other} is stale"))
+            Error::new(
+                abi::ERR_INTERN,
+                format!("the address of rank {other} is stale"),
+            )
         })?;
         peers.push(Peer { addr, number });
         let first = first_there.iter().find(|(known, _)| known == host);

@@ -69,7 +69,10 @@ impl<T> Table<T> {
             return Ok(self.handle(at as usize));
         }
         if self.places.len() == MOST {
-            let text = format!("there are {MOST} objects of the kind {:?} already", self.kind);
+            let text = format!(
+                "there are {MOST} objects of the kind {:?} already",
+                self.kind
+            );
             return Err(Error::new(crate::abi::ERR_NO_MEM, text));
         }
         self.places.push(Place {
@@ -96,14 +99,19 @@ impl<T> Table<T> {
     fn none(&self, handle: usize) -> Error {
         Error::new(
             self.class,
-            format!("{handle:#x} is no handle of a {:?}, or was freed", self.kind),
+            format!(
+                "{handle:#x} is no handle of a {:?}, or was freed",
+                self.kind
+            ),
         )
     }
 
     /// The object of a handle.
     #[inline]
     pub fn get(&self, handle: usize) -> Result<&T> {
-        let object = self.place(handle).and_then(|at| self.places[at].object.as_ref());
+        let object = self
+            .place(handle)
+            .and_then(|at| self.places[at].object.as_ref());
         object.ok_or_else(|| self.none(handle))
     }
 

@@ -91,7 +91,8 @@ impl Command {
             field,
             value: value.into(),
         };
-        let text = core::str::from_utf8(line).map_err(|error| unknown(line[error.valid_up_to()]))?;
+        let text =
+            core::str::from_utf8(line).map_err(|error| unknown(line[error.valid_up_to()]))?;
         if let Some(control) = text.bytes().find(u8::is_ascii_control) {
             return Err(unknown(control));
         }
@@ -164,7 +165,14 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for line in [&b""[..], b"   ", b"cmd=", b"size=3", b"cmd=a\0", b"cmd=\xff"] {
+        for line in [
+            &b""[..],
+            b"   ",
+            b"cmd=",
+            b"size=3",
+            b"cmd=a\0",
+            b"cmd=\xff",
+        ] {
             assert!(Command::decode(line).is_err(), "{line:?}");
         }
         assert!(Command::decode(&[b'a'; MAX_LINE]).is_err());

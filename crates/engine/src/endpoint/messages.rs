@@ -10,9 +10,7 @@ use super::Endpoint;
 use super::posting::{Sending, at_once};
 use crate::fragments::{check_writable, total};
 use crate::matcher::Matcher;
-use crate::types::{
-    Addr, Completion, Envelope, Error, OpError, OpId, Posted, Queue, Tag, Taken,
-};
+use crate::types::{Addr, Completion, Envelope, Error, OpError, OpId, Posted, Queue, Tag, Taken};
 
 impl<M: Matcher> Endpoint<M> {
     /// Sends `data` as [`Endpoint::post_send`] does, but completes only when the peer has found a receive for it, however small

@@ -5,7 +5,7 @@ use causeway_engine::Memory;
 use crate::buffer::{Buffer, Unpack};
 use crate::error::Result;
 use crate::process::Process;
-use crate::request::Elements;
+use crate::request::OwnedBuffer;
 
 /// Where the blocks of one side lie.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub enum Blocks {
         blocks: u32,
     },
     /// Each where it is said.
-    Each(Vec<Elements>),
+    Each(Vec<OwnedBuffer>),
 }
 
 /// The two sides of an operation, as schedules use them, and what is to be unpacked in the end.
@@ -32,7 +32,7 @@ pub struct Sides {
 impl Blocks {
     /// One block.
     pub fn one(buffer: Buffer<'_>) -> Self {
-        Self::Each(vec![Elements {
+        Self::Each(vec![OwnedBuffer {
             memory: buffer.memory.clone(),
             count: buffer.count,
             datatype: buffer.datatype.clone(),
@@ -66,7 +66,9 @@ impl Blocks {
 /// So many equal parts of memory.
 pub(crate) fn split(memory: &Memory, blocks: u32) -> Vec<Memory> {
     let size = memory.len() / (blocks.max(1) as usize);
-    (0..blocks as usize).map(|at| memory.slice(at * size..(at + 1) * size)).collect()
+    (0..blocks as usize)
+        .map(|at| memory.slice(at * size..(at + 1) * size))
+        .collect()
 }
 
 impl Process {

@@ -21,7 +21,8 @@ mod reducing;
 pub use blocks::{Blocks, Sides};
 pub use reducing::{Reduction, Scan};
 
-use crate::error::Result;
+use crate::abi;
+use crate::error::{Error, Result};
 use crate::process::{Active, Process};
 use crate::schedule::Steps;
 
@@ -55,6 +56,12 @@ impl Place {
 impl Process {
     pub(crate) fn place(&self, communicator: usize) -> Result<Place> {
         let communicator = self.communicator(communicator)?;
+        if communicator.remote_group().is_some() {
+            return Err(Error::new(
+                abi::ERR_UNSUPPORTED_OPERATION,
+                "collective operations on inter-communicators are not supported yet",
+            ));
+        }
         Ok(Place {
             rank: communicator.rank(),
             size: communicator.size(),

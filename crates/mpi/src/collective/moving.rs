@@ -38,7 +38,12 @@ pub(crate) fn shares(memory: &Memory, unit: usize, blocks: u32) -> Vec<Memory> {
 
 impl Process {
     /// Starts a broadcast from the root.
-    pub fn broadcast(&mut self, buffer: Buffer<'_>, root: i32, communicator: usize) -> Result<Active> {
+    pub fn broadcast(
+        &mut self,
+        buffer: Buffer<'_>,
+        root: i32,
+        communicator: usize,
+    ) -> Result<Active> {
         let place = self.place(communicator)?;
         let root = check_root(root, place)?;
         let (memory, unpack) = match place.rank == root {
@@ -124,7 +129,9 @@ impl Process {
         let mut sides = Self::sides(from, Some(into))?;
         let mut steps = Steps::default();
         let own = place.rank as usize;
-        if from.is_none() && let Blocks::Each(each) = into {
+        if from.is_none()
+            && let Blocks::Each(each) = into
+        {
             // What is in its place there has to be in its place here, too.
             sides.into[own] = each[own].as_buffer().packed()?;
         }
@@ -240,4 +247,3 @@ pub(crate) fn ring(steps: &mut Steps, place: Place, blocks: &[Memory]) {
         steps.fence();
     }
 }
-

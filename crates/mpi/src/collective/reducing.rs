@@ -218,7 +218,13 @@ fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Res
     let extra = size - power;
     let own = &of.into;
     let other = Process::temporary(own.len())?;
-    let stands_for = |number: u32| if number < extra { 2 * number + 1 } else { number + extra };
+    let stands_for = |number: u32| {
+        if number < extra {
+            2 * number + 1
+        } else {
+            number + extra
+        }
+    };
     let number = if rank >= 2 * extra {
         rank - extra
     } else if rank % 2 == 0 {

@@ -1,0 +1,703 @@
+//! Collective operations (MPI 5.0 chapter 6), each in its blocking and its nonblocking form.
+
+use std::ffi::{c_int, c_void};
+
+use causeway_mpi::abi;
+use causeway_mpi::collective::{Blocks, Reduction, Scan};
+use causeway_mpi::error::{Error, Result};
+use causeway_mpi::operation::Operation;
+use causeway_mpi::process::{Active, Process};
+
+use crate::library::{Rest, complete, enter, with};
+use crate::types::{Callback, Handle, Numbers, array};
+
+fn is_in_place(buffer: *const c_void) -> bool {
+    buffer.addr() == abi::IN_PLACE
+}
+
+/// Blocks of elements, as calls describe them.
+#[derive(Clone, Copy)]
+enum Layout {
+    /// So many, equally long, one behind the other.
+    Even(i64, Handle),
+    /// Of these counts, at these displacements.
+    Uneven(Numbers, Numbers, Handle),
+    /// The same, displacements in bytes, each of a datatype of its own.
+    Each(Numbers, Numbers, *const Handle),
+}
+
+/// # Safety
+/// MPI's contract for the buffer of a collective operation.
+unsafe fn blocks(
+    rest: &Rest<'_>,
+    buffer: *const c_void,
+    layout: Layout,
+    many: u32,
+    writable: bool,
+) -> Result<Blocks> {
+    let number = many as usize;
+    // SAFETY: the caller's promise, for all of the below.
+    unsafe {
+        let part = |bytes: i64, count, datatype| {
+            let base = buffer.wrapping_byte_offset(bytes as isize);
+            rest.owned_buffer(base, count, datatype, writable)
+        };
+        match layout {
+            Layout::Even(count, handle) => {
+                let datatype = rest.datatype(handle)?;
+                let step = datatype.extent();
+                if datatype.is_contiguous() {
+                    let all = count.checked_mul(i64::from(many)).ok_or_else(too_many)?;
+                    let memory = rest.owned_buffer(buffer, all, handle, writable)?.memory;
+                    return Ok(Blocks::Even {
+                        memory,
+                        blocks: many,
+                    });
+                }
+                let at = |block: i64| {
+                    let bytes = block.checked_mul(count)?.checked_mul(step);
+                    bytes
+                };
+                let each = (0..i64::from(many))
+                    .map(|block| part(at(block).ok_or_else(too_many)?, count, handle));
+                each.collect::<Result<_>>().map(Blocks::Each)
+            }
+            Layout::Uneven(counts, displacements, handle) => {
+                let counts = counts.read(number, "the counts")?;
+                let displacements = displacements.read(number, "the displacements")?;
+                let step = rest.datatype(handle)?.extent();
+                let each = counts
+                    .iter()
+                    .zip(displacements)
+                    .map(|(count, displacement)| {
+                        let bytes = displacement.checked_mul(step).ok_or_else(too_many)?;
+                        part(bytes, *count, handle)
+                    });
+                each.collect::<Result<_>>().map(Blocks::Each)
+            }
+            Layout::Each(counts, displacements, datatypes) => {
+                let counts = counts.read(number, "the counts")?;
+                let displacements = displacements.read(number, "the displacements")?;
+                let datatypes = array(datatypes, number, "the datatypes")?;
+                let each = counts.iter().zip(displacements).zip(datatypes);
+                each.map(|((count, displacement), handle)| part(displacement, *count, *handle))
+                    .collect::<Result<_>>()
+                    .map(Blocks::Each)
+            }
+        }
+    }
+}
+
+fn too_many() -> Error {
+    Error::new(abi::ERR_COUNT, "so many elements do not fit in memory")
+}
+
+fn size_of(process: &Process, comm: Handle) -> Result<u32> {
+    Ok(process.communicator(comm)?.size())
+}
+
+/// Whether this process is the root.
+fn is_root(process: &Process, root: c_int, comm: Handle) -> Result<bool> {
+    let rank = process.communicator(comm)?.rank();
+    Ok(i64::from(root) == i64::from(rank))
+}
+
+/// # Safety
+/// The pointer is valid for writes.
+unsafe fn keep(active: Active, request: *mut Handle) -> Result<()> {
+    let handle = with(|process, _| process.keep(active))?;
+    // SAFETY: the caller's promise.
+    unsafe { request.write(handle) };
+    Ok(())
+}
+
+/// Defines an operation's blocking and nonblocking forms by what starts it.
+macro_rules! forms {
+    ($($(#[$note:meta])* $blocking:ident, $nonblocking:ident, $start:ident($($name:ident: $ty:ty),*);)*) => {$(
+        $(#[$note])*
+        #[allow(clippy::too_many_arguments, reason = "they are the standard's")]
+        pub(crate) unsafe fn $blocking($($name: $ty),*) -> Result<()> {
+            // SAFETY: the caller keeps MPI's contract.
+            complete(unsafe { $start($($name),*) }?).map(drop)
+        }
+
+        $(#[$note])*
+        #[allow(clippy::too_many_arguments, reason = "they are the standard's")]
+        pub(crate) unsafe fn $nonblocking($($name: $ty,)* request: *mut Handle) -> Result<()> {
+            // SAFETY: the caller keeps MPI's contract.
+            unsafe { keep($start($($name),*)?, request) }
+        }
+    )*};
+}
+
+type In = *const c_void;
+type Out = *mut c_void;
+
+forms! {
+    barrier, ibarrier, start_barrier(comm: Handle);
+    bcast, ibcast, start_bcast(buffer: Out, count: i64, datatype: Handle, root: c_int, comm: Handle);
+    gather, igather, start_gather(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out, recvcount: i64,
+        recvtype: Handle, root: c_int, comm: Handle);
+    gatherv, igatherv, start_gatherv(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
+        recvcounts: Numbers, displs: Numbers, recvtype: Handle, root: c_int, comm: Handle);
+    scatter, iscatter, start_scatter(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out, recvcount: i64,
+        recvtype: Handle, root: c_int, comm: Handle);
+    scatterv, iscatterv, start_scatterv(sendbuf: In, sendcounts: Numbers, displs: Numbers, sendtype: Handle,
+        recvbuf: Out, recvcount: i64, recvtype: Handle, root: c_int, comm: Handle);
+    allgather, iallgather, start_allgather(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
+        recvcount: i64, recvtype: Handle, comm: Handle);
+    allgatherv, iallgatherv, start_allgatherv(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
+        recvcounts: Numbers, displs: Numbers, recvtype: Handle, comm: Handle);
+    alltoall, ialltoall, start_alltoall(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
+        recvcount: i64, recvtype: Handle, comm: Handle);
+    alltoallv, ialltoallv, start_alltoallv(sendbuf: In, sendcounts: Numbers, sdispls: Numbers, sendtype: Handle,
+        recvbuf: Out, recvcounts: Numbers, rdispls: Numbers, recvtype: Handle, comm: Handle);
+    alltoallw, ialltoallw, start_alltoallw(sendbuf: In, sendcounts: Numbers, sdispls: Numbers,
+        sendtypes: *const Handle, recvbuf: Out, recvcounts: Numbers, rdispls: Numbers, recvtypes: *const Handle,
+        comm: Handle);
+    allreduce, iallreduce, start_allreduce(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle,
+        comm: Handle);
+    reduce, ireduce, start_reduce(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle, root: c_int,
+        comm: Handle);
+    reduce_scatter, ireduce_scatter, start_reduce_scatter(sendbuf: In, recvbuf: Out, recvcounts: Numbers,
+        datatype: Handle, op: Handle, comm: Handle);
+    reduce_scatter_block, ireduce_scatter_block, start_reduce_scatter_block(sendbuf: In, recvbuf: Out,
+        recvcount: i64, datatype: Handle, op: Handle, comm: Handle);
+    scan, iscan, start_scan(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle, comm: Handle);
+    exscan, iexscan, start_exscan(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle,
+        comm: Handle);
+}
+
+unsafe fn start_barrier(comm: Handle) -> Result<Active> {
+    with(|process, _| process.barrier(comm))
+}
+
+unsafe fn start_bcast(
+    buffer: Out,
+    count: i64,
+    datatype: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Result<Active> {
+    with(|process, rest| {
+        let start =
+            |buffer: causeway_mpi::buffer::Buffer<'_>| process.broadcast(buffer, root, comm);
+        // SAFETY: the caller keeps MPI's contract.
+        unsafe { rest.buffer(buffer, count, datatype, true, start) }
+    })
+}
+
+/// # Safety
+/// MPI's contract for a gather.
+unsafe fn start_gather_of(
+    (sendbuf, sendcount, sendtype): (In, i64, Handle),
+    (recvbuf, layout): (Out, Layout),
+    root: c_int,
+    comm: Handle,
+) -> Result<Active> {
+    with(|process, rest| {
+        let (many, is_root) = (size_of(process, comm)?, is_root(process, root, comm)?);
+        // SAFETY: the caller's promise. What only the root has is looked at there only.
+        unsafe {
+            let from = match is_root && is_in_place(sendbuf) {
+                true => None,
+                false => Some(blocks(
+                    rest,
+                    sendbuf,
+                    Layout::Even(sendcount, sendtype),
+                    1,
+                    false,
+                )?),
+            };
+            let into = is_root
+                .then(|| blocks(rest, recvbuf, layout, many, true))
+                .transpose()?;
+            process.gather(from.as_ref(), into.as_ref(), root, comm)
+        }
+    })
+}
+
+unsafe fn start_gather(
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: Out,
+    recvcount: i64,
+    recvtype: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Result<Active> {
+    let layout = Layout::Even(recvcount, recvtype);
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe {
+        start_gather_of(
+            (sendbuf, sendcount, sendtype),
+            (recvbuf, layout),
+            root,
+            comm,
+        )
+    }
+}
+
+unsafe fn start_gatherv(
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: Out,
+    recvcounts: Numbers,
+    displs: Numbers,
+    recvtype: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Result<Active> {
+    let layout = Layout::Uneven(recvcounts, displs, recvtype);
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe {
+        start_gather_of(
+            (sendbuf, sendcount, sendtype),
+            (recvbuf, layout),
+            root,
+            comm,
+        )
+    }
+}
+
+/// # Safety
+/// MPI's contract for a scatter.
+unsafe fn start_scatter_of(
+    (sendbuf, layout): (In, Layout),
+    (recvbuf, recvcount, recvtype): (Out, i64, Handle),
+    root: c_int,
+    comm: Handle,
+) -> Result<Active> {
+    with(|process, rest| {
+        let (many, is_root) = (size_of(process, comm)?, is_root(process, root, comm)?);
+        // SAFETY: the caller's promise. What only the root has is looked at there only.
+        unsafe {
+            let from = is_root
+                .then(|| blocks(rest, sendbuf, layout, many, false))
+                .transpose()?;
+            let into = match is_root && is_in_place(recvbuf) {
+                true => None,
+                false => Some(blocks(
+                    rest,
+                    recvbuf,
+                    Layout::Even(recvcount, recvtype),
+                    1,
+                    true,
+                )?),
+            };
+            process.scatter(from.as_ref(), into.as_ref(), root, comm)
+        }
+    })
+}
+
+unsafe fn start_scatter(
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: Out,
+    recvcount: i64,
+    recvtype: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Result<Active> {
+    let layout = Layout::Even(sendcount, sendtype);
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe {
+        start_scatter_of(
+            (sendbuf, layout),
+            (recvbuf, recvcount, recvtype),
+            root,
+            comm,
+        )
+    }
+}
+
+unsafe fn start_scatterv(
+    sendbuf: In,
+    sendcounts: Numbers,
+    displs: Numbers,
+    sendtype: Handle,
+    recvbuf: Out,
+    recvcount: i64,
+    recvtype: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Result<Active> {
+    let layout = Layout::Uneven(sendcounts, displs, sendtype);
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe {
+        start_scatter_of(
+            (sendbuf, layout),
+            (recvbuf, recvcount, recvtype),
+            root,
+            comm,
+        )
+    }
+}
+
+/// # Safety
+/// MPI's contract for an allgather.
+unsafe fn start_allgather_of(
+    (sendbuf, sendcount, sendtype): (In, i64, Handle),
+    (recvbuf, layout): (Out, Layout),
+    comm: Handle,
+) -> Result<Active> {
+    with(|process, rest| {
+        let many = size_of(process, comm)?;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let from = match is_in_place(sendbuf) {
+                true => None,
+                false => Some(blocks(
+                    rest,
+                    sendbuf,
+                    Layout::Even(sendcount, sendtype),
+                    1,
+                    false,
+                )?),
+            };
+            let into = blocks(rest, recvbuf, layout, many, true)?;
+            process.allgather(from.as_ref(), &into, comm)
+        }
+    })
+}
+
+unsafe fn start_allgather(
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: Out,
+    recvcount: i64,
+    recvtype: Handle,
+    comm: Handle,
+) -> Result<Active> {
+    let layout = Layout::Even(recvcount, recvtype);
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe { start_allgather_of((sendbuf, sendcount, sendtype), (recvbuf, layout), comm) }
+}
+
+unsafe fn start_allgatherv(
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: Out,
+    recvcounts: Numbers,
+    displs: Numbers,
+    recvtype: Handle,
+    comm: Handle,
+) -> Result<Active> {
+    let layout = Layout::Uneven(recvcounts, displs, recvtype);
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe { start_allgather_of((sendbuf, sendcount, sendtype), (recvbuf, layout), comm) }
+}
+
+/// # Safety
+/// MPI's contract for an alltoall.
+unsafe fn start_alltoall_of(
+    (sendbuf, from): (In, Layout),
+    (recvbuf, into): (Out, Layout),
+    comm: Handle,
+) -> Result<Active> {
+    with(|process, rest| {
+        let many = size_of(process, comm)?;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let from = match is_in_place(sendbuf) {
+                true => None,
+                false => Some(blocks(rest, sendbuf, from, many, false)?),
+            };
+            let into = blocks(rest, recvbuf, into, many, true)?;
+            process.alltoall(from.as_ref(), &into, comm)
+        }
+    })
+}
+
+unsafe fn start_alltoall(
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: Out,
+    recvcount: i64,
+    recvtype: Handle,
+    comm: Handle,
+) -> Result<Active> {
+    let (from, into) = (
+        Layout::Even(sendcount, sendtype),
+        Layout::Even(recvcount, recvtype),
+    );
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe { start_alltoall_of((sendbuf, from), (recvbuf, into), comm) }
+}
+
+unsafe fn start_alltoallv(
+    sendbuf: In,
+    sendcounts: Numbers,
+    sdispls: Numbers,
+    sendtype: Handle,
+    recvbuf: Out,
+    recvcounts: Numbers,
+    rdispls: Numbers,
+    recvtype: Handle,
+    comm: Handle,
+) -> Result<Active> {
+    let from = Layout::Uneven(sendcounts, sdispls, sendtype);
+    let into = Layout::Uneven(recvcounts, rdispls, recvtype);
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe { start_alltoall_of((sendbuf, from), (recvbuf, into), comm) }
+}
+
+unsafe fn start_alltoallw(
+    sendbuf: In,
+    sendcounts: Numbers,
+    sdispls: Numbers,
+    sendtypes: *const Handle,
+    recvbuf: Out,
+    recvcounts: Numbers,
+    rdispls: Numbers,
+    recvtypes: *const Handle,
+    comm: Handle,
+) -> Result<Active> {
+    let from = Layout::Each(sendcounts, sdispls, sendtypes);
+    let into = Layout::Each(recvcounts, rdispls, recvtypes);
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe { start_alltoall_of((sendbuf, from), (recvbuf, into), comm) }
+}
+
+/// The buffers of a reduction.
+#[derive(Clone, Copy)]
+struct Operands {
+    from: In,
+    /// Null where there is no result: scratch memory takes its place.
+    into: Out,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+}
+
+/// # Safety
+/// MPI's contract for the buffers of a reduction.
+unsafe fn reduction(rest: &Rest<'_>, of: Operands) -> Result<Reduction> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let describe = |buffer: In, writable| {
+            let buffer = rest.owned_buffer(buffer, of.count, of.datatype, writable)?;
+            match buffer.datatype.is_contiguous() {
+                true => Ok((buffer.memory, buffer.count)),
+                false => Err(Error::new(
+                    abi::ERR_UNSUPPORTED_OPERATION,
+                    "reductions of datatypes that are not contiguous are not supported yet",
+                )),
+            }
+        };
+        let from = match is_in_place(of.from) {
+            true => None,
+            false => Some(describe(of.from, false)?.0),
+        };
+        let (into, count) = match (of.into.is_null(), &from) {
+            (true, Some(from)) => {
+                let count = crate::types::count_of(of.count)?;
+                (Process::scratch(from.len())?, count)
+            }
+            _ => describe(of.into, true)?,
+        };
+        match rest.operations.get(of.op) {
+            Ok(operation) => {
+                let operation = operation.clone();
+                Ok(Process::program_reduction(
+                    operation,
+                    of.datatype,
+                    (from, into),
+                    count,
+                ))
+            }
+            Err(_) => {
+                let datatype = rest.datatype(of.datatype)?;
+                Process::predefined_reduction(of.op, datatype, (from, into), count)
+            }
+        }
+    }
+}
+
+unsafe fn start_allreduce(
+    from: In,
+    into: Out,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<Active> {
+    let of = Operands {
+        from,
+        into,
+        count,
+        datatype,
+        op,
+    };
+    // SAFETY: the caller keeps MPI's contract.
+    with(|process, rest| process.allreduce(&unsafe { reduction(rest, of) }?, comm))
+}
+
+unsafe fn start_reduce(
+    from: In,
+    into: Out,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Result<Active> {
+    with(|process, rest| {
+        let into = match is_root(process, root, comm)? {
+            true => into,
+            false => std::ptr::null_mut(),
+        };
+        let of = Operands {
+            from,
+            into,
+            count,
+            datatype,
+            op,
+        };
+        // SAFETY: the caller keeps MPI's contract.
+        process.reduce(&unsafe { reduction(rest, of) }?, root, comm)
+    })
+}
+
+unsafe fn start_reduce_scatter(
+    from: In,
+    into: Out,
+    recvcounts: Numbers,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<Active> {
+    with(|process, rest| {
+        let many = size_of(process, comm)? as usize;
+        // SAFETY: the caller keeps MPI's contract.
+        unsafe {
+            let counts = recvcounts.read(many, "recvcounts")?;
+            reduce_parts(process, rest, (from, into), &counts, (datatype, op), comm)
+        }
+    })
+}
+
+unsafe fn start_reduce_scatter_block(
+    from: In,
+    into: Out,
+    recvcount: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<Active> {
+    with(|process, rest| {
+        let counts = vec![recvcount; size_of(process, comm)? as usize];
+        // SAFETY: the caller keeps MPI's contract.
+        unsafe { reduce_parts(process, rest, (from, into), &counts, (datatype, op), comm) }
+    })
+}
+
+/// # Safety
+/// MPI's contract for a reduce-scatter.
+unsafe fn reduce_parts(
+    process: &mut Process,
+    rest: &Rest<'_>,
+    (from, into): (In, Out),
+    counts: &[i64],
+    (datatype, op): (Handle, Handle),
+    comm: Handle,
+) -> Result<Active> {
+    let parts: Vec<u64> = counts
+        .iter()
+        .map(|count| crate::types::count_of(*count))
+        .collect::<Result<_>>()?;
+    let rank = process.communicator(comm)?.rank() as usize;
+    let count = counts
+        .iter()
+        .try_fold(0i64, |sum, count| sum.checked_add(*count));
+    let of = Operands {
+        from: if is_in_place(from) { into } else { from },
+        into: std::ptr::null_mut(),
+        count: count.ok_or_else(too_many)?,
+        datatype,
+        op,
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        let reduction = reduction(rest, of)?;
+        let mine = rest.owned_buffer(into, counts[rank], datatype, true)?;
+        process.reduce_scatter(&reduction, &parts, &mine.memory, comm)
+    }
+}
+
+macro_rules! scans {
+    ($($name:ident, $kind:expr;)*) => {$(
+        unsafe fn $name(
+            from: In,
+            into: Out,
+            count: i64,
+            datatype: Handle,
+            op: Handle,
+            comm: Handle,
+        ) -> Result<Active> {
+            let of = Operands { from, into, count, datatype, op };
+            // SAFETY: the caller keeps MPI's contract.
+            with(|process, rest| process.scan(&unsafe { reduction(rest, of) }?, $kind, comm))
+        }
+    )*};
+}
+
+scans! {
+    start_scan, Scan::Inclusive;
+    start_exscan, Scan::Exclusive;
+}
+
+/// # Safety
+/// The pointer is valid for writes.
+unsafe fn create(
+    function: Callback,
+    commute: c_int,
+    is_large: bool,
+    op: *mut Handle,
+) -> Result<()> {
+    let operation = Operation {
+        function: function.expose_provenance(),
+        is_large,
+        commutes: commute != 0,
+    };
+    let new = enter(|library| library.operations.insert(operation))?;
+    // SAFETY: the caller's promise.
+    unsafe { op.write(new) };
+    Ok(())
+}
+
+pub(crate) unsafe fn op_create(user_fn: Callback, commute: c_int, op: *mut Handle) -> Result<()> {
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { create(user_fn, commute, false, op) }
+}
+
+pub(crate) unsafe fn op_create_c(user_fn: Callback, commute: c_int, op: *mut Handle) -> Result<()> {
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { create(user_fn, commute, true, op) }
+}
+
+pub(crate) unsafe fn op_free(op: *mut Handle) -> Result<()> {
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe {
+        let handle = op.read();
+        enter(|library| library.operations.remove(handle))?;
+        op.write(abi::OP_NULL);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn op_commutative(op: Handle, commute: *mut c_int) -> Result<()> {
+    let commutes = enter(|library| match op {
+        abi::SUM..=abi::NO_OP => Ok(op != abi::REPLACE && op != abi::NO_OP),
+        other => Ok(library.operations.get(other)?.commutes),
+    })?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { commute.write(commutes.into()) };
+    Ok(())
+}

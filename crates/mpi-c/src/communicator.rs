@@ -1,0 +1,228 @@
+//! Communicators (MPI 5.0 §7.4).
+
+use std::ffi::{c_char, c_int};
+
+use causeway_mpi::abi;
+use causeway_mpi::error::{Error, Result};
+use causeway_mpi::making::Told;
+
+use crate::library::{complete, enter, with};
+use crate::types::{Handle, read_text, write_text};
+
+pub(crate) unsafe fn comm_rank(comm: Handle, rank: *mut c_int) -> Result<()> {
+    let found = with(|process, _| Ok(process.communicator(comm)?.rank()))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { rank.write(found as c_int) };
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_size(comm: Handle, size: *mut c_int) -> Result<()> {
+    let found = with(|process, _| Ok(process.communicator(comm)?.size()))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { size.write(found as c_int) };
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_test_inter(comm: Handle, flag: *mut c_int) -> Result<()> {
+    let is = with(|process, _| Ok(process.communicator(comm)?.remote_group().is_some()))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { flag.write(is.into()) };
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_group(comm: Handle, group: *mut Handle) -> Result<()> {
+    let found = with(|process, _| Ok(process.communicator(comm)?.group().clone()))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { crate::group::insert(found, group) }
+}
+
+fn not_inter() -> Error {
+    Error::new(abi::ERR_COMM, "the communicator is no inter-communicator")
+}
+
+pub(crate) unsafe fn comm_remote_group(comm: Handle, group: *mut Handle) -> Result<()> {
+    let found = with(|process, _| {
+        let remote = process.communicator(comm)?.remote_group().cloned();
+        remote.ok_or_else(not_inter)
+    })?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { crate::group::insert(found, group) }
+}
+
+pub(crate) unsafe fn comm_remote_size(comm: Handle, size: *mut c_int) -> Result<()> {
+    let found = with(|process, _| {
+        let remote = process
+            .communicator(comm)?
+            .remote_group()
+            .map(|group| group.size());
+        remote.ok_or_else(not_inter)
+    })?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { size.write(found as c_int) };
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_compare(comm1: Handle, comm2: Handle, result: *mut c_int) -> Result<()> {
+    let compared = with(|process, _| process.compare(comm1, comm2))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { result.write(compared) };
+    Ok(())
+}
+
+/// Has all processes of a communicator tell each other what they need to make another one.
+fn tell(comm: Handle, values: [i64; 2]) -> Result<Told> {
+    let (active, told) = with(|process, _| process.tell(comm, values))?;
+    complete(active)?;
+    Ok(told)
+}
+
+/// A new communicator has its parent's error handler.
+fn made(new: Option<Handle>) -> Result<Handle> {
+    let Some(new) = new else {
+        return Ok(abi::COMM_NULL);
+    };
+    let handler = with(|process, _| Ok(process.communicator(new)?.error_handler()))?;
+    crate::errors::hold(handler)?;
+    Ok(new)
+}
+
+pub(crate) unsafe fn comm_dup(comm: Handle, newcomm: *mut Handle) -> Result<()> {
+    let told = tell(comm, [0; 2])?;
+    let new = with(|process, _| process.duplicate(&told))?;
+    let new = made(Some(new))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { newcomm.write(new) };
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_dup_with_info(
+    comm: Handle,
+    info: Handle,
+    newcomm: *mut Handle,
+) -> Result<()> {
+    let hints = enter(|library| crate::info::copy_of(library, info))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe {
+        comm_dup(comm, newcomm)?;
+        let new = newcomm.read();
+        with(|process, _| {
+            *process.communicator_mut(new)?.info() = hints;
+            Ok(())
+        })
+    }
+}
+
+pub(crate) unsafe fn comm_split(
+    comm: Handle,
+    color: c_int,
+    key: c_int,
+    newcomm: *mut Handle,
+) -> Result<()> {
+    if color < 0 && color != abi::UNDEFINED {
+        return Err(Error::new(
+            abi::ERR_ARG,
+            format!("the color {color} is negative"),
+        ));
+    }
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { split_by(comm, color.into(), key, newcomm) }
+}
+
+/// # Safety
+/// The pointer is valid for writes.
+unsafe fn split_by(comm: Handle, color: i64, key: c_int, newcomm: *mut Handle) -> Result<()> {
+    let told = tell(comm, [color, key.into()])?;
+    let new = made(with(|process, _| process.split(&told))?)?;
+    // SAFETY: the caller's promise.
+    unsafe { newcomm.write(new) };
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_split_type(
+    comm: Handle,
+    split_type: c_int,
+    key: c_int,
+    _info: Handle,
+    newcomm: *mut Handle,
+) -> Result<()> {
+    let color = match split_type {
+        abi::COMM_TYPE_SHARED => with(|process, _| Ok(process.host()))?,
+        // No finer division of a host is known.
+        abi::UNDEFINED
+        | abi::COMM_TYPE_HW_UNGUIDED
+        | abi::COMM_TYPE_HW_GUIDED
+        | abi::COMM_TYPE_RESOURCE_GUIDED => abi::UNDEFINED.into(),
+        other => {
+            let text = format!("the split type {other} is unknown");
+            return Err(Error::new(abi::ERR_ARG, text));
+        }
+    };
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { split_by(comm, color, key, newcomm) }
+}
+
+pub(crate) unsafe fn comm_create(comm: Handle, group: Handle, newcomm: *mut Handle) -> Result<()> {
+    let group = enter(|library| library.group(group))?;
+    let told = tell(comm, [0; 2])?;
+    let new = made(with(|process, _| process.create(&told, &group))?)?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { newcomm.write(new) };
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_free(comm: *mut Handle) -> Result<()> {
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe {
+        let handle = comm.read();
+        let handler = with(|process, _| process.free_communicator(handle))?;
+        crate::errors::release(handler)?;
+        comm.write(abi::COMM_NULL);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_set_name(comm: Handle, name: *const c_char) -> Result<()> {
+    // SAFETY: the caller's string, as MPI has it.
+    let name = unsafe { read_text(name, "comm_name") }?;
+    let most = abi::MAX_OBJECT_NAME as usize - 1;
+    let name = &name[..name.len().min(most)];
+    with(|process, _| {
+        process.communicator_mut(comm)?.set_name(name);
+        Ok(())
+    })
+}
+
+pub(crate) unsafe fn comm_get_name(
+    comm: Handle,
+    name: *mut c_char,
+    resultlen: *mut c_int,
+) -> Result<()> {
+    let found = with(|process, _| match comm {
+        abi::COMM_NULL => Ok(b"MPI_COMM_NULL".to_vec()),
+        other => Ok(process.communicator(other)?.name().to_vec()),
+    })?;
+    let most = abi::MAX_OBJECT_NAME as usize;
+    // SAFETY: MPI obliges the caller to have so much room.
+    unsafe { write_text(&found, name, most, resultlen) };
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_set_info(comm: Handle, info: Handle) -> Result<()> {
+    let hints = enter(|library| crate::info::copy_of(library, info))?;
+    with(|process, _| {
+        *process.communicator_mut(comm)?.info() = hints;
+        Ok(())
+    })
+}
+
+pub(crate) unsafe fn comm_get_info(comm: Handle, info_used: *mut Handle) -> Result<()> {
+    let hints = with(|process, _| Ok(process.communicator_mut(comm)?.info().clone()))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { crate::info::insert(hints, info_used) }
+}
+
+pub(crate) unsafe fn comm_get_parent(parent: *mut Handle) -> Result<()> {
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { parent.write(abi::COMM_NULL) };
+    Ok(())
+}

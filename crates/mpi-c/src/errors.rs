@@ -1,0 +1,171 @@
+//! Error handlers, codes and classes (MPI 5.0 chapter 9).
+
+use std::ffi::{c_char, c_int};
+
+use causeway_mpi::abi;
+use causeway_mpi::error::{Error, Result};
+
+use crate::library::{Handler, Object, enter, handle};
+use crate::types::{Callback, Handle, read_text, write_text};
+
+pub(crate) unsafe fn comm_create_errhandler(
+    function: Callback,
+    errhandler: *mut Handle,
+) -> Result<()> {
+    let handler = Handler {
+        function: function.expose_provenance(),
+        holders: 0,
+        is_freed: false,
+    };
+    let new = enter(|library| library.handlers.insert(handler))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { errhandler.write(new) };
+    Ok(())
+}
+
+fn is_predefined(handler: Handle) -> bool {
+    matches!(
+        handler,
+        abi::ERRORS_ARE_FATAL | abi::ERRORS_ABORT | abi::ERRORS_RETURN
+    )
+}
+
+/// A handler is held by one more.
+pub(crate) fn hold(handler: Handle) -> Result<()> {
+    if is_predefined(handler) {
+        return Ok(());
+    }
+    enter(|library| {
+        library.handlers.get_mut(handler)?.holders += 1;
+        Ok(())
+    })
+}
+
+/// A handler is held by one less; it is gone once it was freed and nothing holds it.
+pub(crate) fn release(handler: Handle) -> Result<()> {
+    if is_predefined(handler) {
+        return Ok(());
+    }
+    enter(|library| {
+        let found = library.handlers.get_mut(handler)?;
+        found.holders = found.holders.saturating_sub(1);
+        if found.holders == 0 && found.is_freed {
+            library.handlers.remove(handler)?;
+        }
+        Ok(())
+    })
+}
+
+pub(crate) unsafe fn errhandler_free(errhandler: *mut Handle) -> Result<()> {
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe {
+        let handler = errhandler.read();
+        if !is_predefined(handler) {
+            enter(|library| {
+                let found = library.handlers.get_mut(handler)?;
+                found.is_freed = true;
+                if found.holders == 0 {
+                    library.handlers.remove(handler)?;
+                }
+                Ok(())
+            })?;
+        }
+        errhandler.write(abi::ERRHANDLER_NULL);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_set_errhandler(comm: Handle, errhandler: Handle) -> Result<()> {
+    hold(errhandler)?;
+    let old = crate::library::with(|process, _| {
+        Ok(process
+            .communicator_mut(comm)?
+            .set_error_handler(errhandler))
+    });
+    match old {
+        Ok(old) => release(old),
+        Err(error) => {
+            release(errhandler)?;
+            Err(error)
+        }
+    }
+}
+
+pub(crate) unsafe fn comm_get_errhandler(comm: Handle, errhandler: *mut Handle) -> Result<()> {
+    let handler =
+        crate::library::with(|process, _| Ok(process.communicator(comm)?.error_handler()))?;
+    if !is_predefined(handler) {
+        enter(|library| {
+            library.handlers.get_mut(handler)?.is_freed = false;
+            Ok(())
+        })?;
+    }
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { errhandler.write(handler) };
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_call_errhandler(comm: Handle, errorcode: c_int) -> Result<()> {
+    let text = enter(|library| library.codes.text_of(errorcode))?;
+    let error = Error::new(errorcode, text);
+    handle(
+        "MPI_Comm_call_errhandler",
+        Object::Communicator(comm),
+        &error,
+    );
+    Ok(())
+}
+
+pub(crate) unsafe fn error_class(errorcode: c_int, errorclass: *mut c_int) -> Result<()> {
+    let class = enter(|library| library.codes.class_of(errorcode))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { errorclass.write(class) };
+    Ok(())
+}
+
+pub(crate) unsafe fn error_string(
+    errorcode: c_int,
+    string: *mut c_char,
+    resultlen: *mut c_int,
+) -> Result<()> {
+    let text = enter(|library| library.codes.text_of(errorcode))?;
+    let most = abi::MAX_ERROR_STRING as usize;
+    // SAFETY: MPI obliges the caller to have so much room.
+    unsafe { write_text(text.as_bytes(), string, most, resultlen) };
+    Ok(())
+}
+
+pub(crate) unsafe fn add_error_class(errorclass: *mut c_int) -> Result<()> {
+    let class = enter(|library| Ok(library.codes.add_class()))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { errorclass.write(class) };
+    Ok(())
+}
+
+pub(crate) unsafe fn add_error_code(errorclass: c_int, errorcode: *mut c_int) -> Result<()> {
+    let code = enter(|library| library.codes.add_code(errorclass))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { errorcode.write(code) };
+    Ok(())
+}
+
+pub(crate) unsafe fn add_error_string(errorcode: c_int, string: *const c_char) -> Result<()> {
+    // SAFETY: the caller's string, as MPI has it.
+    let text = unsafe { read_text(string, "string") }?;
+    let text = String::from_utf8_lossy(text).into_owned();
+    enter(|library| library.codes.set_text(errorcode, text))
+}
+
+macro_rules! removals {
+    ($($name:ident),*) => {$(
+        pub(crate) unsafe fn $name(code: c_int) -> Result<()> {
+            enter(|library| library.codes.remove(code))
+        }
+    )*};
+}
+
+removals!(remove_error_class, remove_error_code);
+
+pub(crate) unsafe fn remove_error_string(code: c_int) -> Result<()> {
+    enter(|library| library.codes.set_text(code, String::new()))
+}

@@ -1,0 +1,17 @@
+//! The exported functions, made from `abi/functions.txt` by the build script.
+#![allow(
+    clippy::missing_safety_doc,
+    clippy::too_many_arguments,
+    clippy::undocumented_unsafe_blocks,
+    missing_docs,
+    non_snake_case,
+    reason = "hundreds of functions of one shape: callers keep MPI's contract for each, which is what is asked of them, \
+              and hand it on"
+)]
+
+use std::ffi::{c_char, c_int, c_void};
+
+use crate::library::{Object, call, unsupported};
+use crate::types::{Callback, Handle, Numbers, NumbersOut, Status};
+
+include!(concat!(env!("OUT_DIR"), "/functions.rs"));

@@ -1,0 +1,404 @@
+//! Messages (MPI 5.0 chapter 3): sends in all modes, receives, probes.
+
+use std::ffi::{c_int, c_void};
+
+use causeway_mpi::abi;
+use causeway_mpi::error::Result;
+use causeway_mpi::point::{Mode, Route};
+use causeway_mpi::process::{Active, Waited};
+use causeway_mpi::request::Plan;
+
+use crate::library::{complete, wait_for, with};
+use crate::types::{Handle, Status, write_status};
+
+/// # Safety
+/// MPI's contract for a send.
+#[inline]
+unsafe fn start_send(
+    (buf, count, datatype): (*const c_void, i64, Handle),
+    route: Route,
+    mode: Mode,
+) -> Result<Active> {
+    with(|process, rest| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            rest.buffer(buf, count, datatype, false, |from| {
+                process.send(from, route, mode)
+            })
+        }
+    })
+}
+
+/// # Safety
+/// MPI's contract for a receive.
+#[inline]
+unsafe fn start_receive(
+    (buf, count, datatype): (*mut c_void, i64, Handle),
+    route: Route,
+) -> Result<Active> {
+    with(|process, rest| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            rest.buffer(buf, count, datatype, true, |into| {
+                process.receive(into, route)
+            })
+        }
+    })
+}
+
+/// # Safety
+/// The pointer is valid for writes.
+unsafe fn keep(active: Active, request: *mut Handle) -> Result<()> {
+    let handle = with(|process, _| process.keep(active))?;
+    // SAFETY: the caller's promise.
+    unsafe { request.write(handle) };
+    Ok(())
+}
+
+macro_rules! sends {
+    ($($blocking:ident, $nonblocking:ident, $persistent:ident, $mode:expr;)*) => {$(
+        #[inline]
+        pub(crate) unsafe fn $blocking(
+            buf: *const c_void,
+            count: i64,
+            datatype: Handle,
+            rank: c_int,
+            tag: c_int,
+            communicator: Handle,
+        ) -> Result<()> {
+            let route = Route { rank, tag, communicator };
+            // SAFETY: the caller keeps MPI's contract.
+            let active = unsafe { start_send((buf, count, datatype), route, $mode) }?;
+            complete(active).map(drop)
+        }
+
+        pub(crate) unsafe fn $nonblocking(
+            buf: *const c_void,
+            count: i64,
+            datatype: Handle,
+            rank: c_int,
+            tag: c_int,
+            communicator: Handle,
+            request: *mut Handle,
+        ) -> Result<()> {
+            let route = Route { rank, tag, communicator };
+            // SAFETY: the caller keeps MPI's contract.
+            unsafe { keep(start_send((buf, count, datatype), route, $mode)?, request) }
+        }
+
+        pub(crate) unsafe fn $persistent(
+            buf: *const c_void,
+            count: i64,
+            datatype: Handle,
+            rank: c_int,
+            tag: c_int,
+            communicator: Handle,
+            request: *mut Handle,
+        ) -> Result<()> {
+            let route = Route { rank, tag, communicator };
+            // SAFETY: the caller keeps MPI's contract.
+            unsafe {
+                let handle = with(|process, rest| {
+                    let from = rest.owned_buffer(buf, count, datatype, false)?;
+                    process.check_route(route)?;
+                    process.plan(Plan::Send { from, route, mode: $mode })
+                })?;
+                request.write(handle);
+            }
+            Ok(())
+        }
+    )*};
+}
+
+sends! {
+    send, isend, send_init, Mode::Standard;
+    bsend, ibsend, bsend_init, Mode::Buffered;
+    ssend, issend, ssend_init, Mode::Synchronous;
+    rsend, irsend, rsend_init, Mode::Ready;
+}
+
+#[inline]
+pub(crate) unsafe fn recv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    rank: c_int,
+    tag: c_int,
+    communicator: Handle,
+    status: *mut Status,
+) -> Result<()> {
+    let route = Route {
+        rank,
+        tag,
+        communicator,
+    };
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe {
+        let done = complete(start_receive((buf, count, datatype), route)?)?;
+        write_status(status, done);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn irecv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    rank: c_int,
+    tag: c_int,
+    communicator: Handle,
+    request: *mut Handle,
+) -> Result<()> {
+    let route = Route {
+        rank,
+        tag,
+        communicator,
+    };
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe { keep(start_receive((buf, count, datatype), route)?, request) }
+}
+
+pub(crate) unsafe fn recv_init(
+    buf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    rank: c_int,
+    tag: c_int,
+    communicator: Handle,
+    request: *mut Handle,
+) -> Result<()> {
+    let route = Route {
+        rank,
+        tag,
+        communicator,
+    };
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe {
+        let handle = with(|process, rest| {
+            let into = rest.owned_buffer(buf, count, datatype, true)?;
+            process.check_route(route)?;
+            process.plan(Plan::Receive { into, route })
+        })?;
+        request.write(handle);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn sendrecv(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
+    source: c_int,
+    recvtag: c_int,
+    communicator: Handle,
+    status: *mut Status,
+) -> Result<()> {
+    let from = Route {
+        rank: source,
+        tag: recvtag,
+        communicator,
+    };
+    let to = Route {
+        rank: dest,
+        tag: sendtag,
+        communicator,
+    };
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe {
+        let receive = start_receive((recvbuf, recvcount, recvtype), from)?;
+        let send = start_send((sendbuf, sendcount, sendtype), to, Mode::Standard);
+        let sent = send.and_then(complete);
+        if sent.is_err() {
+            with(|process, _| {
+                process.cancel(&receive);
+                Ok(())
+            })?;
+        }
+        let done = complete(receive);
+        sent?;
+        write_status(status, done?);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn sendrecv_replace(
+    buf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    communicator: Handle,
+    status: *mut Status,
+) -> Result<()> {
+    let to = Route {
+        rank: dest,
+        tag: sendtag,
+        communicator,
+    };
+    let from = Route {
+        rank: source,
+        tag: recvtag,
+        communicator,
+    };
+    // SAFETY: the caller keeps MPI's contract. What is sent was copied before it is received over.
+    unsafe {
+        let send = with(|process, rest| {
+            rest.buffer(buf, count, datatype, false, |from| {
+                process.send_copy(from, to)
+            })
+        })?;
+        let receive = start_receive((buf, count, datatype), from)?;
+        let done = complete(receive)?;
+        complete(send)?;
+        write_status(status, done);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn probe(
+    rank: c_int,
+    tag: c_int,
+    communicator: Handle,
+    status: *mut Status,
+) -> Result<()> {
+    let route = Route {
+        rank,
+        tag,
+        communicator,
+    };
+    let found = wait_for(|process| process.wait_for_news(|process| process.probe(route)))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { write_status(status, found) };
+    Ok(())
+}
+
+pub(crate) unsafe fn iprobe(
+    rank: c_int,
+    tag: c_int,
+    communicator: Handle,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    let route = Route {
+        rank,
+        tag,
+        communicator,
+    };
+    let found = at_once(|process| process.probe(route))?;
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe {
+        flag.write(found.is_some().into());
+        if let Some(found) = found {
+            write_status(status, found);
+        }
+    }
+    Ok(())
+}
+
+/// What is there now, after some progress.
+pub(crate) fn at_once<T>(
+    mut ready: impl FnMut(&mut causeway_mpi::Process) -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    wait_for(|process| process.look(&mut ready))
+}
+
+pub(crate) unsafe fn mprobe(
+    rank: c_int,
+    tag: c_int,
+    communicator: Handle,
+    message: *mut Handle,
+    status: *mut Status,
+) -> Result<()> {
+    let route = Route {
+        rank,
+        tag,
+        communicator,
+    };
+    let find = |process: &mut causeway_mpi::Process| -> Result<Waited<_>> {
+        process.wait_for_news(|process| process.take_message(route))
+    };
+    let (handle, found) = wait_for(find)?;
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe {
+        message.write(handle);
+        write_status(status, found);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn improbe(
+    rank: c_int,
+    tag: c_int,
+    communicator: Handle,
+    flag: *mut c_int,
+    message: *mut Handle,
+    status: *mut Status,
+) -> Result<()> {
+    let route = Route {
+        rank,
+        tag,
+        communicator,
+    };
+    let found = at_once(|process| process.take_message(route))?;
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe {
+        flag.write(found.is_some().into());
+        if let Some((handle, found)) = found {
+            message.write(handle);
+            write_status(status, found);
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// MPI's contract for a receive of a message.
+unsafe fn start_message(
+    (buf, count, datatype): (*mut c_void, i64, Handle),
+    message: *mut Handle,
+) -> Result<Active> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let handle = message.read();
+        let active = with(|process, rest| {
+            rest.buffer(buf, count, datatype, true, |into| {
+                process.receive_message(into, handle)
+            })
+        })?;
+        message.write(abi::MESSAGE_NULL);
+        Ok(active)
+    }
+}
+
+pub(crate) unsafe fn mrecv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    message: *mut Handle,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe {
+        let done = complete(start_message((buf, count, datatype), message)?)?;
+        write_status(status, done);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn imrecv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    message: *mut Handle,
+    request: *mut Handle,
+) -> Result<()> {
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe { keep(start_message((buf, count, datatype), message)?, request) }
+}

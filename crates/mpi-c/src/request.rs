@@ -1,0 +1,483 @@
+//! Requests and statuses (MPI 5.0 §3.2.5, §3.7).
+
+use std::ffi::c_int;
+
+use causeway_mpi::abi;
+use causeway_mpi::error::{Error, Result};
+use causeway_mpi::request::Outcome;
+use causeway_mpi::status::Status as Known;
+
+use crate::library::{enter, wait_for, with};
+use crate::point::at_once;
+use crate::types::{Handle, NumbersOut, Status, array, write_status, write_whole_status};
+
+/// Writes what has become of a request where the program wants it. Returns its error.
+///
+/// # Safety
+/// The pointers are valid for writes, or the status is null.
+unsafe fn settle(outcome: Outcome, request: *mut Handle, status: *mut Status) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match outcome {
+            Outcome::Pending => Ok(()),
+            Outcome::Inactive => {
+                write_status(status, Known::empty());
+                Ok(())
+            }
+            Outcome::Done {
+                status: known,
+                error,
+                is_over,
+            } => {
+                if is_over {
+                    request.write(abi::REQUEST_NULL);
+                }
+                write_status(status, known);
+                error.map_or(Ok(()), Err)
+            }
+        }
+    }
+}
+
+pub(crate) unsafe fn wait(request: *mut Handle, status: *mut Status) -> Result<()> {
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe {
+        let handle = request.read();
+        let outcome = wait_for(|process| process.wait_for_request(handle))?;
+        settle(outcome, request, status)
+    }
+}
+
+pub(crate) unsafe fn test(
+    request: *mut Handle,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe {
+        let handle = request.read();
+        let outcome = at_once(|process| process.test(handle, false).map(Some))?;
+        let outcome = outcome.unwrap_or(Outcome::Pending);
+        flag.write((!matches!(outcome, Outcome::Pending)).into());
+        settle(outcome, request, status)
+    }
+}
+
+pub(crate) unsafe fn request_get_status(
+    request: Handle,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    let outcome = at_once(|process| process.test(request, true).map(Some))?;
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe {
+        let outcome = outcome.unwrap_or(Outcome::Pending);
+        flag.write((!matches!(outcome, Outcome::Pending)).into());
+        settle(outcome, &mut { request }, status)
+    }
+}
+
+/// Requests of the program's, and where their statuses go.
+struct Array {
+    requests: *mut Handle,
+    statuses: *mut Status,
+    many: usize,
+}
+
+impl Array {
+    fn new(requests: *mut Handle, statuses: *mut Status, many: c_int) -> Result<Self> {
+        let count = usize::try_from(many);
+        let many = count
+            .map_err(|_| Error::new(abi::ERR_COUNT, format!("the count {many} is negative")))?;
+        if many > 0 && requests.is_null() {
+            return Err(Error::new(
+                abi::ERR_REQUEST,
+                "the array of requests is NULL",
+            ));
+        }
+        Ok(Self {
+            requests,
+            statuses,
+            many,
+        })
+    }
+
+    fn request(&self, at: usize) -> *mut Handle {
+        self.requests.wrapping_add(at)
+    }
+
+    fn status(&self, at: usize) -> *mut Status {
+        match self.statuses.is_null() {
+            true => self.statuses,
+            false => self.statuses.wrapping_add(at),
+        }
+    }
+
+    /// # Safety
+    /// The array has as many entries as it says.
+    unsafe fn handles(&self) -> Result<Vec<Handle>> {
+        // SAFETY: the caller's promise.
+        Ok(unsafe { array(self.requests, self.many, "the array of requests") }?.to_vec())
+    }
+
+    /// Settles one that is done. Returns whether that was an error.
+    ///
+    /// # Safety
+    /// As [`Array::handles`], for both arrays.
+    unsafe fn settle_one(&self, at: usize, to: usize, outcome: Outcome) -> Option<Error> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (known, error) = match &outcome {
+                Outcome::Done { status, error, .. } => (*status, error.clone()),
+                _ => (Known::empty(), None),
+            };
+            let code = error.as_ref().map_or(abi::SUCCESS, Error::code);
+            let _ = settle(outcome, self.request(at), std::ptr::null_mut());
+            write_whole_status(self.status(to), known, code);
+            error
+        }
+    }
+}
+
+fn in_status(first: &Error) -> Error {
+    let error = Error::new(abi::ERR_IN_STATUS, first.text());
+    match first.communicator() {
+        Some(communicator) => error.on(communicator),
+        None => error,
+    }
+}
+
+pub(crate) unsafe fn waitall(
+    count: c_int,
+    requests: *mut Handle,
+    statuses: *mut Status,
+) -> Result<()> {
+    let array = Array::new(requests, statuses, count)?;
+    // SAFETY: the caller's arrays, as MPI has it.
+    unsafe {
+        let mut first = None;
+        for (at, handle) in array.handles()?.into_iter().enumerate() {
+            let outcome = wait_for(|process| process.wait_for_request(handle))?;
+            let error = array.settle_one(at, at, outcome);
+            first = first.or(error);
+        }
+        first.map_or(Ok(()), |error| Err(in_status(&error)))
+    }
+}
+
+pub(crate) unsafe fn testall(
+    count: c_int,
+    requests: *mut Handle,
+    flag: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
+    let array = Array::new(requests, statuses, count)?;
+    // SAFETY: the caller's arrays, as MPI has it.
+    unsafe {
+        let handles = array.handles()?;
+        let all = at_once(|process| {
+            for handle in &handles {
+                if let Outcome::Pending = process.peek(*handle)? {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(()))
+        })?;
+        flag.write(all.is_some().into());
+        if all.is_none() {
+            return Ok(());
+        }
+        let mut first = None;
+        for (at, handle) in handles.into_iter().enumerate() {
+            let outcome = with(|process, _| process.test(handle, false))?;
+            let error = array.settle_one(at, at, outcome);
+            first = first.or(error);
+        }
+        first.map_or(Ok(()), |error| Err(in_status(&error)))
+    }
+}
+
+/// The first request that is done; `None` if all are inactive.
+fn any_done(
+    process: &mut causeway_mpi::Process,
+    handles: &[Handle],
+) -> Result<Option<Option<(usize, Outcome)>>> {
+    let mut is_any_active = false;
+    for (at, handle) in handles.iter().enumerate() {
+        match process.test(*handle, false)? {
+            Outcome::Inactive => {}
+            Outcome::Pending => is_any_active = true,
+            done => return Ok(Some(Some((at, done)))),
+        }
+    }
+    Ok((!is_any_active).then_some(None))
+}
+
+/// # Safety
+/// The pointers are valid for writes, and the array as long as it says.
+unsafe fn settle_any(
+    array: &Array,
+    found: Option<(usize, Outcome)>,
+    index: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match found {
+            Some((at, outcome)) => {
+                index.write(at as c_int);
+                settle(outcome, array.request(at), status)
+            }
+            None => {
+                index.write(abi::UNDEFINED);
+                write_status(status, Known::empty());
+                Ok(())
+            }
+        }
+    }
+}
+
+pub(crate) unsafe fn waitany(
+    count: c_int,
+    requests: *mut Handle,
+    index: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    let array = Array::new(requests, std::ptr::null_mut(), count)?;
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe {
+        let handles = array.handles()?;
+        let found =
+            wait_for(|process| process.wait_for_news(|process| any_done(process, &handles)))?;
+        settle_any(&array, found, index, status)
+    }
+}
+
+pub(crate) unsafe fn testany(
+    count: c_int,
+    requests: *mut Handle,
+    index: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    let array = Array::new(requests, std::ptr::null_mut(), count)?;
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe {
+        let handles = array.handles()?;
+        let found = at_once(|process| any_done(process, &handles))?;
+        flag.write(found.is_some().into());
+        match found {
+            Some(found) => settle_any(&array, found, index, status),
+            None => {
+                index.write(abi::UNDEFINED);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// All requests that are done; `None` if all are inactive.
+type Some_ = Option<Vec<(usize, Outcome)>>;
+
+fn some_done(process: &mut causeway_mpi::Process, handles: &[Handle]) -> Result<Some_> {
+    let (mut done, mut is_any_active) = (Vec::new(), false);
+    for (at, handle) in handles.iter().enumerate() {
+        match process.test(*handle, false)? {
+            Outcome::Inactive => {}
+            Outcome::Pending => is_any_active = true,
+            outcome => done.push((at, outcome)),
+        }
+    }
+    Ok((!done.is_empty() || is_any_active).then_some(done))
+}
+
+/// # Safety
+/// The arrays are as long as they have to be, and the pointers valid for writes.
+unsafe fn settle_some(
+    array: &Array,
+    found: Some_,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let Some(found) = found else {
+            outcount.write(abi::UNDEFINED);
+            return Ok(());
+        };
+        outcount.write(found.len() as c_int);
+        let mut first = None;
+        for (to, (at, outcome)) in found.into_iter().enumerate() {
+            indices.add(to).write(at as c_int);
+            let error = array.settle_one(at, to, outcome);
+            first = first.or(error);
+        }
+        first.map_or(Ok(()), |error| Err(in_status(&error)))
+    }
+}
+
+pub(crate) unsafe fn waitsome(
+    incount: c_int,
+    requests: *mut Handle,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
+    let array = Array::new(requests, statuses, incount)?;
+    // SAFETY: the caller's arrays, as MPI has it.
+    unsafe {
+        let handles = array.handles()?;
+        let found = wait_for(|process| {
+            process.wait_for_news(|process| match some_done(process, &handles)? {
+                Some(done) if done.is_empty() => Ok(None),
+                found => Ok(Some(found)),
+            })
+        })?;
+        settle_some(&array, found, outcount, indices)
+    }
+}
+
+pub(crate) unsafe fn testsome(
+    incount: c_int,
+    requests: *mut Handle,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
+    let array = Array::new(requests, statuses, incount)?;
+    // SAFETY: the caller's arrays, as MPI has it.
+    unsafe {
+        let handles = array.handles()?;
+        let found = at_once(|process| some_done(process, &handles).map(Some))?;
+        settle_some(&array, found.flatten(), outcount, indices)
+    }
+}
+
+pub(crate) unsafe fn start(request: *mut Handle) -> Result<()> {
+    // SAFETY: the caller's pointer, as MPI has it.
+    let handle = unsafe { request.read() };
+    with(|process, _| process.start_request(handle))
+}
+
+pub(crate) unsafe fn startall(count: c_int, requests: *mut Handle) -> Result<()> {
+    let array = Array::new(requests, std::ptr::null_mut(), count)?;
+    // SAFETY: the caller's array, as MPI has it.
+    for handle in unsafe { array.handles() }? {
+        with(|process, _| process.start_request(handle))?;
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn cancel(request: *mut Handle) -> Result<()> {
+    // SAFETY: the caller's pointer, as MPI has it.
+    let handle = unsafe { request.read() };
+    with(|process, _| process.cancel_request(handle))
+}
+
+pub(crate) unsafe fn request_free(request: *mut Handle) -> Result<()> {
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe {
+        let handle = request.read();
+        with(|process, _| process.free_request(handle))?;
+        request.write(abi::REQUEST_NULL);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn test_cancelled(status: *const Status, flag: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe { flag.write((*status).is_cancelled().into()) };
+    Ok(())
+}
+
+pub(crate) unsafe fn get_count(
+    status: *const Status,
+    datatype: Handle,
+    count: NumbersOut,
+) -> Result<()> {
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe {
+        let bytes = (*status).bytes();
+        let many = enter(|library| Ok(library.datatype(datatype)?.count_in(bytes)))?;
+        count.write(many.map_or(abi::UNDEFINED.into(), |many| many as i64));
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn get_elements(
+    status: *const Status,
+    datatype: Handle,
+    count: NumbersOut,
+) -> Result<()> {
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe {
+        let bytes = (*status).bytes();
+        let many = enter(|library| Ok(library.datatype(datatype)?.elements_in(bytes)))?;
+        count.write(many.map_or(abi::UNDEFINED.into(), |many| many as i64));
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn get_elements_x(
+    status: *const Status,
+    datatype: Handle,
+    count: *mut i64,
+) -> Result<()> {
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe { get_elements(status, datatype, NumbersOut::Large(count)) }
+}
+
+pub(crate) unsafe fn status_set_elements(
+    status: *mut Status,
+    datatype: Handle,
+    count: i64,
+) -> Result<()> {
+    let elements = crate::types::count_of(count)?;
+    let bytes = enter(|library| Ok(library.datatype(datatype)?.bytes_of_elements(elements)))?;
+    let bytes = bytes.ok_or_else(|| {
+        Error::new(
+            abi::ERR_COUNT,
+            format!("{count} elements are no number of this datatype"),
+        )
+    })?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { (*status).set_bytes(bytes) };
+    Ok(())
+}
+
+pub(crate) unsafe fn status_set_elements_x(
+    status: *mut Status,
+    datatype: Handle,
+    count: i64,
+) -> Result<()> {
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { status_set_elements(status, datatype, count) }
+}
+
+pub(crate) unsafe fn status_set_cancelled(status: *mut Status, flag: c_int) -> Result<()> {
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { (*status).set_cancelled(flag != 0) };
+    Ok(())
+}
+
+macro_rules! status_fields {
+    ($($set:ident, $get:ident, $field:ident;)*) => {$(
+        pub(crate) unsafe fn $set(status: *mut Status, value: c_int) -> Result<()> {
+            // SAFETY: the caller's pointer, as MPI has it.
+            unsafe { *(*status).$field() = value };
+            Ok(())
+        }
+
+        pub(crate) unsafe fn $get(status: *const Status, value: *mut c_int) -> Result<()> {
+            // SAFETY: the caller's pointers, as MPI has it.
+            unsafe { value.write(*status.read().$field()) };
+            Ok(())
+        }
+    )*};
+}
+
+status_fields! {
+    status_set_source, status_get_source, source_mut;
+    status_set_tag, status_get_tag, tag_mut;
+    status_set_error, status_get_error, error_mut;
+}

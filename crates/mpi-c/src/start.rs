@@ -1,0 +1,192 @@
+//! Starting and ending (MPI 5.0 chapter 11), versions, time.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::time::Duration;
+
+use causeway_mpi::abi;
+use causeway_mpi::error::{Error, Result};
+use causeway_mpi::process::Process;
+
+use crate::library::{end, enter};
+use crate::types::{Handle, write_text};
+
+/// The most that threads may do (MPI 5.0 §11.6.2).
+const MOST_THREADS: c_int = abi::THREAD_SERIALIZED;
+
+pub(crate) unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
+    start(abi::THREAD_SINGLE)
+}
+
+pub(crate) unsafe fn init_thread(
+    _argc: *mut c_int,
+    _argv: *mut *mut *mut c_char,
+    required: c_int,
+    provided: *mut c_int,
+) -> Result<()> {
+    let level = required.clamp(abi::THREAD_SINGLE, MOST_THREADS);
+    start(level)?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { provided.write(level) };
+    Ok(())
+}
+
+fn start(level: c_int) -> Result<()> {
+    enter(|library| {
+        if library.is_initialized {
+            return Err(Error::new(abi::ERR_OTHER, "MPI_Init was called before"));
+        }
+        library.process = Some(Process::start()?);
+        library.is_initialized = true;
+        library.thread_level = level;
+        Ok(())
+    })
+}
+
+pub(crate) unsafe fn finalize() -> Result<()> {
+    enter(|library| {
+        if library.is_finalized {
+            return Err(Error::new(abi::ERR_OTHER, "MPI_Finalize was called before"));
+        }
+        let Some(process) = library.process.take() else {
+            return Err(Error::new(abi::ERR_OTHER, "MPI_Init was not called"));
+        };
+        library.is_finalized = true;
+        process.finish()
+    })
+}
+
+pub(crate) unsafe fn initialized(flag: *mut c_int) -> Result<()> {
+    let is = enter(|library| Ok(library.is_initialized))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { flag.write(is.into()) };
+    Ok(())
+}
+
+pub(crate) unsafe fn finalized(flag: *mut c_int) -> Result<()> {
+    let is = enter(|library| Ok(library.is_finalized))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { flag.write(is.into()) };
+    Ok(())
+}
+
+pub(crate) unsafe fn abort(_comm: Handle, errorcode: c_int) -> Result<()> {
+    end(errorcode)
+}
+
+pub(crate) unsafe fn query_thread(provided: *mut c_int) -> Result<()> {
+    let level = enter(|library| Ok(library.thread_level))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { provided.write(level) };
+    Ok(())
+}
+
+pub(crate) unsafe fn is_thread_main(flag: *mut c_int) -> Result<()> {
+    // SAFETY: both calls take no arguments and have no conditions.
+    let is_main = unsafe { libc::syscall(libc::SYS_gettid) == i64::from(libc::getpid()) };
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { flag.write(is_main.into()) };
+    Ok(())
+}
+
+pub(crate) unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe {
+        version.write(5);
+        subversion.write(0);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn abi_get_version(major: *mut c_int, minor: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe {
+        major.write(1);
+        minor.write(0);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn get_library_version(
+    version: *mut c_char,
+    resultlen: *mut c_int,
+) -> Result<()> {
+    let text = concat!("Causeway ", env!("CARGO_PKG_VERSION"));
+    let most = abi::MAX_LIBRARY_VERSION_STRING as usize;
+    // SAFETY: MPI obliges the caller to have so much room.
+    unsafe { write_text(text.as_bytes(), version, most, resultlen) };
+    Ok(())
+}
+
+pub(crate) unsafe fn get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+    let mut buffer = [0u8; 256];
+    // SAFETY: the buffer has so many bytes.
+    let result = unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len()) };
+    if result != 0 {
+        let text = format!("gethostname: {}", std::io::Error::last_os_error());
+        return Err(Error::new(abi::ERR_OTHER, text));
+    }
+    let len = buffer
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(buffer.len());
+    let most = abi::MAX_PROCESSOR_NAME as usize;
+    // SAFETY: MPI obliges the caller to have so much room.
+    unsafe { write_text(&buffer[..len], name, most, resultlen) };
+    Ok(())
+}
+
+fn clock() -> Duration {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: it is valid for writes; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+pub(crate) unsafe fn wtime() -> f64 {
+    clock().as_secs_f64()
+}
+
+pub(crate) unsafe fn wtick() -> f64 {
+    1e-9
+}
+
+pub(crate) unsafe fn pcontrol(_level: c_int) -> Result<()> {
+    Ok(())
+}
+
+pub(crate) unsafe fn alloc_mem(size: i64, _info: Handle, baseptr: *mut c_void) -> Result<()> {
+    let size = usize::try_from(size)
+        .map_err(|_| Error::new(abi::ERR_ARG, format!("the size {size} is negative")))?;
+    let mut memory = std::ptr::null_mut();
+    // SAFETY: the pointer is valid for writes; 64 is a power of two.
+    let result = unsafe { libc::posix_memalign(&mut memory, 64, size.max(1)) };
+    if result != 0 {
+        return Err(Error::new(abi::ERR_NO_MEM, format!("{size} bytes")));
+    }
+    // SAFETY: MPI has the address of a pointer here.
+    unsafe { baseptr.cast::<*mut c_void>().write(memory) };
+    Ok(())
+}
+
+pub(crate) unsafe fn free_mem(base: *mut c_void) -> Result<()> {
+    // SAFETY: MPI obliges the caller to give back what `MPI_Alloc_mem` has returned.
+    unsafe { libc::free(base) };
+    Ok(())
+}
+
+pub(crate) unsafe fn get_address(location: *const c_void, address: *mut i64) -> Result<()> {
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { address.write(location.addr() as i64) };
+    Ok(())
+}
+
+pub(crate) unsafe fn aint_add(base: i64, disp: i64) -> i64 {
+    base.wrapping_add(disp)
+}
+
+pub(crate) unsafe fn aint_diff(addr1: i64, addr2: i64) -> i64 {
+    addr1.wrapping_sub(addr2)
+}
