@@ -4,7 +4,7 @@
 //! object on standard output. Progress is drawn on terminals only.
 //!
 //! Reading order: `causeway-command` (a command's output and end, and its worker processes), then the verbs: [`fs`],
-//! [`info`], [`top`], [`log`] (with [`logging`], the command's own), [`demo`], [`sim`]; `bench` is a crate,
+//! [`info`], [`top`], [`log`] (with [`logging`], the command's own), [`run`], [`demo`], [`sim`]; `bench` is a crate,
 //! `causeway-bench`, and figures, plots and pages are one, `causeway-report`.
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ mod fs;
 mod info;
 mod log;
 mod logging;
+mod run;
 mod sim;
 mod top;
 
@@ -46,6 +47,7 @@ enum Command {
     Info(info::Arguments),
     Top(top::Arguments),
     Log(log::Arguments),
+    Run(run::Arguments),
     Demo(demo::Arguments),
     Bench(causeway_bench::Arguments),
     Sim(sim::Arguments),
@@ -70,7 +72,8 @@ impl Command {
 
 fn main() {
     let json = std::env::args_os()
-        .take_while(|argument| argument != OsStr::new("--"))
+        // What stands behind a program is the program's.
+        .take_while(|argument| argument != OsStr::new("--") && argument != OsStr::new("run"))
         .any(|argument| argument == OsStr::new("--json"));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -95,6 +98,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Info(arguments) => info::run(arguments),
         Command::Top(arguments) => top::run(arguments),
         Command::Log(arguments) => log::run(arguments),
+        Command::Run(arguments) => run::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Bench(arguments) => causeway_bench::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),

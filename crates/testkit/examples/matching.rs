@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use causeway_engine::matcher::{ByTag, FromTag, Matcher};
-use causeway_testkit::matching::{Mpi, MpiPattern};
+use causeway_mpi::matching::{Mpi, MpiPattern};
 use causeway_testkit::random::Random;
 
 const FEW: u32 = 10;

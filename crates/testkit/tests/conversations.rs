@@ -1,7 +1,7 @@
 //! A hundred simulations of the engine's conversations, each twice: right, and the same bytes.
 
 use causeway_engine::matcher::ByTag;
-use causeway_testkit::matching::Mpi;
+use causeway_mpi::matching::Mpi;
 use causeway_testkit::simulator::conversations::{Patterns, Plan, run};
 
 const SEEDS: u64 = 100;

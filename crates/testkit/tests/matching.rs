@@ -1,7 +1,8 @@
 //! Matchers against the reference, and the engine over the one with wildcards.
 
 use causeway_engine::matcher::{ByTag, FromTag};
-use causeway_testkit::matching::{Mpi, MpiPattern, Rules, follow_reference};
+use causeway_mpi::matching::{Mpi, MpiPattern};
+use causeway_testkit::matching::{Rules, follow_reference};
 use causeway_testkit::random::Random;
 
 const SEEDS: u64 = 200;

@@ -1,11 +1,7 @@
 //! Matchers held against a reference: lists in order, searched from the front.
 //!
-//! [`Mpi`] has MPI's rules (communicators, wildcards). [`follow_reference`] drives any
+//! [`follow_reference`] drives any
 //! [`Matcher`] with random receives, messages, probes and cancelling, and compares each result.
-
-mod mpi;
-
-pub use mpi::{Mpi, MpiPattern};
 
 use causeway_engine::matcher::Matcher;
 

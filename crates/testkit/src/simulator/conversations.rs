@@ -15,8 +15,8 @@ use causeway_transport::{Packet, PeerError, Transfer, TransferError};
 use causeway_wire::bmi::{InstanceId, Introduction};
 use causeway_wire::region::RegionDescriptor;
 
-use crate::matching::{Mpi, MpiPattern};
 use crate::random::Random;
+use causeway_mpi::matching::{Mpi, MpiPattern};
 
 /// Packets that a channel has room for.
 const CHANNEL: usize = 4;

@@ -1,0 +1,210 @@
+//! The launcher's side of PMI-1: what processes publish, and where they wait for each other.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use causeway_wire::pmi::{Command, Lines, MAX_KEY, MAX_VALUE};
+
+use super::Event;
+
+/// The one space that keys are in.
+const SPACE: &str = "causeway";
+/// Most keys that all processes publish together, for each process.
+const KEYS_PER_PROCESS: usize = 64;
+
+/// What all processes share.
+pub(super) struct Server {
+    size: u32,
+    shared: Mutex<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    published: BTreeMap<String, String>,
+    /// Those that wait in the barrier.
+    waiting: Vec<UnixStream>,
+    phases: BTreeMap<u32, Phase>,
+}
+
+/// How far a process is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Begun,
+    Finished,
+}
+
+impl Server {
+    pub(super) fn new(size: u32) -> Self {
+        Self {
+            size,
+            shared: Mutex::default(),
+        }
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a process has begun and not finished.
+    pub(super) fn has_left_early(&self, rank: u32) -> bool {
+        self.shared().phases.get(&rank) == Some(&Phase::Begun)
+    }
+
+    /// Serves one process, in a thread of its own.
+    pub(super) fn serve(
+        self: &Arc<Self>,
+        rank: u32,
+        stream: UnixStream,
+        events: Sender<Event>,
+    ) -> io::Result<()> {
+        let server = Arc::clone(self);
+        let serve = move || {
+            if let Err(error) = server.talk(rank, stream, &events) {
+                // Nobody listens when the command is ending.
+                let _ = events.send(Event::Nonsense(rank, error.to_string()));
+            }
+        };
+        std::thread::Builder::new()
+            .name(format!("PMI {rank}"))
+            .spawn(serve)?;
+        Ok(())
+    }
+
+    fn talk(&self, rank: u32, mut stream: UnixStream, events: &Sender<Event>) -> io::Result<()> {
+        let mut lines = Lines::default();
+        let mut bytes = [0; 4096];
+        loop {
+            let next = lines.next_command();
+            let next = next.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let Some(command) = next else {
+                match stream.read(&mut bytes) {
+                    // It has ended, in whatever way.
+                    Ok(0) => return Ok(()),
+                    Ok(read) => lines.push(&bytes[..read]),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => return Ok(()),
+                }
+                continue;
+            };
+            if command.name() == "abort" {
+                let code = command.number("exitcode").unwrap_or(1);
+                let _ = events.send(Event::Aborted(rank, code as i32));
+                continue;
+            }
+            if command.name() == "barrier_in" {
+                self.enter_barrier(stream.try_clone()?);
+                continue;
+            }
+            let answer = self.answer(rank, &command).encode();
+            if stream.write_all(answer.as_bytes()).is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn enter_barrier(&self, stream: UnixStream) {
+        let mut shared = self.shared();
+        shared.waiting.push(stream);
+        if shared.waiting.len() == self.size as usize {
+            let out = Command::new("barrier_out").with("rc", 0).encode();
+            for mut waiting in shared.waiting.drain(..) {
+                // One that is gone is told of elsewhere.
+                let _ = waiting.write_all(out.as_bytes());
+            }
+        }
+    }
+
+    fn answer(&self, rank: u32, command: &Command) -> Command {
+        let fine = |name: &str| Command::new(name).with("rc", 0).with("msg", "success");
+        let refused = |name: &str, why: &str| Command::new(name).with("rc", -1).with("msg", why);
+        match command.name() {
+            "init" => {
+                self.shared().phases.insert(rank, Phase::Begun);
+                Command::new("response_to_init")
+                    .with("pmi_version", 1)
+                    .with("pmi_subversion", 1)
+                    .with("rc", 0)
+            }
+            "finalize" => {
+                self.shared().phases.insert(rank, Phase::Finished);
+                Command::new("finalize_ack").with("rc", 0)
+            }
+            "get_maxes" => Command::new("maxes")
+                .with("rc", 0)
+                .with("kvsname_max", MAX_KEY)
+                .with("keylen_max", MAX_KEY)
+                .with("vallen_max", MAX_VALUE),
+            "get_appnum" => Command::new("appnum").with("rc", 0).with("appnum", 0),
+            "get_my_kvsname" => Command::new("my_kvsname")
+                .with("rc", 0)
+                .with("kvsname", SPACE),
+            "get_universe_size" => Command::new("universe_size")
+                .with("rc", 0)
+                .with("size", self.size),
+            "put" => match (command.get("key"), command.get("value")) {
+                (Some(key), Some(value)) if key.len() <= MAX_KEY && value.len() <= MAX_VALUE => {
+                    let mut shared = self.shared();
+                    if shared.published.len() >= KEYS_PER_PROCESS * self.size as usize {
+                        return refused("put_result", "too_many_keys");
+                    }
+                    shared.published.insert(key.to_owned(), value.to_owned());
+                    fine("put_result")
+                }
+                _ => refused("put_result", "no_key_or_value_or_too_long"),
+            },
+            "get" => {
+                let shared = self.shared();
+                let value = command.get("key").and_then(|key| shared.published.get(key));
+                match value {
+                    Some(value) => fine("get_result").with("value", value),
+                    // MPICH asks for how processes are spread over hosts; all are here.
+                    None if command.get("key") == Some("PMI_process_mapping") => {
+                        let value = format!("(vector,(0,1,{}))", self.size);
+                        fine("get_result").with("value", value)
+                    }
+                    None => refused("get_result", "no_such_key"),
+                }
+            }
+            other => refused(&format!("{other}_result"), "unknown_command"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_values_are_found_and_others_refused() {
+        let server = Server::new(2);
+        let put = Command::new("put")
+            .with("kvsname", SPACE)
+            .with("key", "a")
+            .with("value", "1");
+        assert_eq!(server.answer(0, &put).number("rc"), Some(0));
+        let get = |key: &str| server.answer(1, &Command::new("get").with("key", key));
+        assert_eq!(get("a").get("value"), Some("1"));
+        assert_eq!(get("b").number("rc"), Some(-1));
+        let long = Command::new("put")
+            .with("key", "x")
+            .with("value", "x".repeat(MAX_VALUE + 1));
+        assert_eq!(server.answer(0, &long).number("rc"), Some(-1));
+        assert_eq!(
+            server.answer(0, &Command::new("dance")).number("rc"),
+            Some(-1)
+        );
+    }
+
+    #[test]
+    fn a_process_that_has_begun_has_to_finish() {
+        let server = Server::new(1);
+        assert!(!server.has_left_early(0));
+        server.answer(0, &Command::new("init"));
+        assert!(server.has_left_early(0));
+        server.answer(0, &Command::new("finalize"));
+        assert!(!server.has_left_early(0));
+    }
+}
