@@ -92,7 +92,17 @@ impl Source<'_> {
     }
 }
 
+impl Source<'_> {
+    pub(crate) const fn as_ptr(&self) -> *const u8 {
+        self.base.as_ptr().cast_const()
+    }
+}
+
 impl Target<'_> {
+    pub(crate) const fn as_ptr(&mut self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
     /// Describes bytes that the caller names by their address.
     ///
     /// # Safety

@@ -6,18 +6,20 @@
 //! credentials), [`memfd`] and [`mapping`] (memory that both see), [`epoll`] (sleeping on all of
 //! them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow
 //! side pays for) and [`attach`] (copying from and to another process's memory). [`net`] and
-//! [`datagram`] are the sockets between hosts. [`blocks`] copies what lies at regular distances. Resources that a forked child must not touch check [`fork`];
-//! [`limits`], [`pin`], [`process`], [`random`], [`shared`], [`small`],
-//! [`thread`] and [`waits`] stand alone.
+//! [`datagram`] are the sockets between hosts. [`blocks`] copies what lies at regular distances, [`combine`] computes with
+//! elements of such memory, with C's `long double` as [`extended`]. Resources that a forked child must not touch check
+//! [`fork`]; [`limits`], [`pin`], [`process`], [`random`], [`shared`], [`small`], [`thread`] and [`waits`] stand alone.
 //!
 //! This crate knows no protocol. It is one of three that may use `unsafe`, with
 //! `transport` and `bmi-c`; each block says which invariant holds and who upholds it.
 
 pub mod attach;
 pub mod blocks;
+pub mod combine;
 pub mod datagram;
 mod diag;
 pub mod epoll;
+pub mod extended;
 pub mod fork;
 pub mod futex;
 pub mod limits;
