@@ -15,9 +15,11 @@
 
 pub mod attach;
 pub mod blocks;
+pub mod combine;
 pub mod datagram;
 mod diag;
 pub mod epoll;
+pub mod extended;
 pub mod fork;
 pub mod futex;
 pub mod inherited;

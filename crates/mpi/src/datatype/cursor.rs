@@ -1,5 +1,7 @@
 //! Walking over the bytes of elements, in the order in which they are sent.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use super::layout::{List, Loop, Placed, Shape};
@@ -14,7 +16,7 @@ pub struct Piece {
 }
 
 /// Pieces that are copied together, as they lie regularly. In each, offsets count from the buffer's address.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Run<'a> {
     /// One piece.
     Piece(Piece),
@@ -33,11 +35,11 @@ pub(crate) enum Run<'a> {
         count: u64,
         stride: i64,
     },
-    /// Pieces of one length at offsets of their own from `base`.
-    Scattered {
+    /// Some of a list's pieces.
+    Pieces {
         base: i64,
-        offsets: &'a [i64],
-        len: u64,
+        list: &'a List,
+        indices: Range<usize>,
     },
 }
 
@@ -312,16 +314,20 @@ impl<'a> Cursor<'a> {
                         });
                     }
                 }
-                if !list.are_equal_pieces() {
+                if !list.are_pieces() {
                     return self.next_piece(limit).map(Run::Piece);
                 }
-                let count = (top.count - top.index).min(limit / len);
-                self.skip(count, count * len);
                 let from = top.index as usize;
-                Some(Run::Scattered {
+                let begin = list.range(from).0;
+                // One that does not fit as a whole comes next, for itself.
+                let to = list
+                    .find(begin.saturating_add(limit))
+                    .min(list.offsets.len());
+                self.skip((to - from) as u64, list.range(to - 1).1 - begin);
+                Some(Run::Pieces {
                     base: top.base,
-                    offsets: &list.offsets[from..from + count as usize],
-                    len,
+                    list,
+                    indices: from..to,
                 })
             }
         }

@@ -22,8 +22,47 @@ pub struct Elements {
     hull: Range<i64>,
 }
 
-/// How a run's pieces lie in one of the two, the other's `Steps` being those of a stream.
-type CopyRun<'a> = dyn FnMut(Steps, Steps, Blocks) + 'a;
+/// A direction of copying between elements (`here`) and a stream (`there`).
+trait Way {
+    fn blocks(&mut self, here: Steps, there: Steps, blocks: Blocks);
+    fn piece(&mut self, here: usize, there: usize, len: usize);
+}
+
+/// From elements to a stream.
+struct Packing<'a, 'b> {
+    memory: Source<'a>,
+    stream: &'a mut Target<'b>,
+}
+
+/// From a stream to elements.
+struct Unpacking<'a, 'b> {
+    stream: Source<'a>,
+    memory: &'a mut Target<'b>,
+}
+
+impl Way for Packing<'_, '_> {
+    #[inline]
+    fn blocks(&mut self, here: Steps, there: Steps, blocks: Blocks) {
+        blocks::copy(self.stream, there, self.memory, here, blocks);
+    }
+
+    #[inline]
+    fn piece(&mut self, here: usize, there: usize, len: usize) {
+        blocks::copy_one(self.stream, there, self.memory, here, len);
+    }
+}
+
+impl Way for Unpacking<'_, '_> {
+    #[inline]
+    fn blocks(&mut self, here: Steps, there: Steps, blocks: Blocks) {
+        blocks::copy(self.memory, here, self.stream, there, blocks);
+    }
+
+    #[inline]
+    fn piece(&mut self, here: usize, there: usize, len: usize) {
+        blocks::copy_one(self.memory, here, self.stream, there, len);
+    }
+}
 
 impl Elements {
     /// `count` of a datatype. Fails if they do not fit in 63 bits.
@@ -90,10 +129,7 @@ impl Elements {
     ) -> Result<u64, Error> {
         self.check(memory.len())?;
         let room = stream.len() as u64;
-        let copy = &mut |here: Steps, there: Steps, blocks: Blocks| {
-            blocks::copy(stream, there, memory, here, blocks);
-        };
-        Ok(self.copy(position, room, copy))
+        Ok(self.copy(position, room, &mut Packing { memory, stream }))
     }
 
     /// Unpacks a stream into the elements, from the byte of their data at `position` on, as far as there are any. Returns how
@@ -106,10 +142,7 @@ impl Elements {
     ) -> Result<u64, Error> {
         self.check(memory.len())?;
         let room = stream.len() as u64;
-        let copy = &mut |here: Steps, there: Steps, blocks: Blocks| {
-            blocks::copy(memory, here, stream, there, blocks);
-        };
-        Ok(self.copy(position, room, copy))
+        Ok(self.copy(position, room, &mut Unpacking { stream, memory }))
     }
 
     /// Describes the data from the byte at `position` on as parts of `memory`, at most `most` of them, which are added to
@@ -148,20 +181,20 @@ impl Elements {
         offset.abs_diff(self.hull.start) as usize
     }
 
-    /// Has pieces copied, from the byte at `position` on, until there are no more, or `room` is full.
-    fn copy(&self, position: u64, room: u64, copy: &mut CopyRun<'_>) -> u64 {
+    /// Copies pieces, from the byte at `position` on, until there are no more, or `room` is full.
+    fn copy(&self, position: u64, room: u64, way: &mut impl Way) -> u64 {
         let mut cursor = self.cursor(position);
-        let mut done = 0;
+        let (start, mut done) = (cursor.position(), 0);
         while let Some(run) = cursor.next_run(room - done) {
-            self.copy_run(run, done as usize, copy);
-            done = cursor.position() - position.min(self.bytes);
+            self.copy_run(run, done as usize, way);
+            done = cursor.position() - start;
         }
         done
     }
 
-    fn copy_run(&self, run: Run<'_>, at: usize, copy: &mut CopyRun<'_>) {
+    fn copy_run(&self, run: Run<'_>, at: usize, way: &mut impl Way) {
         match run {
-            Run::Piece(piece) => self.copy_piece(piece, at, copy),
+            Run::Piece(piece) => way.piece(self.place(piece.offset), at, piece.len as usize),
             Run::Rows {
                 first,
                 rows,
@@ -181,7 +214,7 @@ impl Elements {
                     inner: len as isize,
                 };
                 let rows = rows as usize;
-                copy(here, there, Blocks { len, rows, row });
+                way.blocks(here, there, Blocks { len, rows, row });
             }
             Run::Records {
                 offset,
@@ -206,30 +239,22 @@ impl Elements {
                         rows: 1,
                         row: count as usize,
                     };
-                    copy(here, there, blocks);
+                    way.blocks(here, there, blocks);
                 }
             }
-            Run::Scattered { base, offsets, len } => {
-                for (index, of) in offsets.iter().enumerate() {
-                    let offset = base + of;
-                    self.copy_piece(Piece { offset, len }, at + index * len as usize, copy);
+            Run::Pieces {
+                base,
+                list,
+                indices,
+            } => {
+                let first = list.range(indices.start).0;
+                for index in indices {
+                    let (begin, end) = list.range(index);
+                    let here = self.place(base + list.offsets[index]);
+                    let there = at + (begin - first) as usize;
+                    way.piece(here, there, (end - begin) as usize);
                 }
             }
         }
-    }
-
-    #[inline]
-    fn copy_piece(&self, piece: Piece, at: usize, copy: &mut CopyRun<'_>) {
-        let steps = |start| Steps {
-            start,
-            outer: 0,
-            inner: 0,
-        };
-        let blocks = Blocks {
-            len: piece.len as usize,
-            rows: 1,
-            row: 1,
-        };
-        copy(steps(self.place(piece.offset)), steps(at), blocks);
     }
 }

@@ -165,18 +165,11 @@ impl List {
 
     /// Whether all parts are contiguous.
     pub(crate) fn are_pieces(&self) -> bool {
-        matches!(self.parts, Parts::Pieces { .. }) || self.are_equal_pieces()
-    }
-
-    /// Whether all parts are contiguous and of one length.
-    pub(crate) fn are_equal_pieces(&self) -> bool {
-        matches!(
-            self.parts,
-            Parts::Equal {
-                shape: Shape::Bytes(_),
-                ..
-            }
-        )
+        match &self.parts {
+            Parts::Equal { shape, .. } => matches!(shape, Shape::Bytes(_)),
+            Parts::Pieces { .. } => true,
+            Parts::Mixed { .. } => false,
+        }
     }
 
     /// The part at `index`; `None` if it is a piece of bytes, for which [`List::range`] says all.
@@ -199,7 +192,7 @@ impl List {
         }
     }
 
-    /// The part that has the byte at `position` of the list's data.
+    /// The part that has the byte at `position` of the list's data; a number that no part has if there is none.
     pub(crate) fn find(&self, position: u64) -> usize {
         match &self.parts {
             Parts::Equal { size, .. } => (position / size) as usize,

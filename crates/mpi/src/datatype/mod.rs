@@ -15,6 +15,7 @@ mod construct;
 mod cursor;
 mod elements;
 mod error;
+mod external32;
 mod handle;
 mod layout;
 mod signature;

@@ -1,5 +1,6 @@
 //! Datatypes against type maps as the standard defines them ([`model`]).
 
+mod external32;
 mod model;
 mod properties;
 mod special;

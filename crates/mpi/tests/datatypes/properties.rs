@@ -91,7 +91,7 @@ fn plans() -> impl Strategy<Value = Plan> {
 }
 
 /// A plan whose type map is short enough.
-fn short_plans() -> impl Strategy<Value = (Plan, Map)> {
+pub(crate) fn short_plans() -> impl Strategy<Value = (Plan, Map)> {
     plans()
         .prop_map(|plan| {
             let map = plan.map();
