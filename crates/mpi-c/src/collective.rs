@@ -469,8 +469,8 @@ unsafe fn start_alltoallw(
 #[derive(Clone, Copy)]
 struct Operands {
     from: In,
-    /// Null where there is no result: scratch memory takes its place.
-    into: Out,
+    /// Where the result goes, if it goes anywhere.
+    into: Option<Out>,
     count: i64,
     datatype: Handle,
     op: Handle,
@@ -479,45 +479,28 @@ struct Operands {
 /// # Safety
 /// MPI's contract for the buffers of a reduction.
 unsafe fn reduction(rest: &Rest<'_>, of: Operands) -> Result<Reduction> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let describe = |buffer: In, writable| {
-            let buffer = rest.owned_buffer(buffer, of.count, of.datatype, writable)?;
-            match buffer.datatype.is_contiguous() {
-                true => Ok((buffer.memory, buffer.count)),
-                false => Err(Error::new(
-                    abi::ERR_UNSUPPORTED_OPERATION,
-                    "reductions of datatypes that are not contiguous are not supported yet",
-                )),
-            }
-        };
-        let from = match is_in_place(of.from) {
-            true => None,
-            false => Some(describe(of.from, false)?.0),
-        };
-        let (into, count) = match (of.into.is_null(), &from) {
-            (true, Some(from)) => {
-                let count = crate::types::count_of(of.count)?;
-                (Process::scratch(from.len())?, count)
-            }
-            _ => describe(of.into, true)?,
-        };
-        match rest.operations.get(of.op) {
-            Ok(operation) => {
-                let operation = operation.clone();
-                Ok(Process::program_reduction(
-                    operation,
-                    of.datatype,
-                    (from, into),
-                    count,
-                ))
-            }
-            Err(_) => {
-                let datatype = rest.datatype(of.datatype)?;
-                Process::predefined_reduction(of.op, datatype, (from, into), count)
-            }
-        }
-    }
+    let describe = |buffer: In, writable| {
+        // SAFETY: the caller's promise.
+        unsafe { rest.owned_buffer(buffer, of.count, of.datatype, writable) }
+    };
+    let from = match is_in_place(of.from) {
+        true => None,
+        false => Some(describe(of.from, false)?),
+    };
+    let into = match &of.into {
+        Some(into) => Some(describe(*into, true)?),
+        None => None,
+    };
+    let what = match rest.operations.get(of.op) {
+        Ok(operation) => Ok((operation.clone(), of.datatype)),
+        Err(_) => Err(of.op),
+    };
+    Reduction::new(
+        what,
+        rest.datatype(of.datatype)?,
+        from.as_ref(),
+        into.as_ref(),
+    )
 }
 
 unsafe fn start_allreduce(
@@ -530,7 +513,7 @@ unsafe fn start_allreduce(
 ) -> Result<Active> {
     let of = Operands {
         from,
-        into,
+        into: Some(into),
         count,
         datatype,
         op,
@@ -549,10 +532,7 @@ unsafe fn start_reduce(
     comm: Handle,
 ) -> Result<Active> {
     with(|process, rest| {
-        let into = match is_root(process, root, comm)? {
-            true => into,
-            false => std::ptr::null_mut(),
-        };
+        let into = is_root(process, root, comm)?.then_some(into);
         let of = Operands {
             from,
             into,
@@ -618,7 +598,7 @@ unsafe fn reduce_parts(
         .try_fold(0i64, |sum, count| sum.checked_add(*count));
     let of = Operands {
         from: if is_in_place(from) { into } else { from },
-        into: std::ptr::null_mut(),
+        into: None,
         count: count.ok_or_else(too_many)?,
         datatype,
         op,
@@ -627,7 +607,7 @@ unsafe fn reduce_parts(
     unsafe {
         let reduction = reduction(rest, of)?;
         let mine = rest.owned_buffer(into, counts[rank], datatype, true)?;
-        process.reduce_scatter(&reduction, &parts, &mine.memory, comm)
+        process.reduce_scatter(&reduction, &parts, &mine, comm)
     }
 }
 
@@ -641,7 +621,7 @@ macro_rules! scans {
             op: Handle,
             comm: Handle,
         ) -> Result<Active> {
-            let of = Operands { from, into, count, datatype, op };
+            let of = Operands { from, into: Some(into), count, datatype, op };
             // SAFETY: the caller keeps MPI's contract.
             with(|process, rest| process.scan(&unsafe { reduction(rest, of) }?, $kind, comm))
         }

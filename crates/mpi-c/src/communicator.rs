@@ -90,6 +90,7 @@ pub(crate) unsafe fn comm_dup(comm: Handle, newcomm: *mut Handle) -> Result<()> 
     let told = tell(comm, [0; 2])?;
     let new = with(|process, _| process.duplicate(&told))?;
     let new = made(Some(new))?;
+    crate::attributes::copy_all(comm, new)?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { newcomm.write(new) };
     Ok(())
@@ -130,7 +131,12 @@ pub(crate) unsafe fn comm_split(
 
 /// # Safety
 /// The pointer is valid for writes.
-unsafe fn split_by(comm: Handle, color: i64, key: c_int, newcomm: *mut Handle) -> Result<()> {
+pub(crate) unsafe fn split_by(
+    comm: Handle,
+    color: i64,
+    key: c_int,
+    newcomm: *mut Handle,
+) -> Result<()> {
     let told = tell(comm, [color, key.into()])?;
     let new = made(with(|process, _| process.split(&told))?)?;
     // SAFETY: the caller's promise.
@@ -174,11 +180,17 @@ pub(crate) unsafe fn comm_free(comm: *mut Handle) -> Result<()> {
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe {
         let handle = comm.read();
+        crate::attributes::delete_all(handle)?;
         let handler = with(|process, _| process.free_communicator(handle))?;
         crate::errors::release(handler)?;
         comm.write(abi::COMM_NULL);
     }
     Ok(())
+}
+
+pub(crate) unsafe fn comm_disconnect(comm: *mut Handle) -> Result<()> {
+    // SAFETY: the caller's pointer, as MPI has it. Requests that are open keep what they need.
+    unsafe { comm_free(comm) }
 }
 
 pub(crate) unsafe fn comm_set_name(comm: Handle, name: *const c_char) -> Result<()> {

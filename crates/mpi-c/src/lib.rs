@@ -10,6 +10,7 @@
 //!
 //! The shared library is linked by `make mpi`, with versioned symbols.
 
+mod attributes;
 mod collective;
 mod communicator;
 mod datatype;
@@ -22,4 +23,5 @@ mod library;
 mod point;
 mod request;
 mod start;
+mod topology;
 mod types;

@@ -1,6 +1,7 @@
 //! The one instance of the library in this process: what calls find when they enter, and what becomes of their errors.
 
 use std::cell::{Cell, UnsafeCell};
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
 use causeway_sys::memory::{ForeignMemory, Memory};
 
+use crate::attributes::{FIRST_KEY, Key};
 use crate::types::{Handle, count_of};
 
 /// The handles of predefined datatypes lie from here on.
@@ -37,6 +39,15 @@ pub(crate) struct Library {
     pub(crate) operations: Table<Operation>,
     pub(crate) handlers: Table<Handler>,
     pub(crate) codes: Codes,
+    pub(crate) keys: BTreeMap<c_int, Key>,
+    /// The key that was made last.
+    pub(crate) next_key: c_int,
+    /// The program's buffer for buffered sends: its address and its bytes. The library copies elsewhere, and keeps to its size.
+    pub(crate) buffer: Option<(usize, i64)>,
+    /// Values of predefined attributes, whose addresses the program gets.
+    pub(crate) last_code: Box<c_int>,
+    pub(crate) program_number: Box<c_int>,
+    pub(crate) universe_size: Box<c_int>,
     predefined: Vec<Option<Datatype>>,
     foreign: ForeignMemory,
 }
@@ -156,6 +167,12 @@ impl Library {
             operations: Table::new(Kind::Operation, abi::ERR_OP),
             handlers: Table::new(Kind::ErrorHandler, abi::ERR_ERRHANDLER),
             codes: Codes::default(),
+            keys: BTreeMap::new(),
+            next_key: FIRST_KEY,
+            buffer: None,
+            last_code: Box::default(),
+            program_number: Box::default(),
+            universe_size: Box::default(),
             predefined,
             foreign: ForeignMemory::default(),
         }

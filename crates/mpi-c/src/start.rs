@@ -35,7 +35,9 @@ fn start(level: c_int) -> Result<()> {
         if library.is_initialized {
             return Err(Error::new(abi::ERR_OTHER, "MPI_Init was called before"));
         }
-        library.process = Some(Process::start()?);
+        let mut process = Process::start()?;
+        process.limit_buffered(library.buffer.map(|(_, size)| size as u64));
+        library.process = Some(process);
         library.is_initialized = true;
         library.thread_level = level;
         Ok(())

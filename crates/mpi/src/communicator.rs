@@ -91,6 +91,11 @@ impl Communicator {
         &mut self.attributes
     }
 
+    /// Sets its topology.
+    pub fn set_topology(&mut self, topology: crate::topology::Topology) {
+        self.topology = Some(topology);
+    }
+
     /// Its hints.
     pub fn info(&mut self) -> &mut Info {
         &mut self.info

@@ -1,10 +1,12 @@
 //! Operations of reductions (MPI 5.0 §6.9).
 
 use causeway_engine::Memory;
+use causeway_sys::blocks::{Source, Target};
 
 use crate::abi;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
+use crate::reduction::{Kernel, Op};
 
 /// An operation that a program has made.
 #[derive(Debug, Clone)]
@@ -22,8 +24,9 @@ pub struct Operation {
 pub(crate) enum Combine {
     /// One of the standard's.
     Predefined {
-        operation: usize,
-        datatype: Datatype,
+        kernel: Kernel,
+        /// The kernel's elements in one of the datatype.
+        parts: u64,
     },
     /// One of the program's, and the handle of the datatype.
     Program {
@@ -35,9 +38,23 @@ pub(crate) enum Combine {
 impl Combine {
     /// One of the standard's operations, on elements of a datatype.
     pub(crate) fn predefined(operation: usize, datatype: &Datatype) -> Result<Self> {
+        let op = Op::from_handle(operation).filter(|op| op.commutes());
+        let op = op.ok_or_else(|| {
+            Error::new(
+                abi::ERR_OP,
+                format!("{operation:#x} is no operation of reductions"),
+            )
+        })?;
+        let basic = datatype.basic().or_else(|| datatype.scalar());
+        let kernel = basic.and_then(|basic| Kernel::of(op, basic));
+        let kernel = kernel.ok_or_else(|| {
+            let text = format!("{} is not defined for the datatype", op.name());
+            Error::new(abi::ERR_OP, text)
+        })?;
+        let unit = (kernel.unit() as u64).max(1);
         Ok(Self::Predefined {
-            operation,
-            datatype: datatype.clone(),
+            kernel,
+            parts: (datatype.extent() as u64 / unit).max(1),
         })
     }
 
@@ -62,22 +79,14 @@ impl Combine {
                 operation,
                 datatype,
             } => Ok(Some((operation.function, operation.is_large, *datatype))),
-            Self::Predefined {
-                operation,
-                datatype,
-            } => combine(*operation, datatype, from, into, count).map(|()| None),
+            Self::Predefined { kernel, parts } => {
+                kernel.apply(
+                    Source::from(from),
+                    &mut Target::from(into),
+                    (count * parts) as usize,
+                );
+                Ok(None)
+            }
         }
     }
-}
-
-fn combine(
-    operation: usize,
-    datatype: &Datatype,
-    from: &Memory,
-    into: &Memory,
-    count: u64,
-) -> Result<()> {
-    let _ = (datatype, from, into, count);
-    let text = format!("the operation {operation:#x}");
-    Err(Error::new(abi::ERR_UNSUPPORTED_OPERATION, text))
 }

@@ -97,6 +97,7 @@ impl Process {
         (to, word): (causeway_engine::types::Addr, u64),
         active: Active,
     ) -> Result<Active> {
+        self.check_buffer(memory.len())?;
         let copy = Self::temporary(memory.len())?;
         copy.copy_from(memory);
         let posted = self

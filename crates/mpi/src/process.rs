@@ -30,6 +30,8 @@ pub struct Process {
     /// Sends of buffered messages, which nobody asks for.
     pub(crate) buffered: Queue,
     pub(crate) buffered_pending: usize,
+    /// Bytes of the buffer that the program has attached for them.
+    buffered_limit: Option<u64>,
     pub(crate) launcher: Launcher,
     pub(crate) rank: u32,
     pub(crate) peers: Vec<Peer>,
@@ -141,6 +143,7 @@ impl Process {
             posts,
             buffered,
             buffered_pending: 0,
+            buffered_limit: None,
             launcher,
             rank,
             peers,
@@ -443,9 +446,22 @@ impl Process {
         })
     }
 
-    /// Memory for intermediate results.
-    pub fn scratch(len: usize) -> Result<Memory> {
-        Self::temporary(len)
+    /// Sets how many bytes a buffered message may have, or that there is no buffer.
+    pub fn limit_buffered(&mut self, limit: Option<u64>) {
+        self.buffered_limit = limit;
+    }
+
+    /// An error if the buffer has no room for a message.
+    pub(crate) fn check_buffer(&self, bytes: usize) -> Result<()> {
+        let needed = (bytes as u64).saturating_add(abi::BSEND_OVERHEAD as u64);
+        match self.buffered_limit {
+            Some(limit) if needed <= limit => Ok(()),
+            Some(limit) => {
+                let text = format!("{needed} bytes, with the overhead, in a buffer of {limit}");
+                Err(Error::new(abi::ERR_BUFFER, text))
+            }
+            None => Err(Error::new(abi::ERR_BUFFER, "no buffer is attached")),
+        }
     }
 
     /// Ends the whole program. The caller ends this process.

@@ -10,8 +10,9 @@ use super::moving::{ring, shares};
 use crate::abi;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
-use crate::operation::Combine;
+use crate::operation::{Combine, Operation};
 use crate::process::{Active, Process};
+use crate::request::OwnedBuffer;
 use crate::schedule::Steps;
 
 /// From so many bytes on, an allreduce goes round a ring.
@@ -27,9 +28,75 @@ pub struct Reduction {
     /// Elements.
     pub count: u64,
     pub(crate) what: Combine,
+    /// Where the result lies, and where the program wants it, if that is elsewhere.
+    deliver: Option<(Memory, Memory)>,
+}
+
+/// Elements as functions of the program want them: each its extent behind the one before, from the memory's beginning on.
+/// Returns the memory, and the part of it that the hull is, if it is a copy.
+fn laid_out(buffer: &OwnedBuffer) -> Result<(Memory, Option<Memory>)> {
+    if buffer.datatype.is_contiguous() {
+        return Ok((buffer.memory.clone(), None));
+    }
+    let hull = buffer.datatype.hull(buffer.count)?;
+    let step = u64::try_from(buffer.datatype.extent()).ok();
+    let all = step.and_then(|step| step.checked_mul(buffer.count));
+    let all = all.filter(|all| hull.start >= 0 && hull.end as u64 <= *all).ok_or_else(|| {
+        let text = "reductions of datatypes whose elements reach beyond their extent are not supported";
+        Error::new(abi::ERR_UNSUPPORTED_OPERATION, text)
+    })?;
+    let memory = Process::temporary(all as usize)?;
+    let part = memory.slice(hull.start as usize..hull.end as usize);
+    part.copy_from(&buffer.memory);
+    Ok((memory, Some(part)))
 }
 
 impl Reduction {
+    /// A reduction of `count` elements by one of the standard's operations, or of the program's, given with the handle of
+    /// the datatype. Nothing to take operands `from` means that they lie where the result goes; no place `into` which
+    /// it goes means that it is for others only.
+    pub fn new(
+        what: Result<(Operation, usize), usize>,
+        datatype: &Datatype,
+        from: Option<&OwnedBuffer>,
+        into: Option<&OwnedBuffer>,
+    ) -> Result<Self> {
+        let what = match what {
+            Ok((operation, datatype)) => Combine::Program {
+                operation,
+                datatype,
+            },
+            Err(operation) => Combine::predefined(operation, datatype)?,
+        };
+        let count = into.or(from).map_or(0, |buffer| buffer.count);
+        let from = from.map(laid_out).transpose()?.map(|(memory, _)| memory);
+        let (result, deliver) = match into {
+            Some(into) => {
+                let (memory, part) = laid_out(into)?;
+                (memory, part.map(|part| (part, into.memory.clone())))
+            }
+            None => {
+                let size = from.as_ref().map_or(0, Memory::len);
+                (Process::temporary(size)?, None)
+            }
+        };
+        Ok(Self {
+            from,
+            into: result,
+            count,
+            what,
+            deliver,
+        })
+    }
+
+    /// The last steps.
+    fn deliver(&self, steps: &mut Steps) {
+        if let Some((from, into)) = &self.deliver {
+            steps.fence();
+            steps.copy(from, into);
+        }
+    }
+
     fn unit(&self) -> usize {
         self.into.len() / (self.count.max(1) as usize)
     }
@@ -45,40 +112,6 @@ pub enum Scan {
 }
 
 impl Process {
-    /// Describes a reduction by one of the standard's operations.
-    pub fn predefined_reduction(
-        operation: usize,
-        datatype: &Datatype,
-        (from, into): (Option<Memory>, Memory),
-        count: u64,
-    ) -> Result<Reduction> {
-        let what = Combine::predefined(operation, datatype)?;
-        Ok(Reduction {
-            from,
-            into,
-            count,
-            what,
-        })
-    }
-
-    /// Describes a reduction by an operation of the program's, on elements of a datatype with this handle.
-    pub fn program_reduction(
-        operation: crate::operation::Operation,
-        datatype: usize,
-        (from, into): (Option<Memory>, Memory),
-        count: u64,
-    ) -> Reduction {
-        Reduction {
-            from,
-            into,
-            count,
-            what: Combine::Program {
-                operation,
-                datatype,
-            },
-        }
-    }
-
     /// Starts a reduction whose result every process gets.
     pub fn allreduce(&mut self, of: &Reduction, communicator: usize) -> Result<Active> {
         let place = self.place(communicator)?;
@@ -91,6 +124,7 @@ impl Process {
             true => allreduce_by_ring(&mut steps, place, of)?,
             false => allreduce_by_doubling(&mut steps, place, of)?,
         }
+        of.deliver(&mut steps);
         self.start_steps(communicator, steps)
     }
 
@@ -116,16 +150,17 @@ impl Process {
                 steps.receive(top, of.into.clone());
             }
         }
+        of.deliver(&mut steps);
         self.start_steps(communicator, steps)
     }
 
     /// Starts a reduction of which each process gets a part: `parts` has the elements of each, and `mine` is where this
-    /// process's go. `of.into` is scratch memory for all of them.
+    /// process's go. `of` has no place for the result.
     pub fn reduce_scatter(
         &mut self,
         of: &Reduction,
         parts: &[u64],
-        mine: &Memory,
+        mine: &OwnedBuffer,
         communicator: usize,
     ) -> Result<Active> {
         let place = self.place(communicator)?;
@@ -153,7 +188,18 @@ impl Process {
             }
             steps.fence();
         }
-        steps.copy(&blocks[place.rank as usize], mine);
+        let block = &blocks[place.rank as usize];
+        let (_, part) = laid_out(mine)?;
+        match part {
+            None => steps.copy(block, &mine.memory),
+            Some(_) => {
+                let hull = mine.datatype.hull(mine.count)?;
+                steps.copy(
+                    &block.slice(hull.start as usize..hull.end as usize),
+                    &mine.memory,
+                );
+            }
+        }
         self.start_steps(communicator, steps)
     }
 
@@ -178,6 +224,7 @@ impl Process {
         if kind == Scan::Inclusive {
             steps.copy(&total, &of.into);
         }
+        of.deliver(&mut steps);
         self.start_steps(communicator, steps)
     }
 }
