@@ -72,8 +72,11 @@ static void groups(void) {
     OK(MPI_Bcast(&result, 1, MPI_INT, 0, made));
     CHECK(result == 0);
     OK(MPI_Comm_free(&made));
-    OK(MPI_Group_free(&world)), OK(MPI_Group_free(&front)), OK(MPI_Group_free(&back));
-    OK(MPI_Group_free(&all)), OK(MPI_Group_free(&turned));
+    OK(MPI_Group_free(&world));
+    OK(MPI_Group_free(&front));
+    OK(MPI_Group_free(&back));
+    OK(MPI_Group_free(&all));
+    OK(MPI_Group_free(&turned));
 }
 
 static void names(void) {

@@ -48,10 +48,12 @@ static void sizes(void) {
 }
 
 static void order(void) {
-    enum { MANY = 2000 };
+    /* Few enough to wait for their receives, whatever the library keeps for them. */
+    enum { MANY = 90 };
     int there = partner();
-    if (there == rank) return;
-    if (rank % 2 == 0) {
+    if (there == rank) {
+        /* Alone. */
+    } else if (rank % 2 == 0) {
         for (int i = 0; i < MANY; i++) OK(MPI_Send(&i, 1, MPI_INT, there, i % 3, MPI_COMM_WORLD));
     } else {
         int last[3] = {-1, -1, -1};
