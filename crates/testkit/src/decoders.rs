@@ -30,7 +30,7 @@ use causeway_wire::datafile;
 use causeway_wire::datagram::{self, Datagram, Segment};
 use causeway_wire::formats::Formats;
 use causeway_wire::region::RegionDescriptor;
-use causeway_wire::{atomic, bmi, fs, home, shm, store, tcp, vi, watch};
+use causeway_wire::{atomic, bmi, fs, home, pmi, shm, store, tcp, vi, watch};
 
 use crate::placement::Placements;
 use crate::random::Random;
@@ -145,6 +145,11 @@ pub fn all() -> &'static [Decoder] {
             samples: cards::fuzz::samples,
         },
         Decoder {
+            name: "pmi",
+            feed: pmi_lines,
+            samples: samples::pmi_lines,
+        },
+        Decoder {
             name: "address",
             feed: address,
             samples: samples::addresses,
@@ -170,6 +175,19 @@ pub fn feed(name: &str, bytes: &[u8]) {
 fn canonical<T: Wire + PartialEq + Debug>(bytes: &[u8]) {
     if let Ok(value) = T::from_bytes(bytes) {
         assert!(value.to_bytes() == bytes, "another encoding: {value:?}");
+    }
+}
+
+/// Lines, in two pieces: what is understood says the same when it is written and read again.
+fn pmi_lines(bytes: &[u8]) {
+    let mut lines = pmi::Lines::default();
+    for piece in bytes.chunks(bytes.len() / 2 + 1) {
+        lines.push(piece);
+        while let Ok(Some(command)) = lines.next_command() {
+            let line = command.encode();
+            let again = pmi::Command::decode(line.trim_end_matches('\n').as_bytes());
+            assert_eq!(again.as_ref(), Ok(&command), "{line:?}");
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod floods;
 mod hostile;
 mod lies;
 mod lists;
+mod messages;
 mod model;
 mod pairs;
 mod parked;

@@ -779,6 +779,17 @@ pub(super) fn watch_pages() -> Vec<Vec<u8>> {
     ]
 }
 
+pub(super) fn pmi_lines() -> Vec<Vec<u8>> {
+    [
+        "cmd=init pmi_version=1 pmi_subversion=1\n",
+        "cmd=get_result rc=0 msg=success value=host;shm:///run/1\ncmd=barrier_out\n",
+        "cmd=abort exitcode=7\n",
+    ]
+    .iter()
+    .map(|text| text.as_bytes().to_vec())
+    .collect()
+}
+
 pub(super) fn addresses() -> Vec<Vec<u8>> {
     [
         "tcp://node1:7070",

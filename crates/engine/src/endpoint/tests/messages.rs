@@ -1,0 +1,115 @@
+//! Messages that wait for their receives: probed, taken, sent synchronously.
+
+use super::*;
+
+const TAG: Tag = 9;
+
+#[test]
+fn probes_find_what_receives_get() {
+    for medium in MEDIA {
+        let (mut a, mut b, to, from) = pair_over(medium, "probed", Config::default());
+        let pattern = FromTag {
+            peer: b.bmi.number(from).expect("it was looked up"),
+            tag: TAG,
+        };
+        assert_eq!(b.bmi.probe(pattern), None);
+        let news = b.bmi.news();
+        for (user, len) in [(1, 3), (2, 200_000)] {
+            a.send(to, &[memory(len, len)], TAG, user);
+        }
+        drive(&mut [&mut a, &mut b], |nodes| {
+            nodes[1].bmi.news() >= news + 2
+        });
+        for len in [3, 200_000] {
+            let envelope = b.bmi.probe(pattern).expect("it has come");
+            assert_eq!((envelope.tag, envelope.size), (TAG, len as u64));
+            assert_eq!(b.bmi.probe(pattern), Some(envelope), "it stays");
+            let into = Memory::zeroed(len);
+            b.recv(from, std::slice::from_ref(&into), TAG, 7);
+            drive(&mut [&mut a, &mut b], |nodes| !nodes[1].done.is_empty());
+            b.done.clear();
+            assert_eq!(into.to_vec(), memory(len, len).to_vec());
+        }
+    }
+}
+
+#[test]
+fn taken_messages_are_nobody_elses() {
+    for medium in MEDIA {
+        let (mut a, mut b, to, from) = pair_over(medium, "taken", Config::default());
+        let pattern = FromTag {
+            peer: b.bmi.number(from).expect("it was looked up"),
+            tag: TAG,
+        };
+        let news = b.bmi.news();
+        let lens = [100_000, 5, 6];
+        for len in lens {
+            a.send(to, &[memory(len, len)], TAG, 0);
+        }
+        drive(&mut [&mut a, &mut b], |nodes| {
+            nodes[1].bmi.news() >= news + 3
+        });
+        let taken = lens.map(|len| {
+            let (taken, envelope) = b.bmi.take_message(pattern).expect("three have come");
+            assert_eq!(envelope.size, len as u64);
+            taken
+        });
+        assert_eq!(b.bmi.take_message(pattern), None);
+        // In another order than that in which they came.
+        for at in [2, 0, 1] {
+            let into = Memory::zeroed(lens[at]);
+            let memory_of = std::slice::from_ref(&into);
+            let queue = b.context;
+            let posted = b.bmi.receive_taken(taken[at], pattern, memory_of, queue, 0);
+            if let Posted::Pending(_) = posted.expect("it is accepted") {
+                drive(&mut [&mut a, &mut b], |nodes| !nodes[1].done.is_empty());
+                b.done.clear();
+            }
+            assert_eq!(into.to_vec(), memory(lens[at], lens[at]).to_vec());
+            let again = b.bmi.receive_taken(taken[at], pattern, memory_of, queue, 0);
+            let again = again.expect("it is accepted");
+            assert!(
+                matches!(again, Posted::Complete(done) if done.result == Err(OpError::Withdrawn)),
+                "a message is received once"
+            );
+        }
+    }
+}
+
+#[test]
+fn synchronous_sends_wait_for_their_receives() {
+    for medium in MEDIA {
+        let (mut a, mut b, to, from) = pair_over(medium, "synchronous", Config::default());
+        for len in [0, 5, 100_000] {
+            let queue = a.context;
+            let news = b.bmi.news();
+            let posted = (a.bmi).post_synchronous_send(to, &[memory(len, len)], TAG, queue, 3);
+            assert!(matches!(posted, Ok(Posted::Pending(_))), "{len}");
+            drive(&mut [&mut a, &mut b], |nodes| nodes[1].bmi.news() != news);
+            for _ in 0..20 {
+                a.step();
+                b.step();
+            }
+            assert!(a.done.is_empty(), "{len}: nothing was posted for it");
+            let into = Memory::zeroed(len);
+            b.recv(from, std::slice::from_ref(&into), TAG, 4);
+            drive(&mut [&mut a, &mut b], |nodes| {
+                nodes.iter().all(|node| !node.done.is_empty())
+            });
+            assert_eq!(into.to_vec(), memory(len, len).to_vec());
+            a.done.clear();
+            b.done.clear();
+        }
+    }
+}
+
+#[test]
+fn losses_are_news_and_name_the_peer() {
+    let (mut a, b, to, _) = pair_over(Medium::Shm, "lost", Config::default());
+    let news = a.bmi.news();
+    assert_eq!((a.bmi.losses(), a.bmi.loss(to)), (0, None));
+    drop(b);
+    assert!(a.bmi.wait_for_news(news, Duration::from_secs(30)));
+    assert_eq!(a.bmi.losses(), 1);
+    assert!(a.bmi.loss(to).is_some());
+}
