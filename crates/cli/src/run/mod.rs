@@ -265,9 +265,20 @@ enum Asked {
     Killed,
 }
 
+/// Something has failed: the first failure is reported and gives the exit code, and the others have some time to end.
+fn fail(code: &mut u8, asked: &mut Asked, (failed, wait): (u8, Duration), text: &str) {
+    if *code == 0 {
+        *code = failed.max(1);
+        output::warn(text);
+    }
+    if *asked == Asked::Nothing {
+        *asked = Asked::At(Instant::now() + wait, Signal::TERM);
+    }
+}
+
 /// Watches over the processes until all have ended. Returns the exit code.
 fn watch(mut running: Vec<Running>, events: &Receiver<Event>, server: &Server) -> u8 {
-    let (mut code, mut asked) = (0, Asked::Nothing);
+    let (mut code, mut asked, mut was_killed) = (0, Asked::Nothing, false);
     while !running.is_empty() {
         let event = match asked {
             Asked::At(then, _) => {
@@ -275,35 +286,36 @@ fn watch(mut running: Vec<Running>, events: &Receiver<Event>, server: &Server) -
             }
             _ => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
-        let mut failed = |asked: &mut Asked, now: u8, wait: Duration, text: &str| {
-            if code == 0 {
-                code = now.max(1);
-                output::warn(text);
-            }
-            if *asked == Asked::Nothing {
-                *asked = Asked::At(Instant::now() + wait, Signal::TERM);
-            }
-        };
         match event {
             Ok(Event::Ended(rank, status)) => {
                 running.retain(|process| process.rank != rank);
                 let left = server.has_left_early(rank);
                 if !status.success() {
                     let text = format!("rank {rank} {}", describe(status));
-                    failed(&mut asked, code_of(status), AFTER_DEATH, &text);
+                    if status.signal().is_some()
+                        && !was_killed
+                        && code != 0
+                        && asked != Asked::Killed
+                    {
+                        // The others may have noticed, and ended, before this was known here.
+                        code = code_of(status);
+                        output::warn(&text);
+                    }
+                    was_killed |= status.signal().is_some();
+                    fail(&mut code, &mut asked, (code_of(status), AFTER_DEATH), &text);
                 } else if left {
                     let text = format!("rank {rank} has ended without MPI_Finalize");
-                    failed(&mut asked, 1, AFTER_DEATH, &text);
+                    fail(&mut code, &mut asked, (1, AFTER_DEATH), &text);
                 }
             }
             Ok(Event::Aborted(rank, exit)) => {
                 let text = format!("rank {rank} has called MPI_Abort, or failed, with code {exit}");
                 let exit = u8::try_from(exit & 0xff).unwrap_or(1);
-                failed(&mut asked, exit, Duration::ZERO, &text);
+                fail(&mut code, &mut asked, (exit, Duration::ZERO), &text);
             }
             Ok(Event::Nonsense(rank, why)) => {
                 let text = format!("rank {rank} does not speak PMI-1: {why}");
-                failed(&mut asked, 1, Duration::ZERO, &text);
+                fail(&mut code, &mut asked, (1, Duration::ZERO), &text);
             }
             Ok(Event::Signal(signal)) => {
                 if let Some(signal) = Signal::from_named_raw(signal) {
