@@ -1,4 +1,5 @@
 //! Collective operations (MPI 5.0 chapter 6), each in its blocking and its nonblocking form.
+#![allow(clippy::too_many_arguments, reason = "they are the standard's")]
 
 use std::ffi::{c_int, c_void};
 
@@ -54,10 +55,7 @@ unsafe fn blocks(
                         blocks: many,
                     });
                 }
-                let at = |block: i64| {
-                    let bytes = block.checked_mul(count)?.checked_mul(step);
-                    bytes
-                };
+                let at = |block: i64| block.checked_mul(count)?.checked_mul(step);
                 let each = (0..i64::from(many))
                     .map(|block| part(at(block).ok_or_else(too_many)?, count, handle));
                 each.collect::<Result<_>>().map(Blocks::Each)
@@ -115,14 +113,12 @@ unsafe fn keep(active: Active, request: *mut Handle) -> Result<()> {
 macro_rules! forms {
     ($($(#[$note:meta])* $blocking:ident, $nonblocking:ident, $start:ident($($name:ident: $ty:ty),*);)*) => {$(
         $(#[$note])*
-        #[allow(clippy::too_many_arguments, reason = "they are the standard's")]
         pub(crate) unsafe fn $blocking($($name: $ty),*) -> Result<()> {
             // SAFETY: the caller keeps MPI's contract.
             complete(unsafe { $start($($name),*) }?).map(drop)
         }
 
         $(#[$note])*
-        #[allow(clippy::too_many_arguments, reason = "they are the standard's")]
         pub(crate) unsafe fn $nonblocking($($name: $ty,)* request: *mut Handle) -> Result<()> {
             // SAFETY: the caller keeps MPI's contract.
             unsafe { keep($start($($name),*)?, request) }

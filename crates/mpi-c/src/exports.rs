@@ -3,6 +3,7 @@
     clippy::missing_safety_doc,
     clippy::too_many_arguments,
     clippy::undocumented_unsafe_blocks,
+    clippy::useless_conversion,
     missing_docs,
     non_snake_case,
     reason = "hundreds of functions of one shape: callers keep MPI's contract for each, which is what is asked of them, \

@@ -1,4 +1,5 @@
 //! Messages (MPI 5.0 chapter 3): sends in all modes, receives, probes.
+#![allow(clippy::too_many_arguments, reason = "they are the standard's")]
 
 use std::ffi::{c_int, c_void};
 
