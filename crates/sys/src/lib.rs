@@ -8,7 +8,7 @@
 //! side pays for) and [`attach`] (copying from and to another process's memory). [`net`] and
 //! [`datagram`] are the sockets between hosts. Resources that a forked child must not touch check [`fork`];
 //! [`limits`], [`pin`], [`process`], [`random`], [`shared`], [`small`],
-//! [`thread`] and [`waits`] stand alone.
+//! [`thread`], [`waits`] and [`word`] stand alone.
 //!
 //! This crate knows no protocol. It is one of three that may use `unsafe`, with
 //! `transport` and `bmi-c`; each block says which invariant holds and who upholds it.
@@ -37,3 +37,4 @@ pub mod socket;
 mod stream;
 pub mod thread;
 pub mod waits;
+pub mod word;

@@ -39,7 +39,6 @@ mod ring;
 mod split_copy;
 mod split_initiator;
 mod transfer;
-mod words;
 
 #[cfg(all(loom, test))]
 mod model;

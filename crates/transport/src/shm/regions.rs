@@ -16,11 +16,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::Memory;
+use causeway_sys::word::{Word, fence};
 use causeway_wire::random::SplitMix64;
 use causeway_wire::shm::PairLayout;
 
 use super::quarantine::DeferredFree;
-use super::words::{Word, fence};
 use crate::fragments::exported_part;
 use crate::method::{Access, Direction};
 
