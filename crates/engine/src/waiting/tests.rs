@@ -198,6 +198,24 @@ fn beside_a_cpu_bound_thread_waits_do_not_yield_for_a_time_that_doubles() {
 }
 
 #[test]
+fn a_count_of_the_run_queue_holds_for_some_long_yields() {
+    let mut waiter = Waiter::contended();
+    let long = C.long_yield;
+    for _ in 0..2 {
+        assert!(waiter.policy.wants_run_queue(long));
+        waiter.measured(long, None, Some(32));
+        for _ in 1..C.yields_per_count {
+            assert!(!waiter.policy.wants_run_queue(long));
+            waiter.measured(long, None, None);
+            assert_eq!(waiter.competitors(), Competitors::Waiting);
+        }
+    }
+    // Where it cannot be counted, what was counted before does not hold for ever.
+    (0..2).for_each(|_| waiter.measured(long, None, None));
+    assert_eq!(waiter.competitors(), Competitors::CpuBound);
+}
+
+#[test]
 fn a_long_yield_among_very_many_that_wait_is_not_taken_for_a_cpu_bound_thread() {
     let ms = Duration::from_millis;
     for (took, run_queue, expected) in [
