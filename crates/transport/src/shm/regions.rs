@@ -268,6 +268,12 @@ impl Imports {
         Arc::clone(&self.mapping)
     }
 
+    /// A hint that a key is going to be checked: the owner has just written its entry.
+    pub(super) fn prefetch(&self, key: u64) {
+        let slot = key as usize & (self.layout.region_slots - 1);
+        self.mapping.prefetch(self.layout.region(self.owner, slot));
+    }
+
     /// What the peer lets us do with the span, if its key is valid now.
     pub(super) fn check(&self, key: u64, base: u64, len: u64) -> Option<Permission> {
         let slot = key as usize & (self.layout.region_slots - 1);
