@@ -15,9 +15,6 @@ use crate::messages::pair::Pair;
 /// Neighbouring distances, in the order of size, that differ by more belong to different classes. Samples of one class
 /// differ by a few per cent, those of cores with and without a common cache by a factor of three to five.
 const LEAST_RATIO: f64 = 1.5;
-/// From this distance on, in microseconds, even the nearest class is called far: lines between cores that share nothing
-/// took 240 ns and more, between others 50 to 160. The name decides nothing, classes are compared as they are.
-const FAR_US: f64 = 0.2;
 /// After so many failures in succession the distance is not measured any more.
 const MOST_FAILURES: u32 = 3;
 /// A distance that was measured so short a time ago is still the one of now.
@@ -192,27 +189,21 @@ impl Classes {
         }
     }
 
-    /// A label in a word or two: `near`, `far`, `far 2`, `mixed`, `unknown`.
-    pub(crate) fn name(&self, label: Label) -> String {
-        let class = match label {
-            Label::Class(class) => class,
-            Label::Mixed => return "mixed".to_owned(),
-            Label::Unknown => return "unknown".to_owned(),
-        };
-        let starts_near = self
-            .ranges
-            .first()
-            .is_some_and(|(least, _)| *least < FAR_US);
-        match class + usize::from(!starts_near) {
-            0 => "near".to_owned(),
-            1 => "far".to_owned(),
-            number => format!("far {number}"),
+    /// A label in a word or two: `near`, `far`, `far 2`, `mixed`, `unknown`. The nearest class of a run is called near,
+    /// whatever its distance: that depends on the line, too, which may lie closer to one core or another.
+    pub(crate) fn name(label: Label) -> String {
+        match label {
+            Label::Class(0) => "near".to_owned(),
+            Label::Class(1) => "far".to_owned(),
+            Label::Class(number) => format!("far {number}"),
+            Label::Mixed => "mixed".to_owned(),
+            Label::Unknown => "unknown".to_owned(),
         }
     }
 
     /// The same with the distances of a class: `near (51 to 58 ns)`, `far (240 to 262 ns)`.
     pub(crate) fn text(&self, label: Label) -> String {
-        let name = self.name(label);
+        let name = Self::name(label);
         match label {
             Label::Class(class) => {
                 let (least, most) = self.ranges.get(class).copied().unwrap_or_default();
@@ -224,7 +215,7 @@ impl Classes {
 
     /// A class with the number of its parts, for JSON; distances in nanoseconds.
     pub(crate) fn json(&self, label: Label, parts: usize) -> Value {
-        let mut object = json!({ "distance": self.name(label), "parts": parts });
+        let mut object = json!({ "distance": Self::name(label), "parts": parts });
         if let Label::Class(class) = label
             && let Some((least, most)) = self.ranges.get(class)
         {
@@ -280,11 +271,10 @@ mod tests {
     }
 
     #[test]
-    fn processors_that_are_never_near_are_called_far() {
-        let (classes, found) = labels(&parts(&[(0.24, 0.25), (2.0, 2.1)]));
-        assert_eq!(found, [Label::Class(0), Label::Class(1)]);
-        assert_eq!(classes.name(found[0]), "far");
-        assert_eq!(classes.name(found[1]), "far 2");
+    fn every_class_has_a_name_of_its_own() {
+        let (_, found) = labels(&parts(&[(0.24, 0.25), (2.0, 2.1), (9.0, 9.0)]));
+        let names: Vec<String> = found.iter().map(|label| Classes::name(*label)).collect();
+        assert_eq!(names, ["near", "far", "far 2"]);
     }
 
     #[test]

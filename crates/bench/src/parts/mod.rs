@@ -140,7 +140,7 @@ impl Parts {
         label: Label,
     ) {
         let mut runs: BTreeMap<&str, u32> = BTreeMap::new();
-        let name = classes.name(label);
+        let name = Classes::name(label);
         let is_alike = |part: &&Part| classes.label(part.distances) == label;
         for part in self.of_trial(trial).filter(is_alike) {
             let run = runs.entry(&part.participant).or_default();

@@ -10,7 +10,7 @@ use super::child::{Failed, Program};
 use super::peer::{Peer, Places, program_at, version_in};
 use crate::compare::trial::{Pattern, REPLY_BYTES, RINGS, RingFigures, Trial};
 use crate::messages::effort::window;
-use crate::messages::exchange::{Between, Spread};
+use crate::messages::exchange::{Between, Exchange, Spread};
 use crate::parts::figure::Figure;
 
 const SOURCE: &str = include_str!("mpi.c");
@@ -249,26 +249,24 @@ fn jobs(trial: &Trial) -> Vec<Job> {
                 ],
             })
             .collect(),
-        Pattern::Pause | Pattern::Computing | Pattern::Contention => {
-            let jobs = trial.exchange().into_iter().map(|exchange| Job {
+        Pattern::Pause | Pattern::Computing | Pattern::Contention => trial
+            .exchange()
+            .into_iter()
+            .map(|exchange| Job {
                 ranks: 2,
                 processors: pinned.clone(),
-                arguments: vec![
-                    "exchange".to_owned(),
-                    format!(
-                        "{}:{}:{}:{}:{}",
-                        exchange.size,
-                        exchange.rounds,
-                        exchange.milliseconds,
-                        between(exchange.lead),
-                        between(exchange.follow)
-                    ),
-                ],
-            });
-            jobs.collect()
-        }
+                arguments: vec!["exchange".to_owned(), exchange_words(&exchange)],
+            })
+            .collect(),
         Pattern::Idle => Vec::new(),
     }
+}
+
+/// An exchange, as the program reads it.
+fn exchange_words(exchange: &Exchange) -> String {
+    let (lead, follow) = (between(exchange.lead), between(exchange.follow));
+    let (size, rounds, milliseconds) = (exchange.size, exchange.rounds, exchange.milliseconds);
+    format!("{size}:{rounds}:{milliseconds}:{lead}:{follow}")
 }
 
 /// What a rank does in between, as the program reads it.
