@@ -15,6 +15,7 @@ use causeway_command::workers::Channel;
 use causeway_sys::shared::SharedWords;
 use serde::{Deserialize, Serialize};
 
+use super::exchange::{self, BareFutex, Exchange, OverLayer, Side};
 use crate::batches::Batches;
 use crate::layer::{Begun, Layer, PATIENCE, content};
 
@@ -63,6 +64,10 @@ pub(crate) enum Order {
     Copy { size: usize, rounds: u64 },
     /// Bounces messages, after warming up.
     Latency { size: usize, rounds: u64 },
+    /// Exchanges messages whose times are taken one by one.
+    Exchange(Exchange),
+    /// The same by nothing but a futex.
+    BareFutex(Exchange),
     /// The second end awaits so many other peers that connect to it.
     Meet { count: usize },
     /// Bounces eight bytes while the second end receives what those other peers send.
@@ -87,6 +92,8 @@ pub(crate) enum Report {
     Listening(String),
     /// Seconds that the order took, by the median of its parts; 0 from the end that does not lead.
     Took(f64),
+    /// What this end saw of an exchange.
+    Exchanged(Side),
 }
 
 struct End {
@@ -94,6 +101,8 @@ struct End {
     words: SharedWords,
     socket: Option<TcpStream>,
     layer: Option<(Layer, Addr)>,
+    /// Messages that came by a bare futex.
+    woken: u64,
 }
 
 /// Runs an end until the command closes its input.
@@ -107,6 +116,7 @@ pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
             .doing(|| "mapping the shared words".to_owned())?,
         socket: None,
         layer: None,
+        woken: 0,
     };
     channel.send(&Report::Ready)?;
     while let Some(order) = channel.receive::<Order>()? {
@@ -141,6 +151,19 @@ impl End {
                 true => copy(*size, *rounds),
                 false => 0.0,
             },
+            Order::Exchange(exchange) => {
+                let side = self.layer()?.exchange(exchange)?;
+                return Ok(Report::Exchanged(side));
+            }
+            Order::BareFutex(exchange) => {
+                let mut carrier = BareFutex {
+                    words: &self.words,
+                    leads: self.leads,
+                    received: &mut self.woken,
+                };
+                let side = exchange::run(self.leads, exchange, &mut carrier)?;
+                return Ok(Report::Exchanged(side));
+            }
             Order::Latency { size, rounds } => self.layer()?.echo(*size, *rounds, |_| Ok(()))?,
             Order::Meet { count } => self.layer()?.await_introductions(*count)?,
             Order::LatencyBesidePeers { rounds } => self.layer()?.latency_beside_peers(*rounds)?,
@@ -400,6 +423,16 @@ impl Measurement<'_> {
             batches.round();
         }
         Ok(batches.seconds())
+    }
+
+    fn exchange(mut self, exchange: &Exchange) -> Outcome<Side> {
+        let memory = self.touched(exchange.size, false)?;
+        let mut carrier = OverLayer {
+            layer: self.layer,
+            peer: self.peer,
+            memory,
+        };
+        exchange::run(self.leads, exchange, &mut carrier)
     }
 
     fn stream(mut self, size: usize, window: usize, rounds: u64, allocate: bool) -> Outcome<f64> {
