@@ -158,10 +158,15 @@ impl Carrier for OverLayer<'_> {
     }
 }
 
-/// Words of the shared ones that a bare futex needs: counters of messages and what they say, by direction, each on
-/// cache lines of its own.
-const COUNTERS: [usize; 2] = [32, 48];
-const SAID: [usize; 2] = [40, 56];
+/// Pairs of cache lines that are bounced, and the words of a pair: its lines lie two lines apart, since processors fetch
+/// lines by twos.
+pub(crate) const PAIRS: usize = 8;
+pub(crate) const PAIR_WORDS: usize = 32;
+/// Words that two processes share: those pairs, and behind them what a bare futex needs.
+pub(crate) const SHARED_WORDS: usize = (PAIRS + 2) * PAIR_WORDS;
+/// Counters of messages and what they say, by direction, each on cache lines of its own.
+const COUNTERS: [usize; 2] = [PAIRS * PAIR_WORDS, PAIRS * PAIR_WORDS + 16];
+const SAID: [usize; 2] = [PAIRS * PAIR_WORDS + 32, PAIRS * PAIR_WORDS + 48];
 
 /// Carries words by nothing but a futex: what a message after which a process must be woken costs at least.
 pub(crate) struct BareFutex<'a> {
@@ -325,7 +330,7 @@ mod tests {
 
     /// Both sides of an exchange over a bare futex, in two threads.
     fn exchanged(exchange: Exchange) -> (Side, Side) {
-        let words = SharedWords::new(64).unwrap();
+        let words = SharedWords::new(SHARED_WORDS).unwrap();
         std::thread::scope(|scope| {
             let side = |leads| {
                 let words = &words;

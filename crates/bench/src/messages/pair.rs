@@ -9,7 +9,7 @@ use causeway_command::workers::{Event, Pool};
 use causeway_sys::shared::SharedWords;
 
 use super::effort::{Effort, in_memory, window};
-use super::exchange::{Exchange, Side, Spread};
+use super::exchange::{Exchange, SHARED_WORDS, Side, Spread};
 use super::worker::{Assignment, Order, Report};
 use crate::task::Task;
 
@@ -36,7 +36,7 @@ impl Pair {
     /// Starts both processes.
     pub(crate) fn start(effort: Effort) -> Outcome<Self> {
         let doing = || "sharing words between processes".to_owned();
-        let words = SharedWords::new(64).doing(doing)?;
+        let words = SharedWords::new(SHARED_WORDS).doing(doing)?;
         let inherited = words.inheritable().doing(doing)?;
         let processors =
             causeway_sys::pin::allowed_cpus().doing(|| "finding the processors".to_owned())?;

@@ -15,7 +15,7 @@ use causeway_command::workers::Channel;
 use causeway_sys::shared::SharedWords;
 use serde::{Deserialize, Serialize};
 
-use super::exchange::{self, BareFutex, Exchange, OverLayer, Side};
+use super::exchange::{self, BareFutex, Exchange, OverLayer, PAIR_WORDS, PAIRS, Side};
 use crate::batches::Batches;
 use crate::layer::{Begun, Layer, PATIENCE, content};
 
@@ -234,32 +234,35 @@ impl End {
         }
     }
 
-    /// Two words on cache lines of their own, each written by one end and watched by the other.
+    /// Two words on cache lines of their own, each written by one end and watched by the other; some bounces on each of
+    /// several such pairs of lines, so that the median part is not that of a line which lies well or badly.
     fn cache_line(&self, rounds: u64) -> Outcome<f64> {
-        let (Some(one), Some(other)) = (self.words.words().first(), self.words.words().get(16))
-        else {
-            return Err(Failure::new(
-                "bouncing a cache line",
-                "there are too few shared words",
-            ));
-        };
-        let (mine, theirs) = if self.leads {
-            (one, other)
-        } else {
-            (other, one)
-        };
-        // Both ends go on from where the words are now; the lead moves first.
-        let base = mine.load(Ordering::Acquire);
         let mut batches = Batches::start(rounds);
-        for round in 1..=rounds {
-            if self.leads {
-                mine.store(base + round, Ordering::Release);
+        for (pair, lines) in (0..).zip(self.words.words().chunks_exact(PAIR_WORDS).take(PAIRS)) {
+            let (Some(one), Some(other)) = (lines.first(), lines.get(PAIR_WORDS / 2)) else {
+                return Err(Failure::new(
+                    "bouncing a cache line",
+                    "there are too few shared words",
+                ));
+            };
+            let (mine, theirs) = if self.leads {
+                (one, other)
+            } else {
+                (other, one)
+            };
+            // Both ends go on from where the words are now; the lead moves first.
+            let base = mine.load(Ordering::Acquire);
+            let before = |pair: u64| rounds * pair / PAIRS as u64;
+            for round in 1..=before(pair + 1) - before(pair) {
+                if self.leads {
+                    mine.store(base + round, Ordering::Release);
+                }
+                await_word(theirs, base + round)?;
+                if !self.leads {
+                    mine.store(base + round, Ordering::Release);
+                }
+                batches.round();
             }
-            await_word(theirs, base + round)?;
-            if !self.leads {
-                mine.store(base + round, Ordering::Release);
-            }
-            batches.round();
         }
         Ok(batches.seconds())
     }
