@@ -74,11 +74,11 @@ same: ## The simulator's outputs from a debug and a release build: the same byte
 		diff $(TARGET)/outputs-debug.txt $(TARGET)/outputs-release.txt | head -n 20; exit 1; }
 
 # Linking as a whole takes longer here than it saves.
-loom: ## The shared queues under every interleaving
+loom: ## The shared queues and locks under every interleaving
 	@mkdir -p $(TARGET)
 	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" \
 		CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 $(CARGO) test --release --locked \
-		-p causeway-transport --lib loom 2>&1 | tee $(TARGET)/loom.log
+		-p causeway-transport -p causeway-bmi-c --lib loom 2>&1 | tee $(TARGET)/loom.log
 
 ##@ Longer tests
 .PHONY: waits fuzz fuzz-smoke simulate torture power kill-rounds many all-bits flood asan valgrind

@@ -2,9 +2,10 @@
 //!
 //! Reading order: `outcome` (a benchmark in progress, and its rows as table, report and JSON), `task` (the processes
 //! that measure: the program itself, started again), `layer`, `batches` and `awake` (what those processes share),
-//! `distance` (of the two processors);
-//! then the benchmarks: `messages`, `fs`, and `compare`, which measures messages beside those of other libraries. A
-//! benchmark to come is a module beside these, with its `Arguments`, and a variant of `task::Task` if it has processes.
+//! `participants` (their names), `sizes` (of messages), `distance` (of the two processors) and `parts` (of a measurement,
+//! and which of them may be compared); then the benchmarks: `messages`, `fs`, and `compare`, which measures messages
+//! beside those of other libraries. A benchmark to come is a module beside these, with its `Arguments`, and a variant
+//! of `task::Task` if it has processes.
 //!
 //! It draws nothing itself (`causeway-report` does), and measures nothing of which it does not also measure the limit.
 #![forbid(unsafe_code)]
@@ -17,6 +18,9 @@ mod fs;
 mod layer;
 mod messages;
 mod outcome;
+mod participants;
+mod parts;
+mod sizes;
 mod task;
 
 use causeway_command::failure::Outcome;

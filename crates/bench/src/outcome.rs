@@ -14,11 +14,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::compare::trial::Gap;
+use crate::participants::{LIMIT, OURS};
+use crate::parts::Parts;
+use crate::sizes::Sizes;
 
-/// Causeway's own name among the participants.
-pub(crate) const OURS: &str = "causeway";
-/// The name under which the machine's limits stand.
-pub(crate) const LIMIT: &str = "limit";
+/// What is said of rows that are compared with nothing.
+const OTHER_ROWS: &str =
+    "Measured while the two processors were otherwise apart, or moved: compared with nothing";
 
 /// How a benchmark shows what it finds.
 #[derive(Debug, Clone, Args)]
@@ -64,6 +66,12 @@ pub(crate) struct Benchmark {
     html: Option<PathBuf>,
     /// The figures.
     pub(crate) rows: Vec<Row>,
+    /// Figures that are compared with nothing, because the processors were otherwise apart while they were measured.
+    other_rows: Vec<Row>,
+    /// How far apart the processors were, in JSON; null if that was not measured.
+    distances: serde_json::Value,
+    /// What sizes were drawn from, if they were.
+    seed: Option<u64>,
     /// What a reader must know about how they came about.
     pub(crate) notes: Vec<String>,
     /// What was to be reached, and whether it was; empty for benchmarks without goals.
@@ -84,6 +92,9 @@ impl Benchmark {
             output,
             html: presentation.html.clone(),
             rows: Vec::new(),
+            other_rows: Vec::new(),
+            distances: serde_json::Value::Null,
+            seed: None,
             notes: Vec::new(),
             verdicts: Vec::new(),
             gaps: Vec::new(),
@@ -127,6 +138,33 @@ impl Benchmark {
         self.ours(case, size, "ratio", &ratios);
     }
 
+    /// Notes which sizes are measured, if they were drawn.
+    pub(crate) fn sizes(&mut self, sizes: Sizes) {
+        self.seed = sizes.seed;
+        if let Some(note) = sizes.note() {
+            self.note(note);
+        }
+    }
+
+    /// Notes how far apart the processors were, and takes the figures that are compared with nothing. `why` says why a
+    /// distance is unknown.
+    pub(crate) fn parts(&mut self, parts: &Parts, why: Option<&str>) {
+        for note in parts.notes(why) {
+            self.note(note);
+        }
+        self.distances = parts.json();
+        self.other_rows = parts.other_rows();
+    }
+
+    /// Prints the figures that are compared with nothing.
+    pub(crate) fn show_other_rows(&self) {
+        if !self.other_rows.is_empty() {
+            self.output.line("");
+            self.output.line(OTHER_ROWS);
+            self.output.line(&rows_table(&self.other_rows).text());
+        }
+    }
+
     /// Notes something about how the figures came about.
     pub(crate) fn note(&mut self, text: String) {
         self.output.line(&text);
@@ -137,6 +175,7 @@ impl Benchmark {
     pub(crate) fn finish(&self, draw: impl FnOnce(&Self, &mut Page)) -> Outcome {
         self.output.line("");
         self.output.line(&rows_table(&self.rows).text());
+        self.show_other_rows();
         self.publish(draw)
     }
 
@@ -149,6 +188,13 @@ impl Benchmark {
         let mut object = json!({
             "bench": self.name, "machine": self.machine, "commit": COMMIT, "rows": self.rows,
             "notes": self.notes });
+        if let Some(seed) = self.seed {
+            object["seed"] = json!(seed);
+        }
+        if !self.distances.is_null() {
+            object["distances"] = self.distances.clone();
+            object["other_rows"] = json!(self.other_rows);
+        }
         if !self.verdicts.is_empty() {
             object["goals"] = json!(self.verdicts);
         }
@@ -174,6 +220,11 @@ impl Benchmark {
             "The same rows as in --json.",
             &rows_table(&self.rows),
         );
+        if !self.other_rows.is_empty() {
+            let caption = format!("{OTHER_ROWS}. In --json they are `other_rows`.");
+            let table = rows_table(&self.other_rows);
+            page.table("Rows measured elsewhere", &caption, &table);
+        }
         whole_file::write(path, page.html().as_bytes())
     }
 

@@ -12,22 +12,14 @@
 //! nothing for it, and wakes it only if it has left something to be polled, completed or timed
 //! ([`causeway_bmi::Bmi`], `check_parked`). While it polls, it is interrupted.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 use causeway_sys::{futex, membarrier};
 
-/// No thread is inside.
-pub(crate) const FREE: u64 = 0;
-/// A thread is.
-const INSIDE: u64 = 1;
-/// A panic has left the instance in an unknown state: no thread uses it any more.
-pub(crate) const BROKEN: u64 = 2;
-/// It belongs to the process that this one was forked from.
-pub(crate) const PARENTS: u64 = 3;
-/// A thread has left for another that waits to enter.
-const HANDED: u64 = 4;
+use crate::lock::{self, LockMemory, NUMBER_BITS};
+pub(crate) use crate::lock::{BROKEN, FREE, PARENTS};
 
 /// Whether the fence of threads that leave may be left out.
 static ASYMMETRIC: AtomicBool = AtomicBool::new(false);
@@ -37,21 +29,11 @@ pub(crate) fn prepare() {
     ASYMMETRIC.store(membarrier::register(), Relaxed);
 }
 
-/// Identifies this thread.
-fn own_id() -> usize {
-    thread_local! {
-        static ID: std::cell::Cell<u8> = const { std::cell::Cell::new(0) };
-    }
-    ID.with(|id| std::ptr::from_ref(id).addr())
-}
-
 /// Which thread is inside an instance, and which wait.
 pub(crate) struct Entry {
     state: AtomicU64,
     /// Threads that wait to enter.
-    wanted: AtomicU32,
-    /// The thread that has set [`HANDED`].
-    handed_by: AtomicUsize,
+    wanted: AtomicU64,
     /// The thread inside waits, or is about to.
     in_wait: AtomicBool,
     /// Several threads use the instance.
@@ -70,8 +52,7 @@ impl Entry {
     pub(crate) const fn new() -> Self {
         Self {
             state: AtomicU64::new(FREE),
-            wanted: AtomicU32::new(0),
-            handed_by: AtomicUsize::new(0),
+            wanted: AtomicU64::new(0),
             in_wait: AtomicBool::new(false),
             shared: AtomicBool::new(false),
             wake_requested: AtomicBool::new(false),
@@ -110,12 +91,10 @@ impl Entry {
 
     #[inline(always)]
     pub(crate) fn try_enter(&self) -> bool {
-        let entered = self.state.compare_exchange(FREE, INSIDE, Acquire, Relaxed);
-        entered.is_ok()
+        lock::try_enter(self)
     }
 
-    /// Enters when the thread inside has left, or returns the state that keeps all out; [`FREE`] if the instance is
-    /// not `is_live` any more. `interrupt_wait` ends the wait of the thread inside.
+    /// As [`lock::enter`]; `interrupt_wait` ends the wait of the thread inside.
     #[cold]
     pub(crate) fn enter_contended(
         &self,
@@ -123,63 +102,21 @@ impl Entry {
         interrupt_wait: impl Fn(),
     ) -> Result<(), u64> {
         self.share();
-        self.wanted.fetch_add(1, SeqCst);
-        membarrier::heavy();
-        let entered = loop {
-            let state = self.state.load(Relaxed);
-            if !is_live() {
-                break Err(FREE);
+        lock::enter(self, is_live, || {
+            if self.in_wait.load(SeqCst) {
+                interrupt_wait();
             }
-            let is_mine = state == HANDED && self.handed_by.load(Relaxed) == own_id();
-            match state {
-                FREE | HANDED if !is_mine => {
-                    let taken = self.state.compare_exchange(state, INSIDE, Acquire, Relaxed);
-                    if taken.is_ok() {
-                        break Ok(());
-                    }
-                }
-                INSIDE | HANDED => {
-                    if self.in_wait.load(SeqCst) {
-                        interrupt_wait();
-                    }
-                    futex::wait(&self.state, state, None);
-                }
-                closed => break Err(closed),
-            }
-        };
-        self.wanted.fetch_sub(1, SeqCst);
-        if entered.is_err() {
-            // It may have been handed to this thread.
-            let _ = self.state.compare_exchange(HANDED, FREE, SeqCst, Relaxed);
-            futex::wake(&self.state);
-        }
-        entered
+        })
     }
 
     #[inline(always)]
     pub(crate) fn leave(&self) {
-        if self.wanted.load(Relaxed) == 0 {
-            self.state.store(FREE, Release);
-            membarrier::light(ASYMMETRIC.load(Relaxed));
-            if self.wanted.load(Relaxed) != 0 {
-                futex::wake(&self.state);
-            }
-        } else {
-            self.hand_over();
-        }
-    }
-
-    #[cold]
-    fn hand_over(&self) {
-        self.handed_by.store(own_id(), Relaxed);
-        self.state.store(HANDED, Release);
-        futex::wake(&self.state);
+        lock::leave(self);
     }
 
     /// Leaves for good: others find the instance in this state.
     pub(crate) fn close(&self, state: u64) {
-        self.state.store(state, SeqCst);
-        futex::wake(&self.state);
+        lock::close(self, state);
         self.wake_waiters();
     }
 
@@ -244,5 +181,44 @@ impl Entry {
     /// Sleeps, outside, until there is a change since `seen`.
     pub(crate) fn wait_for_changes(&self, seen: u64, limit: Option<Duration>) {
         futex::wait(&self.changes, seen, limit);
+    }
+}
+
+impl LockMemory for Entry {
+    type Word = AtomicU64;
+
+    #[inline(always)]
+    fn state(&self) -> &AtomicU64 {
+        &self.state
+    }
+
+    #[inline(always)]
+    fn waiting(&self) -> &AtomicU64 {
+        &self.wanted
+    }
+
+    fn thread_number(&self) -> u64 {
+        static THREADS: AtomicU64 = AtomicU64::new(0);
+        thread_local! {
+            static NUMBER: u64 = THREADS.fetch_add(1, Relaxed) % (1 << NUMBER_BITS);
+        }
+        NUMBER.with(|number| *number)
+    }
+
+    fn heavy_fence(&self) {
+        membarrier::heavy();
+    }
+
+    #[inline(always)]
+    fn light_fence(&self) {
+        membarrier::light(ASYMMETRIC.load(Relaxed));
+    }
+
+    fn sleep(&self, state: u64) {
+        futex::wait(&self.state, state, None);
+    }
+
+    fn wake(&self) {
+        futex::wake(&self.state);
     }
 }

@@ -4,7 +4,7 @@
 //! It is written by hand; `tests/` keeps header, version script and this library in step, and runs C
 //! programs against the installed library.
 //!
-//! Read [`handle`] first: how an instance is found, and why no panic reaches C; `entering`: how threads share an
+//! Read [`handle`] first: how an instance is found, and why no panic reaches C; `entering` and `lock`: how threads share an
 //! instance. Then [`error`] (codes, texts), [`memory`] (how plain pointers become [`Memory`] without an
 //! allocation), and the calls in the header's order: [`instance`], [`address`], [`post`],
 //! [`test`](mod@test), [`remote`], [`info`].
@@ -25,6 +25,7 @@ pub mod error;
 pub mod handle;
 pub mod info;
 pub mod instance;
+mod lock;
 mod memory;
 pub mod post;
 pub mod remote;

@@ -148,7 +148,7 @@ impl Policy {
         let since = now.saturating_duration_since(clock.last);
         let period = self.constants.clock_period().as_nanos();
         let fitting = u128::from(clock.interval) * period / since.as_nanos().max(1);
-        let most = (clock.interval * 2).min(self.constants.most_polls);
+        let most = (clock.interval * 2).min(self.constants.most_calls);
         clock.interval = fitting.clamp(1, most.into()) as u32;
         clock.countdown = clock.interval;
         clock.last = now;
@@ -251,7 +251,7 @@ impl Policy {
     /// Whether to count the run queue, where parking is costly: a yield that took so long was that of a CPU-bound
     /// thread or of very many that wait.
     pub(crate) fn wants_run_queue(&self, took: Duration) -> bool {
-        took >= self.constants.long_yield
+        took >= self.constants.long_yield && self.contention.wants_run_queue()
     }
 
     /// The processor was yielded.
@@ -348,10 +348,10 @@ impl Policy {
         }
     }
 
-    /// Polls between two yields to others that wait: to find nothing costs half of what the yield does.
+    /// Polls between two yields to others that wait: to find nothing costs an eighth of what the yield does.
     fn polls_per_yield(&self) -> u32 {
         let polls = u64::from(self.batch) * self.contention.lone_yield_ns();
-        (polls / (2 * self.constants.batch.as_nanos() as u64)).max(1) as u32
+        (polls / (8 * self.constants.batch.as_nanos() as u64)).max(1) as u32
     }
 
     /// So many polls found nothing and took this long.

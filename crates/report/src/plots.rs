@@ -4,7 +4,7 @@ use crate::histogram::Histogram;
 use crate::page::Key;
 use crate::rows::figure_text;
 use crate::svg::{Anchor, Area, Board, CHARACTER, Scale, round_up, x_axis, y_axis};
-use crate::units::{bytes_text, count_text, microseconds_text, number_text};
+use crate::units::{count_text, microseconds_text, number_text, size_text};
 
 /// A stretch of time with a name.
 #[derive(Debug, Clone)]
@@ -369,8 +369,12 @@ pub struct Axes<'a> {
     pub logarithmic_y: bool,
 }
 
-/// Places on the horizontal axis that are all marked; of more, round ones are.
+/// Places on the horizontal axis that are all marked; of more, those that are powers of two are, or round ones.
 const FEW_PLACES: usize = 14;
+
+fn is_power_of_two(place: &f64) -> bool {
+    *place >= 1.0 && place.log2().fract() == 0.0
+}
 
 /// Curves of figures, with their ranges as whiskers.
 pub fn curves(
@@ -424,9 +428,17 @@ pub fn curves(
             board.dot(&format!("f{}", line.colour), px, py, &title);
         }
     }
-    let ticks = match places.len() <= FEW_PLACES && axes.logarithmic_x {
-        true => places,
-        false => x.ticks((width / 70.0) as usize),
+    let round: Vec<f64> = match axes.logarithmic_x {
+        true if places.len() <= FEW_PLACES => places,
+        true => places.into_iter().filter(is_power_of_two).collect(),
+        false => Vec::new(),
+    };
+    let ticks = match round.len() {
+        0 | 1 => x.ticks((width / 70.0) as usize),
+        count => {
+            let step = count.div_ceil(FEW_PLACES);
+            round.into_iter().step_by(step).collect()
+        }
     };
     x_axis(&mut board, area, &x, &ticks, axes.x_title, x_name);
     board.finish()
@@ -535,9 +547,7 @@ pub fn tick_text(metric: &str, value: f64) -> String {
     text.replace(".00", "").replace(".0 ", " ")
 }
 
-/// A size for an axis: `64 KiB`, `8 B`.
+/// A size for an axis, exactly: `64 KiB`, `8 B`, `12,345 B`.
 pub fn size_name(bytes: f64) -> String {
-    bytes_text(bytes as u64)
-        .replace(".00", "")
-        .replace(".0", "")
+    size_text(bytes as u64).replace(".00", "").replace(".0", "")
 }

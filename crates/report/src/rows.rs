@@ -24,6 +24,9 @@ pub struct Row {
     pub max: f64,
     /// How many runs.
     pub runs: usize,
+    /// How far apart the two processors were meanwhile, where that was measured: `near`, `far`, `mixed`, `unknown`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<String>,
 }
 
 impl Row {
@@ -47,7 +50,16 @@ impl Row {
             min,
             max,
             runs: sorted.len(),
+            distance: None,
         })
+    }
+
+    /// The row, measured while the processors were so far apart.
+    pub fn at(self, distance: impl Into<String>) -> Self {
+        Self {
+            distance: Some(distance.into()),
+            ..self
+        }
     }
 
     /// Its median among the figures at the top of a report: value, what it is, and neither good nor bad.
@@ -86,16 +98,19 @@ pub fn figure_text(metric: &str, value: f64) -> String {
     }
 }
 
-/// The rows as a table.
+/// The rows as a table, with a column for the distance of the processors where it was measured.
 pub fn rows_table(rows: &[Row]) -> Table {
-    let mut table = Table::new(&["case", "who", "size", "median", "min", "max", "runs"]);
+    let mut head = vec!["case", "who", "size", "median", "min", "max", "runs"];
+    let labelled = rows.iter().any(|row| row.distance.is_some());
+    head.extend(labelled.then_some("distance"));
+    let mut table = Table::new(&head);
     table.align_right(&[2, 3, 4, 5, 6]);
     for row in rows {
         let size = match row.size_bytes {
             0 => String::new(),
-            size => crate::units::bytes_text(size),
+            size => crate::units::size_text(size),
         };
-        table.row(vec![
+        let mut cells = vec![
             row.case.clone(),
             row.participant.clone(),
             size,
@@ -103,7 +118,9 @@ pub fn rows_table(rows: &[Row]) -> Table {
             figure_text(&row.metric, row.min),
             figure_text(&row.metric, row.max),
             row.runs.to_string(),
-        ]);
+        ];
+        cells.extend(labelled.then(|| row.distance.clone().unwrap_or_default()));
+        table.row(cells);
     }
     table
 }
@@ -138,5 +155,22 @@ mod tests {
         ] {
             assert!(json.get(field).is_some(), "{field}");
         }
+    }
+
+    #[test]
+    fn rows_say_at_which_distance_they_were_measured_if_that_is_known() {
+        let row = Row::new("a/b", "causeway", 12_345, "latency_us", &[1.0]).unwrap();
+        assert!(
+            serde_json::to_value(&row)
+                .unwrap()
+                .get("distance")
+                .is_none()
+        );
+        let cells = |rows: &[Row]| rows_table(rows).rows()[0].clone();
+        assert_eq!(cells(std::slice::from_ref(&row)).len(), 7);
+        let labelled = row.at("near");
+        assert_eq!(serde_json::to_value(&labelled).unwrap()["distance"], "near");
+        let cells = cells(&[labelled]);
+        assert_eq!((cells[2].as_str(), cells[7].as_str()), ("12,345 B", "near"));
     }
 }

@@ -24,6 +24,14 @@ pub fn bytes_text(bytes: u64) -> String {
     }
 }
 
+/// The same, exactly: sizes that are no whole number of KiB in bytes, as `12,345 B`.
+pub fn size_text(bytes: u64) -> String {
+    match bytes.is_multiple_of(1024) {
+        true => bytes_text(bytes),
+        false => format!("{} B", count_text(bytes)),
+    }
+}
+
 /// `52,073`.
 pub fn count_text(count: u64) -> String {
     let digits = count.to_string();
@@ -166,6 +174,9 @@ mod tests {
         assert_eq!(bytes_text(1023), "1023 B");
         assert_eq!(bytes_text(1 << 20), "1.00 MiB");
         assert_eq!(bytes_text(1023 << 20), "1.00 GiB");
+        assert_eq!(size_text(1 << 20), "1.00 MiB");
+        assert_eq!(size_text(1_000_000), "1,000,000 B");
+        assert_eq!(size_text(0), "0 B");
         assert_eq!(microseconds_text(0.25), "250 ns");
         assert_eq!(microseconds_text(12.34), "12.3 µs");
         assert_eq!(duration_text(Duration::from_secs(65)), "1 min 05 s");

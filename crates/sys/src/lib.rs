@@ -8,10 +8,10 @@
 //! side pays for) and [`attach`] (copying from and to another process's memory). [`net`] and
 //! [`datagram`] are the sockets between hosts. Resources that a forked child must not touch check [`fork`];
 //! [`inherited`], [`limits`], [`pin`], [`process`], [`random`], [`shared`], [`small`],
-//! [`thread`] and [`waits`] stand alone.
+//! [`thread`], [`waits`] and [`word`] stand alone.
 //!
-//! This crate knows no protocol. It is one of three that may use `unsafe`, with
-//! `transport` and `bmi-c`; each block says which invariant holds and who upholds it.
+//! This crate knows no protocol. It is one of four that may use `unsafe`, with
+//! `transport`, `bmi-c` and `mpi-c`; each block says which invariant holds and who upholds it.
 
 pub mod attach;
 pub mod blocks;
@@ -41,3 +41,4 @@ pub mod socket;
 mod stream;
 pub mod thread;
 pub mod waits;
+pub mod word;

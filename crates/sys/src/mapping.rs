@@ -80,6 +80,15 @@ impl Mapping {
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
+    /// A hint that the line of the word at byte `offset` is going to be read.
+    ///
+    /// # Panics
+    /// As [`Mapping::word`].
+    #[inline]
+    pub fn prefetch(&self, offset: usize) {
+        crate::pages::prefetch(self.word(offset));
+    }
+
     /// Address of the byte at `offset`, from which `len` bytes may be read and written as long as
     /// `self` lives.
     ///

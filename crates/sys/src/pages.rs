@@ -44,9 +44,9 @@ pub(crate) fn fetch(from: *const u8, len: usize) {
     }
 }
 
-/// A hint, without effect where there is no memory.
+/// A hint that memory is going to be read, without effect where there is none.
 #[inline]
-fn prefetch(at: *const u8) {
+pub(crate) fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: prefetching faults nowhere.
     unsafe {

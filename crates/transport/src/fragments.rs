@@ -6,7 +6,7 @@ use causeway_sys::memory::Memory;
 use causeway_wire::region::RegionDescriptor;
 
 use crate::error::TransferError;
-use crate::method::{Direction, Transfer};
+use crate::method::{Direction, Spans, Transfer};
 
 /// A fragment of a list: memory of ours, or a region of a peer's.
 pub(crate) trait Fragment {
@@ -78,6 +78,16 @@ impl Cursor {
     pub fn spans(&mut self, list: &[Memory], bytes: u64) -> impl Iterator<Item = Memory> {
         self.parts(list, bytes)
             .map(|(memory, range)| memory.slice(range.start as usize..range.end as usize))
+    }
+
+    /// The memory of the next `bytes`, or of as many as there are in `most` fragments, and steps over them.
+    #[inline]
+    pub fn take_spans(&mut self, list: &[Memory], bytes: u64, most: usize) -> Spans {
+        let mut spans = Spans::new();
+        for span in self.spans(list, bytes).take(most) {
+            spans.push(span);
+        }
+        spans
     }
 
     /// Steps over `bytes`, or as many as there are.
@@ -185,7 +195,7 @@ impl Progress {
         let (mut local, mut remote) = (self.local, self.remote);
         let mut part = Transfer {
             direction: whole.direction,
-            local: local.spans(&whole.local, len).collect(),
+            local: local.take_spans(&whole.local, len, usize::MAX),
             remote: remote
                 .parts(&whole.remote, len)
                 .map(|(region, range)| region.part(range.start, range.end - range.start))

@@ -3,49 +3,57 @@
 //! Every participant runs the same patterns ([`trial`]) on the same two processors: in each run, each
 //! pattern is run by each participant once, so that a slow hour of the machine hits all alike.
 //! [`ours`] is Causeway ([`multi_process`] are its processes where there are more than two), [`peers`] the others,
-//! [`parts`] which of their figures may be compared, [`findings`] the figures, [`goals`] what was to be reached,
-//! `page` the report.
+//! `competitors` what computes beside them, [`crate::parts`] decides which of their figures may be compared, [`goals`]
+//! are what was to be reached, `steps` a finding beside them, `table` and `page` the report.
 
-pub(crate) mod findings;
+mod competitors;
 pub(crate) mod goals;
 pub(crate) mod multi_process;
 mod ours;
 mod page;
-mod parts;
 mod peers;
+mod steps;
+mod table;
 pub(crate) mod trial;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use causeway_command::failure::{Doing, Failure, Outcome};
-use causeway_command::progress::Progress;
 use causeway_command::shutdown::{self, ScratchDirectory};
-use causeway_report::units::parse_bytes;
 use clap::Args;
 
 use crate::distance::{Distances, Probe};
 use crate::messages::effort::Effort;
-use crate::outcome::{Benchmark, LIMIT, OURS, Presentation};
-use findings::Findings;
+use crate::outcome::{Benchmark, Presentation};
+use crate::participants::{LIMIT, OURS};
+use crate::parts::figure::Figure;
+use crate::parts::findings::Findings;
+use crate::parts::repeats::{self, Plan};
+use crate::sizes::{self, Sizes};
+use competitors::Competitors;
 use ours::Ours;
-use parts::{Part, Parts};
 use peers::child::Failed;
 use peers::peer::{Peer, Places};
-use trial::{Figure, Gap, Pattern, Trial};
+use trial::{Gap, Pattern, Trial};
+
+/// The largest message that is compared.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// Measure messages beside UCX, libfabric, Open MPI and MPICH
 ///
 /// Runs the same patterns on the same two processors, one participant after another: latency, bandwidth and rate by
-/// size, a
-/// server that many clients ask, a token passed round more processes than processors, latency with
-/// thousands of idle peers. Prints medians, and ratios within a run beside what is to be reached.
-/// `make peers` installs the libraries; those that are missing are left out and named.
+/// size, a server that many clients ask, a token passed round more processes than processors, latency with
+/// thousands of idle peers, after a pause, to a receiver that computes, beside processes that compute. Prints
+/// medians, and ratios within a run beside what is to be reached. How far apart the two processors are is measured
+/// before and after each part; parts are compared only with others at the same distance (near or far), and what then
+/// lacks parts is measured again. `make peers` installs the libraries; those that are missing are left out and named.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway bench compare
   causeway bench compare --quick --html compare.html
   causeway bench compare --who causeway,openmpi --patterns latency --methods shm --sizes 8,1KiB
+  causeway bench compare --seed 7
   causeway bench compare --list
   causeway bench compare --json | jq '.goals[] | {goal, ratio, wanted, reached}'")]
 pub(crate) struct Arguments {
@@ -54,18 +62,15 @@ pub(crate) struct Arguments {
     participants: Vec<String>,
     /// Patterns to run
     #[arg(long, value_name = "LIST", value_delimiter = ',',
-          default_values = ["latency", "bandwidth", "load", "ring", "idle"],
-          value_parser = ["latency", "bandwidth", "load", "ring", "idle"])]
+          default_values = Pattern::ALL.map(Pattern::name),
+          value_parser = Pattern::ALL.map(Pattern::name))]
     patterns: Vec<String>,
     /// Methods to run them over
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values = ["shm", "tcp"],
           value_parser = ["shm", "tcp"])]
     methods: Vec<String>,
-    /// Sizes of messages
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_bytes,
-          default_values = ["0", "8", "64", "128", "256", "1KiB", "4KiB", "8KiB", "16KiB", "64KiB",
-                            "256KiB", "1MiB", "4MiB"])]
-    sizes: Vec<u64>,
+    #[command(flatten)]
+    sizes: sizes::Choice,
     /// Numbers of clients that ask a server
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values = ["64"],
           value_parser = clap::value_parser!(u32).range(1..=512))]
@@ -100,27 +105,24 @@ struct Participants {
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     shutdown::on_signals()?;
     let processors = two_processors()?;
-    if let Some(size) = arguments.sizes.iter().find(|size| **size > 64 << 20) {
-        return Err(
-            Failure::usage("reading --sizes", format!("{size} bytes are too many"))
-                .hint("messages up to 64 MiB are compared"),
-        );
-    }
+    let sizes = arguments.sizes.choose(MOST_BYTES)?;
     let scratch = ScratchDirectory::new(&std::env::temp_dir(), "peers")?;
     let mut benchmark = Benchmark::new("compare", &arguments.presentation);
     let mut participants = gather(&arguments, &mut benchmark, &scratch)?;
-    let trials = trials(&arguments, processors);
+    let trials = trials(&arguments, &sizes, processors);
     if arguments.list {
         return list(&benchmark, &participants);
     }
+    benchmark.sizes(sizes);
     explain(&mut benchmark, processors);
     warn(&mut benchmark, arguments.quick);
     let runs = if arguments.quick { 1 } else { arguments.runs };
-    let (findings, gaps) = measure(&mut benchmark, &mut participants, &trials, runs)?;
-    benchmark.rows = findings.rows();
-    benchmark.gaps = gaps;
+    let findings = measure(&mut benchmark, &mut participants, &trials, runs)?;
     let clients: Vec<usize> = arguments.clients.iter().map(|&one| one as usize).collect();
     benchmark.verdicts = goals::verdicts(&findings, &clients);
+    for note in goals::steps_of_peers(&findings) {
+        benchmark.note(note);
+    }
     show(&benchmark, &participants);
     benchmark.publish(page::draw)?;
     if participants.our_failures > 0 {
@@ -214,7 +216,7 @@ fn beside_the_program() -> Option<PathBuf> {
     directory.is_dir().then_some(directory)
 }
 
-fn trials(arguments: &Arguments, processors: [usize; 2]) -> Vec<Trial> {
+fn trials(arguments: &Arguments, sizes: &Sizes, processors: [usize; 2]) -> Vec<Trial> {
     let mut trials = Vec::new();
     let chosen = |pattern: &Pattern| arguments.patterns.iter().any(|name| name == pattern.name());
     for pattern in Pattern::ALL.into_iter().filter(chosen) {
@@ -226,7 +228,7 @@ fn trials(arguments: &Arguments, processors: [usize; 2]) -> Vec<Trial> {
             trials.extend(clients.iter().map(|&clients| Trial {
                 pattern,
                 method: method.clone(),
-                sizes: arguments.sizes.clone(),
+                sizes: sizes.bytes.clone(),
                 clients: clients as usize,
                 effort: Effort {
                     quick: arguments.quick,
@@ -265,7 +267,7 @@ fn explain(benchmark: &mut Benchmark, [one, other]: [usize; 2]) {
     benchmark.note(
         "in each run, each pattern is run by each participant once; ratios are taken within a run, and \
          their medians are shown. Figures are compared only with others that were measured while the two processors \
-         were as far apart"
+         were as far apart: a participant's first ones there with the first ones of the other, and so on"
             .to_owned(),
     );
     benchmark.note(
@@ -274,6 +276,12 @@ fn explain(benchmark: &mut Benchmark, [one, other]: [usize; 2]) {
          libfabric's fi_pingpong has no windows. Latency and bandwidth of Causeway and the MPIs are those \
          of the median of up to 40 parts of a run, UCX's latency is its median, libfabric's and UCX's \
          other figures are averages"
+            .to_owned(),
+    );
+    benchmark.note(
+        "99th percentiles and the patterns pause, computing and contention are of half round trips whose times \
+         are taken one by one; what a side does before it replies is subtracted. UCX's 99th percentile is of its last \
+         some thousand messages; ucx_perftest and fi_pingpong cannot pause or compute in between"
             .to_owned(),
     );
 }
@@ -292,65 +300,47 @@ fn warn(benchmark: &mut Benchmark, quick: bool) {
     }
 }
 
-/// Runs everything `runs` times; then, at most as often, what has too few parts at the distance of the processors at
-/// which it is compared.
+/// Runs everything `runs` times, and again what then lacks figures to be compared with.
 fn measure(
     benchmark: &mut Benchmark,
     participants: &mut Participants,
     trials: &[Trial],
     runs: u32,
-) -> Outcome<(Findings, Vec<Gap>)> {
-    let mut parts = Parts::default();
+) -> Outcome<Findings> {
     let mut gaps = Vec::new();
-    let mut probe = Probe::start()?;
-    let names = participants.names();
-    let all: Vec<(usize, String)> = (0..trials.len())
-        .flat_map(|trial| names.iter().map(move |name| (trial, name.clone())))
-        .collect();
-    let enough = runs as usize / 2 + 1;
-    let steps = all.len() as u64 * u64::from(runs);
-    let mut progress = Progress::steps(&benchmark.output, "comparing", steps);
-    for round in 0..2 * runs {
-        let due = match round < runs {
-            true => all.clone(),
-            false => parts.missing(trials.len(), enough),
+    let mut probe = Probe::new();
+    let plan = Plan {
+        trials: trials.iter().map(Trial::name).collect(),
+        participants: participants.names(),
+        runs,
+    };
+    let output = benchmark.output;
+    let parts = repeats::run(plan, &output, |progress, number, participant| {
+        let Some(trial) = trials
+            .get(number)
+            .filter(|trial| participants.can(participant, trial))
+        else {
+            return Ok((Distances::UNKNOWN, Vec::new()));
         };
-        if due.is_empty() {
-            break;
-        }
-        if round >= runs {
-            let steps = due.len() as u64;
-            progress = Progress::steps(&benchmark.output, "measuring again", steps);
-        }
-        for (number, participant) in due {
-            let trial = &trials[number];
-            progress.step(&format!("{participant}: {}", trial.name()));
-            let mut figures = Vec::new();
-            let before = probe.measure()?;
-            if let Err(Failed { why, timed_out }) =
-                participants.run_trial(&participant, trial, &mut figures)
-            {
-                progress.say(|| benchmark.note(format!("{participant}, {}: {why}", trial.name())));
-                gaps.push(Gap {
-                    participant: participant.clone(),
-                    trial: trial.clone(),
-                    how: if timed_out { "timed out" } else { "failed" },
-                    why,
-                });
-            }
-            let after = probe.measure()?;
-            parts.add(Part {
-                trial: number,
-                participant,
-                distances: Distances { before, after },
-                figures,
+        let mut figures = Vec::new();
+        let (distances, done) =
+            probe.around(|| participants.run_trial(participant, trial, &mut figures));
+        if let Err(Failed { why, timed_out }) = done {
+            progress.say(|| benchmark.note(format!("{participant}, {}: {why}", trial.name())));
+            gaps.push(Gap {
+                participant: participant.to_owned(),
+                trial: trial.clone(),
+                how: if timed_out { "timed out" } else { "failed" },
+                why,
             });
         }
-    }
-    for note in parts.notes(trials) {
-        benchmark.note(note);
-    }
-    Ok((parts.findings(trials.len()), gaps))
+        Ok((distances, figures))
+    })?;
+    benchmark.gaps = gaps;
+    benchmark.parts(&parts, probe.why());
+    let findings = parts.findings();
+    benchmark.rows = findings.rows();
+    Ok(findings)
 }
 
 impl Participants {
@@ -364,6 +354,21 @@ impl Participants {
             .collect()
     }
 
+    /// Whether a participant has a pattern, and has not failed at it before.
+    fn can(&self, participant: &str, trial: &Trial) -> bool {
+        let has = match participant {
+            OURS => true,
+            LIMIT => Ours::can_limit(trial),
+            _ => {
+                let mut peers = self.peers.iter();
+                peers.any(|peer| peer.name() == participant && peer.can(trial))
+            }
+        };
+        has && !self
+            .unable
+            .contains(&(participant.to_owned(), trial.name()))
+    }
+
     /// Runs a trial with one participant, and adds its figures. Fails if it did not come to the end; figures up to
     /// there are added.
     fn run_trial(
@@ -372,37 +377,49 @@ impl Participants {
         trial: &Trial,
         figures: &mut Vec<Figure>,
     ) -> Result<(), Failed> {
-        let key = (participant.to_owned(), trial.name());
-        if self.unable.contains(&key) {
-            return Ok(());
-        }
-        let ours =
-            |found: Outcome<Vec<Figure>>| found.map_err(|failure| failure.to_string().into());
-        let done = match (participant, &mut self.ours) {
-            (OURS, Some(us)) => ours(us.run(trial)).map(|found| figures.extend(found)),
-            (LIMIT, Some(us)) => ours(us.limits(trial)).map(|found| figures.extend(found)),
-            _ => match self
-                .peers
-                .iter_mut()
-                .find(|peer| peer.name() == participant)
-            {
-                Some(peer) if peer.can(trial) => peer.run(trial, figures),
-                _ => Ok(()),
-            },
-        };
+        let done = self.beside_competitors(participant, trial, figures);
         if done.is_err() {
             self.our_failures += usize::from(participant == OURS);
-            self.unable.insert(key);
+            self.unable.insert((participant.to_owned(), trial.name()));
         }
+        done
+    }
+
+    fn beside_competitors(
+        &mut self,
+        participant: &str,
+        trial: &Trial,
+        figures: &mut Vec<Figure>,
+    ) -> Result<(), Failed> {
+        let failed = |failure: Failure| Failed::from(failure.to_string());
+        let competitors = Competitors::of(trial).map_err(failed)?;
+        let mut found = Vec::new();
+        let done = match (participant, &mut self.ours) {
+            (OURS, Some(us)) => us.run(trial).map_err(failed).map(|all| found.extend(all)),
+            (LIMIT, Some(us)) => us
+                .limits(trial)
+                .map_err(failed)
+                .map(|all| found.extend(all)),
+            _ => {
+                let mut peers = self.peers.iter_mut();
+                match peers.find(|peer| peer.name() == participant) {
+                    Some(peer) => peer.run(trial, &mut found),
+                    None => Ok(()),
+                }
+            }
+        };
+        competitors.still_compute().map_err(failed)?;
+        figures.append(&mut found);
         done
     }
 }
 
 /// Prints the medians and the verdicts.
 fn show(benchmark: &Benchmark, participants: &Participants) {
-    let medians = findings::medians(&benchmark.rows, &participants.names(), &benchmark.gaps);
+    let medians = table::medians(&benchmark.rows, &participants.names(), &benchmark.gaps);
     benchmark.output.line("");
     benchmark.output.line(&medians.text());
+    benchmark.show_other_rows();
     if !benchmark.verdicts.is_empty() {
         benchmark.output.line("");
         benchmark

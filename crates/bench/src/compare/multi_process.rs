@@ -1,18 +1,21 @@
 //! Our own processes for the patterns of more than two: a server and its clients, the links of a ring,
-//! and holders of connections that are not used.
+//! holders of connections that are not used, and processes that compute.
 //!
 //! A server, a client and a link do what `peers/mpi.c` does, over Causeway's message layer.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Completion, Memory, Posted, Tag, Unexpected};
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::workers::{Channel, Go};
+use causeway_wire::random::mix;
 use serde::{Deserialize, Serialize};
 
 use super::trial::RingFigures;
 use crate::layer::{Layer, PATIENCE, content};
+use crate::messages::exchange::cpu_seconds;
 
 const ASK: Tag = 1;
 const REPLY: Tag = 2;
@@ -52,6 +55,8 @@ pub(crate) enum Role {
     },
     /// Has so many instances of the layer open, each connected to `address`.
     Holder { address: String, count: usize },
+    /// Computes until the command closes its input.
+    Computing,
 }
 
 /// The command's messages after the assignment.
@@ -122,6 +127,7 @@ pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
             pause_ms,
         } => link(listen, *first, *milliseconds, *pause_ms, channel),
         Role::Holder { address, count } => hold(address, *count, channel),
+        Role::Computing => compute(channel),
     }
 }
 
@@ -424,11 +430,6 @@ impl Link {
     }
 }
 
-fn cpu_seconds() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
-}
-
 fn hold(address: &str, count: usize, channel: &mut Channel) -> Outcome {
     let mut held = Vec::with_capacity(count);
     for _ in 0..count {
@@ -450,6 +451,24 @@ fn hold(address: &str, count: usize, channel: &mut Channel) -> Outcome {
         channel.send(&Report::Done)?;
     }
     Ok(())
+}
+
+/// One thread computes, the other one sleeps until the command is done or gone.
+fn compute(channel: &mut Channel) -> Outcome {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut number = 0_u64;
+            while !over.load(Ordering::Relaxed) {
+                number = std::hint::black_box(mix(number));
+            }
+        });
+        let told = channel
+            .send(&Report::Ready)
+            .and_then(|()| channel.receive::<Order>());
+        over.store(true, Ordering::Relaxed);
+        told.map(drop)
+    })
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use causeway_command::shutdown::ScratchDirectory;
 use causeway_command::workers::{Event, Go, Pool};
 
 use super::multi_process::{Assignment, Order, Passed, Report, Role};
-use super::trial::{Figure, Pattern, REPLY_BYTES, RINGS, Trial};
+use super::trial::{Pattern, REPLY_BYTES, RINGS, Trial};
 use crate::messages::effort::{COPY_BYTES, in_memory};
 use crate::messages::pair::Pair;
 use crate::messages::worker;
+use crate::parts::figure::Figure;
 use crate::task::Task;
 
 /// How long many processes may take for one step.
@@ -47,8 +48,19 @@ impl Ours {
             Pattern::Load => self.load(trial),
             Pattern::Ring => self.ring(trial),
             Pattern::Idle => self.idle(trial),
+            Pattern::Pause | Pattern::Computing | Pattern::Contention => self.exchange(trial),
         };
         self.after(figures)
+    }
+
+    /// Whether limits of the machine are known for a pattern.
+    pub(crate) fn can_limit(trial: &Trial) -> bool {
+        let shm = trial.method == "shm";
+        match trial.pattern {
+            Pattern::Latency => true,
+            Pattern::Bandwidth | Pattern::Pause => shm,
+            _ => false,
+        }
     }
 
     /// What the machine allows at best for a pattern.
@@ -57,6 +69,7 @@ impl Ours {
             (Pattern::Latency, "shm") => self.cache_line(trial),
             (Pattern::Latency, _) => self.bare_sockets(trial),
             (Pattern::Bandwidth, "shm") => self.copies(trial),
+            (Pattern::Pause, "shm") => self.bare_futex(trial),
             _ => Ok(Vec::new()),
         };
         self.after(figures)
@@ -86,10 +99,33 @@ impl Ours {
         for &size in &trial.sizes {
             pair.check(size, false)?;
             let latency = pair.latency(&trial.method, size)?;
+            let p99 = pair.p99(&trial.method, size)?;
             let case = format!("latency/{}", trial.method);
-            figures.extend(Figure::new(case, size, "latency_us", latency));
+            figures.extend(Figure::latency(case.clone(), size, latency));
+            figures.extend(Figure::latency(format!("{case}/p99"), size, p99));
         }
         Ok(figures)
+    }
+
+    fn exchange(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
+        let Some(exchange) = trial.exchange() else {
+            return Ok(Vec::new());
+        };
+        let pair = self.pair(trial)?;
+        pair.open(&trial.method)?;
+        pair.check(exchange.size as u64, false)?;
+        let spread = pair.exchange(exchange)?;
+        Ok(Figure::of_exchange(trial, &spread))
+    }
+
+    /// After a pause a message costs at least what waking a process by a futex does.
+    fn bare_futex(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
+        let Some(exchange) = trial.exchange() else {
+            return Ok(Vec::new());
+        };
+        let spread = self.pair(trial)?.bare_futex(exchange)?;
+        let figure = Figure::latency("pause/futex-wake", 8, spread.median_us);
+        Ok(figure.into_iter().collect())
     }
 
     fn bandwidth(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
@@ -114,7 +150,7 @@ impl Ours {
 
     fn cache_line(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
         let latency = self.pair(trial)?.cache_line()?;
-        let figure = Figure::new("latency/cache-line", 8, "latency_us", latency);
+        let figure = Figure::latency("latency/cache-line", 8, latency);
         Ok(figure.into_iter().collect())
     }
 
@@ -125,7 +161,7 @@ impl Ours {
             let rounds = trial.effort.echoes(&trial.method, size);
             let latency = pair.bare(size, rounds, false)?;
             let case = "latency/bare-tcp-polling";
-            figures.extend(Figure::new(case, size, "latency_us", latency));
+            figures.extend(Figure::latency(case, size, latency));
         }
         Ok(figures)
     }
@@ -259,12 +295,12 @@ impl Ours {
             pair.latency(&trial.method, 8)?;
             let latency = pair.latency(&trial.method, 8)?;
             let case = format!("idle/{}/{wanted}-peers", trial.method);
-            figures.extend(Figure::new(case, 8, "latency_us", latency));
+            figures.extend(Figure::latency(case, 8, latency));
         }
         drop(holders);
         let latency = active(pair, trial)?;
         let case = format!("idle/{}/{ACTIVE_PEERS}-active", trial.method);
-        figures.extend(Figure::new(case, 8, "latency_us", latency));
+        figures.extend(Figure::latency(case, 8, latency));
         Ok(figures)
     }
 }

@@ -1,14 +1,16 @@
 //! The report of `causeway bench compare`.
 
 use causeway_report::page::{Extent, Figure, Page};
-use causeway_report::plots::{self, Line, Range, size_name};
+use causeway_report::plots::{self, Line, Range};
 use causeway_report::rows::Row;
 use causeway_report::units::number_text;
 
-use super::findings;
 use super::goals;
+use super::table;
 use super::trial::Gap;
-use crate::outcome::{Benchmark, LIMIT, OURS};
+use crate::outcome::Benchmark;
+use crate::participants::{LIMIT, OURS};
+use crate::sizes;
 
 /// Colour of what is a limit and no participant.
 const GREY: usize = 6;
@@ -22,7 +24,7 @@ pub(super) fn draw(benchmark: &Benchmark, page: &mut Page) {
     for method in ["shm", "tcp"] {
         drawing.lines(
             page,
-            &["latency"],
+            &format!("latency/{method}"),
             method,
             "One-way latency",
             Extent::Wide,
@@ -31,7 +33,16 @@ pub(super) fn draw(benchmark: &Benchmark, page: &mut Page) {
         );
         drawing.lines(
             page,
-            &["bandwidth"],
+            &format!("latency/{method}/p99"),
+            method,
+            "99th percentile of one-way latency",
+            Extent::Wide,
+            "Of round trips whose times are taken one by one, halved. Dashed: the median that the machine allows at \
+             best.",
+        );
+        drawing.lines(
+            page,
+            &format!("bandwidth/{method}"),
             method,
             "Bandwidth",
             Extent::Half,
@@ -40,7 +51,7 @@ pub(super) fn draw(benchmark: &Benchmark, page: &mut Page) {
         );
         drawing.lines(
             page,
-            &["rate"],
+            &format!("rate/{method}"),
             method,
             "Message rate",
             Extent::Half,
@@ -50,11 +61,13 @@ pub(super) fn draw(benchmark: &Benchmark, page: &mut Page) {
     drawing.loads(page);
     drawing.rings(page);
     drawing.idle(page);
+    drawing.waits(page);
     let participants: Vec<String> = drawing.with_limit().map(str::to_owned).collect();
     page.table(
         "Side by side",
-        "Medians of the runs.",
-        &findings::medians(&benchmark.rows, &participants, &benchmark.gaps),
+        "Medians of the runs. Figures of one case were measured while the two processors were as far apart; the rows say \
+         how far.",
+        &table::medians(&benchmark.rows, &participants, &benchmark.gaps),
     );
     if !benchmark.verdicts.is_empty() {
         page.table(
@@ -128,7 +141,7 @@ impl<'a> Drawing<'a> {
             .iter()
             .filter(|participant| !is_there(participant));
         let words = absent.filter_map(|participant| {
-            let how = findings::gap(self.gaps, participant, case)?;
+            let how = table::gap(self.gaps, participant, case)?;
             Some(format!(" {participant} {how}."))
         });
         words.collect()
@@ -148,7 +161,7 @@ impl<'a> Drawing<'a> {
     fn lines(
         &self,
         page: &mut Page,
-        kinds: &[&str],
+        case: &str,
         method: &str,
         title: &str,
         extent: Extent,
@@ -156,28 +169,20 @@ impl<'a> Drawing<'a> {
     ) {
         let mut lines: Vec<Line> = Vec::new();
         let mut metric = "";
-        for kind in kinds {
-            let case = format!("{kind}/{method}");
-            for row in self.rows {
-                let Some(name) = line_name(row, &case, method) else {
-                    continue;
+        for row in self.rows {
+            let Some(name) = line_name(row, case, method) else {
+                continue;
+            };
+            metric = &row.metric;
+            let place = sizes::place(row.size_bytes);
+            let point = (place, row.median, row.min, row.max);
+            plots::add_point(&mut lines, &name, point, |_| {
+                let colour = match name.contains("memalloc") {
+                    true => 5,
+                    false => self.colour(&row.participant),
                 };
-                metric = &row.metric;
-                // An axis of powers has no zero: an empty message stands where one of 4 bytes would.
-                let size = if row.size_bytes == 0 {
-                    4.0
-                } else {
-                    row.size_bytes as f64
-                };
-                let point = (size, row.median, row.min, row.max);
-                plots::add_point(&mut lines, &name, point, |_| {
-                    let colour = match name.contains("memalloc") {
-                        true => 5,
-                        false => self.colour(&row.participant),
-                    };
-                    (colour, row.participant == LIMIT)
-                });
-            }
+                (colour, row.participant == LIMIT)
+            });
         }
         if lines.is_empty() {
             return;
@@ -185,19 +190,14 @@ impl<'a> Drawing<'a> {
         // Ours is drawn last, above the others, and named first.
         lines.sort_by_key(|line| line.name.starts_with(OURS));
         let legend = lines.iter().rev().map(Line::key);
-        let case = format!("{}/{method}", kinds.first().unwrap_or(&""));
         let has = |participant: &str| lines.iter().any(|line| line.name == participant);
         let figure = Figure {
             title: &format!("{title}, {method}"),
-            caption: &format!("{caption}{}", self.absent(&case, has)),
+            caption: &format!("{caption}{}", self.absent(case, has)),
             extent,
             legend: legend.collect(),
         };
         page.figure(&figure, |width| {
-            let size = |size: f64| match size {
-                4.0 => "0".to_owned(),
-                size => size_name(size),
-            };
             let name = |value: f64| tick_text(metric, value);
             let axis = match metric {
                 "latency_us" => "one way, logarithmic",
@@ -205,7 +205,7 @@ impl<'a> Drawing<'a> {
                 _ => "bytes a second, logarithmic",
             };
             let axes = ("bytes of a message", axis);
-            plots::by_size(width, &lines, axes, size, name)
+            plots::by_size(width, &lines, axes, sizes::place_name, name)
         });
     }
 
@@ -321,6 +321,67 @@ impl<'a> Drawing<'a> {
             "8 bytes one way beside other peers",
             "One of the two has so many other peers connected, idle, or each sending once a millisecond.",
         );
+    }
+
+    /// Messages that find their receiver asleep, at work, or without a processor.
+    fn waits(&self, page: &mut Page) {
+        for (pattern, which, title, caption) in [
+            (
+                "pause",
+                "",
+                "8 bytes after a pause",
+                "One way, median. Before it sends, each side sleeps for 1 ms, while the other one waits for it.",
+            ),
+            (
+                "pause",
+                "/cpu-of-a-message",
+                "Processor time of a message after a pause",
+                "What both sides used together, for each message.",
+            ),
+            (
+                "computing",
+                "",
+                "8 bytes to a receiver that computes",
+                "One way, median. Before it replies, the receiver computes for 50 µs, which count for neither way.",
+            ),
+            (
+                "contention",
+                "/mean",
+                "8 bytes beside processes that compute",
+                "One way, mean. A process that computes runs on each of the two processors.",
+            ),
+            (
+                "contention",
+                "/p99",
+                "8 bytes beside processes that compute: 99th percentile",
+                "One way.",
+            ),
+        ] {
+            for method in ["shm", "tcp"] {
+                let case = format!("{pattern}/{method}{which}");
+                let limit = format!("{pattern}/futex-wake");
+                let is_wanted = |row: &&Row| {
+                    row.case == case || (row.case == limit && method == "shm" && which.is_empty())
+                };
+                let rows: Vec<&Row> = self.rows.iter().filter(is_wanted).collect();
+                let ranges: Vec<Range> = rows
+                    .iter()
+                    .map(|row| Range {
+                        name: match row.participant.as_str() {
+                            LIMIT => "a bare futex".to_owned(),
+                            participant => participant.to_owned(),
+                        },
+                        colour: self.colour(&row.participant),
+                        low: row.min,
+                        middle: row.median,
+                        high: row.max,
+                    })
+                    .collect();
+                let has = |participant: &str| rows.iter().any(|row| row.participant == participant);
+                let caption = format!("{caption}{}", self.absent(&case, has));
+                self.ranges(page, &ranges, &format!("{title}, {method}"), &caption);
+            }
+        }
     }
 
     fn ranges(&self, page: &mut Page, ranges: &[Range], title: &str, caption: &str) {

@@ -3,6 +3,8 @@
 use serde::Serialize;
 
 use crate::messages::effort::Effort;
+use crate::messages::exchange::{Between, Exchange, Spread};
+use crate::parts::figure::Figure;
 
 /// How processes exchange messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,16 +19,25 @@ pub(crate) enum Pattern {
     Ring,
     /// Half round trips while other peers are connected and idle, or active.
     Idle,
+    /// Both sides sleep between messages.
+    Pause,
+    /// The receiver computes between messages.
+    Computing,
+    /// Half round trips beside a process on each processor that computes.
+    Contention,
 }
 
 impl Pattern {
     /// All, in the order in which they are run.
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Latency,
         Self::Bandwidth,
         Self::Load,
         Self::Ring,
         Self::Idle,
+        Self::Pause,
+        Self::Computing,
+        Self::Contention,
     ];
 
     /// Its name.
@@ -37,17 +48,25 @@ impl Pattern {
             Self::Load => "load",
             Self::Ring => "ring",
             Self::Idle => "idle",
+            Self::Pause => "pause",
+            Self::Computing => "computing",
+            Self::Contention => "contention",
         }
     }
 
     /// What it does, in a line.
     pub(crate) fn summary(self) -> &'static str {
         match self {
-            Self::Latency => "half of a round trip between two processes, by size",
+            Self::Latency => "half of a round trip between two processes, by size; 99th percentile",
             Self::Bandwidth => "acknowledged windows of messages, by size; rate of small ones",
             Self::Load => "many clients ask one server for 10 KB or 100 KB at once",
             Self::Ring => "a token passed round 2, 4 and 8 processes on two processors",
             Self::Idle => "8-byte latency with up to 4,096 other peers connected",
+            Self::Pause => "8 bytes one way after both sides were idle for 1 ms; processor time",
+            Self::Computing => {
+                "8 bytes one way where the receiver computes for 50 µs before it replies"
+            }
+            Self::Contention => "8 bytes one way beside a computing process on each processor",
         }
     }
 }
@@ -70,6 +89,12 @@ pub(crate) struct Trial {
 
 /// Sizes of a server's replies, as in the thesis's figures 5.6, 5.7, 5.13 and 5.14.
 pub(crate) const REPLY_BYTES: [u64; 2] = [10_000, 100_000];
+/// How long each side sleeps before it sends, while the other one waits, in microseconds.
+const PAUSE_US: u32 = 1000;
+/// How long a receiver computes before it replies, in microseconds.
+const COMPUTING_US: u32 = 50;
+/// Most messages there and back of an exchange that time ends.
+const MOST_ROUNDS: u64 = 1 << 20;
 /// Processes in a ring.
 pub(crate) const RINGS: [usize; 3] = [2, 4, 8];
 
@@ -89,6 +114,30 @@ impl Trial {
         if self.effort.quick { 100 } else { 300 }
     }
 
+    /// The exchange of eight bytes that the pattern is, if it is one. Time ends it.
+    pub(crate) fn exchange(&self) -> Option<Exchange> {
+        let (lead, follow, most) = match self.pattern {
+            Pattern::Pause => {
+                let sleeps = Between::Sleeps(PAUSE_US);
+                // Each round takes two milliseconds.
+                (sleeps, sleeps, self.milliseconds())
+            }
+            Pattern::Computing => {
+                let computes = Between::Computes(COMPUTING_US);
+                (Between::Nothing, computes, MOST_ROUNDS)
+            }
+            Pattern::Contention => (Between::Nothing, Between::Nothing, MOST_ROUNDS),
+            _ => return None,
+        };
+        Some(Exchange {
+            size: 8,
+            rounds: most,
+            milliseconds: self.milliseconds(),
+            lead,
+            follow,
+        })
+    }
+
     /// Its name: `latency over shm`, `load by 64 clients over tcp`.
     pub(crate) fn name(&self) -> String {
         let by = match self.pattern {
@@ -102,11 +151,9 @@ impl Trial {
     pub(crate) fn yields(&self, case: &str) -> bool {
         let method = &self.method;
         let kinds = match self.pattern {
-            Pattern::Latency => vec![format!("latency/{method}")],
             Pattern::Bandwidth => vec![format!("bandwidth/{method}"), format!("rate/{method}")],
             Pattern::Load => vec![format!("load/{method}/{}-clients", self.clients)],
-            Pattern::Ring => vec![format!("ring/{method}")],
-            Pattern::Idle => vec![format!("idle/{method}")],
+            pattern => vec![format!("{}/{method}", pattern.name())],
         };
         let rest = |kind: &String| case.strip_prefix(kind.as_str());
         kinds
@@ -116,41 +163,24 @@ impl Trial {
     }
 }
 
-/// A measured figure of one run.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Figure {
-    /// As in a row: `latency/shm`.
-    pub(crate) case: String,
-    pub(crate) size: u64,
-    pub(crate) metric: &'static str,
-    pub(crate) value: f64,
-}
-
 impl Figure {
-    /// A figure; `None` if the value makes no sense.
-    pub(crate) fn new(
-        case: impl Into<String>,
-        size: u64,
-        metric: &'static str,
-        value: f64,
-    ) -> Option<Self> {
-        (value.is_finite() && value >= 0.0).then(|| Self {
-            case: case.into(),
-            size,
-            metric,
-            value,
-        })
-    }
-
-    /// The figures of a stream of `rate` messages a second: its bandwidth, and of small ones the rate.
-    pub(crate) fn of_stream(case: &str, method: &str, size: u64, rate: f64) -> Vec<Self> {
-        let bandwidth = Self::new(case, size, "bandwidth_mb_s", rate * size as f64 / 1e6);
-        let counts =
-            size <= crate::messages::effort::RATE_BYTES && !case.contains("shared-buffers");
-        let rate = counts
-            .then(|| Self::new(format!("rate/{method}"), size, "rate_per_s", rate))
-            .flatten();
-        bandwidth.into_iter().chain(rate).collect()
+    /// What an exchange showed: the figures that its pattern is judged by.
+    pub(crate) fn of_exchange(trial: &Trial, spread: &Spread) -> Vec<Self> {
+        let case = format!("{}/{}", trial.pattern.name(), trial.method);
+        let mean = (format!("{case}/mean"), spread.mean_us);
+        let median = (case.clone(), spread.median_us);
+        let p99 = (format!("{case}/p99"), spread.p99_us);
+        let cpu = (format!("{case}/cpu-of-a-message"), spread.cpu_us);
+        let figures = match trial.pattern {
+            // Messages that wait for a time slice are few, and most of the time goes into them.
+            Pattern::Contention => vec![mean, p99],
+            Pattern::Pause => vec![median, p99, cpu],
+            _ => vec![median, p99],
+        };
+        figures
+            .into_iter()
+            .filter_map(|(case, microseconds)| Self::latency(case, 8, microseconds))
+            .collect()
     }
 
     /// What the clients of a server saw: fastest, mean and slowest, each by its mean.

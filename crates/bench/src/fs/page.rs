@@ -5,7 +5,8 @@ use causeway_report::plots::{self, Bar, Line, size_name};
 use causeway_report::rows::{Row, figure_text};
 use causeway_report::units::{bytes_text, number_text};
 
-use crate::outcome::{Benchmark, LIMIT};
+use crate::outcome::Benchmark;
+use crate::participants::LIMIT;
 
 /// Fills the report.
 pub(crate) fn draw(benchmark: &Benchmark, page: &mut Page) {

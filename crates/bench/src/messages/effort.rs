@@ -26,6 +26,16 @@ impl Effort {
         self.rounds(size, if method == "shm" { 100_000 } else { 20_000 })
     }
 
+    /// Messages there and back whose times are taken one by one: enough for a 99th percentile.
+    pub(crate) fn samples(self, method: &str, size: u64) -> u64 {
+        let (least, most) = if self.quick {
+            (100, 1000)
+        } else {
+            (300, 20_000)
+        };
+        self.echoes(method, size).clamp(least, most)
+    }
+
     /// Acknowledged windows of messages.
     pub(crate) fn windows(self, size: u64) -> u64 {
         self.rounds(size * window(size) as u64, 5000)

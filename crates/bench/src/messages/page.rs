@@ -1,10 +1,12 @@
 //! The plots of `causeway bench messages`.
 
 use causeway_report::page::{Extent, Figure, Page};
-use causeway_report::plots::{self, Line, size_name, tick_text};
+use causeway_report::plots::{self, Line, tick_text};
 use causeway_report::rows::Row;
 
-use crate::outcome::{Benchmark, OURS};
+use crate::outcome::Benchmark;
+use crate::participants::OURS;
+use crate::sizes;
 
 /// Fills the report.
 pub(crate) fn draw(benchmark: &Benchmark, page: &mut Page) {
@@ -17,7 +19,8 @@ pub(crate) fn draw(benchmark: &Benchmark, page: &mut Page) {
         "One-way latency",
         "one way, logarithmic",
         "Half of a round trip between two processes, each on a processor of its own. Dashed: what \
-         the machine allows at best. Whiskers: all runs.",
+         the machine allows at best. Whiskers: all runs. p99: the 99th percentile of round trips, halved. The leftmost \
+         messages are empty.",
     );
     let bandwidth = lines(benchmark, "bandwidth_mb_s", "bandwidth/");
     by_size(
@@ -41,8 +44,8 @@ pub(crate) fn draw(benchmark: &Benchmark, page: &mut Page) {
     );
     page.table(
         "Ratios to the limits",
-        "From the same runs, so that a slow moment of the machine hits both. Below 1 is better for \
-         latencies, above 1 for bandwidths.",
+        "Of figures that were measured while the two processors were as far apart: the first one of a run with the first \
+         one of the limit, and so on. Below 1 is better for latencies, above 1 for bandwidths.",
         &benchmark.table_of(|row| row.metric == "ratio"),
     );
 }
@@ -71,7 +74,8 @@ fn lines(benchmark: &Benchmark, metric: &str, prefix: &str) -> Vec<Line> {
         let Some(name) = row.case.strip_prefix(prefix) else {
             continue;
         };
-        let point = (row.size_bytes as f64, row.median, row.min, row.max);
+        let place = sizes::place(row.size_bytes);
+        let point = (place, row.median, row.min, row.max);
         let is_known =
             |line: &Line| line.name == name && line.points.iter().any(|known| known.0 == point.0);
         if !lines.iter().any(is_known) {
@@ -98,6 +102,12 @@ fn by_size(page: &mut Page, lines: &[Line], metric: &str, title: &str, axis: &st
     };
     page.figure(&figure, |width| {
         let name = |value: f64| tick_text(metric, value);
-        plots::by_size(width, lines, ("bytes of a message", axis), size_name, name)
+        plots::by_size(
+            width,
+            lines,
+            ("bytes of a message", axis),
+            sizes::place_name,
+            name,
+        )
     });
 }

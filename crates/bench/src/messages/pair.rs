@@ -9,6 +9,7 @@ use causeway_command::workers::{Event, Pool};
 use causeway_sys::shared::SharedWords;
 
 use super::effort::{Effort, in_memory, window};
+use super::exchange::{Exchange, SHARED_WORDS, Side, Spread};
 use super::worker::{Assignment, Order, Report};
 use crate::task::Task;
 
@@ -35,7 +36,7 @@ impl Pair {
     /// Starts both processes.
     pub(crate) fn start(effort: Effort) -> Outcome<Self> {
         let doing = || "sharing words between processes".to_owned();
-        let words = SharedWords::new(64).doing(doing)?;
+        let words = SharedWords::new(SHARED_WORDS).doing(doing)?;
         let inherited = words.inheritable().doing(doing)?;
         let processors =
             causeway_sys::pin::allowed_cpus().doing(|| "finding the processors".to_owned())?;
@@ -116,11 +117,16 @@ impl Pair {
         })
     }
 
-    /// Has both ends carry out an order. Returns the seconds that it took.
-    pub(crate) fn measure(&mut self, order: &Order) -> Outcome<f64> {
+    /// Has both ends carry out an order. Returns what they report, the leading end first.
+    fn carry_out(&mut self, order: &Order) -> Outcome<Vec<Report>> {
         self.pool.send(FOLLOW, order)?;
         self.pool.send(LEAD, order)?;
-        let reports = self.pool.gather(PATIENCE, "exchanging messages")?;
+        self.pool.gather(PATIENCE, "exchanging messages")
+    }
+
+    /// Has both ends carry out an order. Returns the seconds that it took.
+    pub(crate) fn measure(&mut self, order: &Order) -> Outcome<f64> {
+        let reports = self.carry_out(order)?;
         match reports.into_iter().next() {
             Some(Report::Took(seconds)) => Ok(seconds),
             other => Err(Failure::new(
@@ -128,6 +134,36 @@ impl Pair {
                 format!("no time but {other:?}"),
             )),
         }
+    }
+
+    /// Exchanges messages whose times are taken one by one, over the method that is open.
+    pub(crate) fn exchange(&mut self, exchange: Exchange) -> Outcome<Spread> {
+        self.spread(&Order::Exchange(exchange))
+    }
+
+    /// The same by nothing but a futex.
+    pub(crate) fn bare_futex(&mut self, exchange: Exchange) -> Outcome<Spread> {
+        self.spread(&Order::BareFutex(exchange))
+    }
+
+    fn spread(&mut self, order: &Order) -> Outcome<Spread> {
+        let reports = self.carry_out(order)?.into_iter();
+        let sides: Vec<Side> = reports
+            .filter_map(|report| match report {
+                Report::Exchanged(side) => Some(side),
+                _ => None,
+            })
+            .collect();
+        Side::together(&sides)
+            .ok_or_else(|| Failure::new("exchanging messages", "no end reports its times"))
+    }
+
+    /// The time that all but a hundredth of the messages of this size take at most, in microseconds one way, over the
+    /// method that is open.
+    pub(crate) fn p99(&mut self, method: &str, size: u64) -> Outcome<f64> {
+        let rounds = self.effort.samples(method, size);
+        let exchange = Exchange::without_pause(in_memory(size), rounds);
+        Ok(self.exchange(exchange)?.p99_us)
     }
 
     /// Microseconds one way, over `rounds` there and back.

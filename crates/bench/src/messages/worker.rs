@@ -15,6 +15,7 @@ use causeway_command::workers::Channel;
 use causeway_sys::shared::SharedWords;
 use serde::{Deserialize, Serialize};
 
+use super::exchange::{self, BareFutex, Exchange, OverLayer, PAIR_WORDS, PAIRS, Side};
 use crate::batches::Batches;
 use crate::layer::{Begun, Layer, PATIENCE, content};
 
@@ -63,6 +64,10 @@ pub(crate) enum Order {
     Copy { size: usize, rounds: u64 },
     /// Bounces messages, after warming up.
     Latency { size: usize, rounds: u64 },
+    /// Exchanges messages whose times are taken one by one.
+    Exchange(Exchange),
+    /// The same by nothing but a futex.
+    BareFutex(Exchange),
     /// The second end awaits so many other peers that connect to it.
     Meet { count: usize },
     /// Bounces eight bytes while the second end receives what those other peers send.
@@ -87,6 +92,8 @@ pub(crate) enum Report {
     Listening(String),
     /// Seconds that the order took, by the median of its parts; 0 from the end that does not lead.
     Took(f64),
+    /// What this end saw of an exchange.
+    Exchanged(Side),
 }
 
 struct End {
@@ -94,6 +101,8 @@ struct End {
     words: SharedWords,
     socket: Option<TcpStream>,
     layer: Option<(Layer, Addr)>,
+    /// Messages that came by a bare futex.
+    woken: u64,
 }
 
 /// Runs an end until the command closes its input.
@@ -107,6 +116,7 @@ pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
             .doing(|| "mapping the shared words".to_owned())?,
         socket: None,
         layer: None,
+        woken: 0,
     };
     channel.send(&Report::Ready)?;
     while let Some(order) = channel.receive::<Order>()? {
@@ -141,6 +151,19 @@ impl End {
                 true => copy(*size, *rounds),
                 false => 0.0,
             },
+            Order::Exchange(exchange) => {
+                let side = self.layer()?.exchange(exchange)?;
+                return Ok(Report::Exchanged(side));
+            }
+            Order::BareFutex(exchange) => {
+                let mut carrier = BareFutex {
+                    words: &self.words,
+                    leads: self.leads,
+                    received: &mut self.woken,
+                };
+                let side = exchange::run(self.leads, exchange, &mut carrier)?;
+                return Ok(Report::Exchanged(side));
+            }
             Order::Latency { size, rounds } => self.layer()?.echo(*size, *rounds, |_| Ok(()))?,
             Order::Meet { count } => self.layer()?.await_introductions(*count)?,
             Order::LatencyBesidePeers { rounds } => self.layer()?.latency_beside_peers(*rounds)?,
@@ -211,32 +234,35 @@ impl End {
         }
     }
 
-    /// Two words on cache lines of their own, each written by one end and watched by the other.
+    /// Two words on cache lines of their own, each written by one end and watched by the other; some bounces on each of
+    /// several such pairs of lines, so that the median part is not that of a line which lies well or badly.
     fn cache_line(&self, rounds: u64) -> Outcome<f64> {
-        let (Some(one), Some(other)) = (self.words.words().first(), self.words.words().get(16))
-        else {
-            return Err(Failure::new(
-                "bouncing a cache line",
-                "there are too few shared words",
-            ));
-        };
-        let (mine, theirs) = if self.leads {
-            (one, other)
-        } else {
-            (other, one)
-        };
-        // Both ends go on from where the words are now; the lead moves first.
-        let base = mine.load(Ordering::Acquire);
         let mut batches = Batches::start(rounds);
-        for round in 1..=rounds {
-            if self.leads {
-                mine.store(base + round, Ordering::Release);
+        for (pair, lines) in (0..).zip(self.words.words().chunks_exact(PAIR_WORDS).take(PAIRS)) {
+            let (Some(one), Some(other)) = (lines.first(), lines.get(PAIR_WORDS / 2)) else {
+                return Err(Failure::new(
+                    "bouncing a cache line",
+                    "there are too few shared words",
+                ));
+            };
+            let (mine, theirs) = if self.leads {
+                (one, other)
+            } else {
+                (other, one)
+            };
+            // Both ends go on from where the words are now; the lead moves first.
+            let base = mine.load(Ordering::Acquire);
+            let before = |pair: u64| rounds * pair / PAIRS as u64;
+            for round in 1..=before(pair + 1) - before(pair) {
+                if self.leads {
+                    mine.store(base + round, Ordering::Release);
+                }
+                await_word(theirs, base + round)?;
+                if !self.leads {
+                    mine.store(base + round, Ordering::Release);
+                }
+                batches.round();
             }
-            await_word(theirs, base + round)?;
-            if !self.leads {
-                mine.store(base + round, Ordering::Release);
-            }
-            batches.round();
         }
         Ok(batches.seconds())
     }
@@ -400,6 +426,16 @@ impl Measurement<'_> {
             batches.round();
         }
         Ok(batches.seconds())
+    }
+
+    fn exchange(mut self, exchange: &Exchange) -> Outcome<Side> {
+        let memory = self.touched(exchange.size, false)?;
+        let mut carrier = OverLayer {
+            layer: self.layer,
+            peer: self.peer,
+            memory,
+        };
+        exchange::run(self.leads, exchange, &mut carrier)
     }
 
     fn stream(mut self, size: usize, window: usize, rounds: u64, allocate: bool) -> Outcome<f64> {

@@ -50,6 +50,7 @@ pub(super) fn rows(result: &Findings) -> Vec<Row> {
             min: histogram.quantile_us(0.0),
             max: histogram.max_us(),
             runs: usize::try_from(histogram.count()).unwrap_or(usize::MAX),
+            distance: None,
         });
     }
     rows

@@ -78,6 +78,24 @@ fn the_file_system_is_measured() {
     assert_eq!(left, ["fs.html"]);
 }
 
+/// The distance of the processors is known or said not to be, for every row and as a whole.
+fn check_distances(said: &Value) {
+    let known = |name: &Value| {
+        let name = name.as_str().unwrap();
+        ["near", "far", "mixed", "unknown"].contains(&name) || name.starts_with("far ")
+    };
+    let distances = said["distances"].as_array().unwrap();
+    assert!(!distances.is_empty());
+    for distance in distances {
+        assert!(known(&distance["distance"]) && distance["parts"].as_u64() > Some(0));
+    }
+    let rows = said["rows"].as_array().unwrap();
+    let others = said["other_rows"].as_array().unwrap();
+    for row in rows.iter().chain(others) {
+        assert!(known(&row["distance"]), "{row}");
+    }
+}
+
 #[test]
 fn messages_are_measured() {
     let directory = tempfile::tempdir().unwrap();
@@ -95,12 +113,16 @@ fn messages_are_measured() {
         ("latency/bare-tcp-blocking", 8),
         ("latency/shm/to-limit", 8),
         ("latency/tcp/to-limit", 8),
+        ("latency/shm/p99", 4096),
+        ("latency/tcp/p99", 8),
         ("bandwidth/memcpy", 1 << 20),
         ("bandwidth/shm/shared-buffers", 1 << 20),
         ("rate/tcp", 4096),
     ] {
         assert!(has_row(&said, case, None, Some(size)), "{case} {size}");
     }
+    check_distances(&said);
+    assert!(said.get("seed").is_none(), "the sizes were given");
     check_report(&std::fs::read_to_string(here.join("m.html")).unwrap());
 }
 
@@ -125,10 +147,18 @@ fn comparing_measures_every_pattern_of_ours_without_peers() {
         ("ring/shm/2-processes/cpu-while-waiting", "causeway", 0),
         ("idle/shm/4096-peers", "causeway", 8),
         ("idle/shm/64-active", "causeway", 8),
+        ("latency/shm/p99", "causeway", 0),
+        ("pause/shm", "causeway", 8),
+        ("pause/shm/cpu-of-a-message", "causeway", 8),
+        ("pause/futex-wake", "limit", 8),
+        ("computing/shm", "causeway", 8),
+        ("contention/shm/mean", "causeway", 8),
+        ("contention/shm/p99", "causeway", 8),
     ] {
         let found = has_row(&said, case, Some(participant), Some(size));
         assert!(found, "{case} {participant} {size}");
     }
+    check_distances(&said);
     let goals = said["goals"].as_array().unwrap();
     assert!(!goals.is_empty());
     for field in [
@@ -140,6 +170,52 @@ fn comparing_measures_every_pattern_of_ours_without_peers() {
         );
     }
     check_report(&std::fs::read_to_string(here.join("c.html")).unwrap());
+}
+
+#[test]
+fn sizes_are_drawn_from_the_seed_that_is_printed() {
+    let directory = tempfile::tempdir().unwrap();
+    let said = measured(
+        directory.path(),
+        "compare",
+        "--quick --who causeway --methods shm --patterns latency --seed 7",
+    );
+    assert_eq!(said["seed"], 7);
+    let rows = said["rows"].as_array().unwrap();
+    let of_size = |row: &&Value| row["case"] == "latency/shm";
+    let mut sizes: Vec<u64> = rows
+        .iter()
+        .chain(said["other_rows"].as_array().unwrap())
+        .filter(of_size)
+        .map(|row| row["size_bytes"].as_u64().unwrap())
+        .collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    assert_eq!(sizes.len(), 40);
+    assert_eq!(
+        sizes.iter().filter(|size| size.is_power_of_two()).count(),
+        20
+    );
+    let goals = said["goals"].as_array().unwrap();
+    let has = |what: &str| {
+        let mut goals = goals.iter();
+        goals.any(|goal| goal["goal"].as_str().unwrap().starts_with(what))
+    };
+    assert!(
+        has("largest step of latency between neighbouring sizes, shm"),
+        "{goals:?}"
+    );
+    assert!(
+        has("99th percentile of every size, shm: worst of 40"),
+        "{goals:?}"
+    );
+    let notes = said["notes"].as_array().unwrap();
+    let is_said = |note: &Value| {
+        note.as_str()
+            .unwrap()
+            .contains("`--seed 7` draws them again")
+    };
+    assert!(notes.iter().any(is_said), "{notes:?}");
 }
 
 #[test]

@@ -89,6 +89,7 @@ fn wrong_arguments_are_refused() {
         &["bench", "messages", "--methods", "pigeon"],
         &["bench", "compare", "--patterns", "zigzag"],
         &["bench", "compare", "--sizes", "1GiB"],
+        &["bench", "compare", "--sizes", "8", "--seed", "1"],
         &["bench", "messages", "--sizes", "x"],
         &["bench", "fs", "--only", "x"],
         &["bench", "fs", "--size", "1"],

@@ -150,11 +150,7 @@ impl Conversation {
         caller: (u32, u64),
         unexpected: bool,
     ) -> u32 {
-        let what = if unexpected {
-            What::SendUnexpected
-        } else {
-            What::Send
-        };
+        let what = send_of(unexpected);
         let op = self.add_op(shared, what, caller, tag, data, State::Queued);
         if unexpected {
             self.unexpected.push_back(op);
@@ -372,7 +368,17 @@ pub(crate) fn deliver(data: &[u8], into: &[Memory], room: u64) -> Result<u64, Op
     Ok(size)
 }
 
-fn max_announced(unexpected: bool) -> u32 {
+/// What a send of one of the two kinds is for.
+pub(super) fn send_of(unexpected: bool) -> What {
+    if unexpected {
+        What::SendUnexpected
+    } else {
+        What::Send
+    }
+}
+
+/// How many announcements of one kind may lie unmatched with the peer.
+pub(super) fn max_announced(unexpected: bool) -> u32 {
     if unexpected {
         wire::MAX_ANNOUNCED_UNEXPECTED
     } else {

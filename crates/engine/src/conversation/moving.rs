@@ -58,18 +58,18 @@ impl Conversation {
             State::Matched(incoming) => {
                 let announcement = &incoming.announcement;
                 transfer.direction = Direction::Get;
-                transfer.local = cursor.spans(list, announcement.size).collect();
+                transfer.local = cursor.take_spans(list, announcement.size, usize::MAX);
                 transfer.remote = announcement.regions.clone();
                 transfer.notify = notify(Kind::Read, announcement.send);
             }
             State::ToPush(clearance) => {
-                transfer.local = cursor.spans(list, clearance.len).collect();
+                transfer.local = cursor.take_spans(list, clearance.len, usize::MAX);
                 transfer.remote = clearance.regions.clone();
                 transfer.notify = notify(Kind::Written, clearance.receive);
             }
             State::ToMove(remote) => {
                 transfer.direction = remote.direction;
-                transfer.local = cursor.spans(list, entry.size).collect();
+                transfer.local = cursor.take_spans(list, entry.size, usize::MAX);
                 transfer.remote = remote.regions.clone();
             }
             _ => return None,

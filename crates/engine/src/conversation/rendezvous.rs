@@ -13,11 +13,11 @@
 
 use causeway_transport::{Access, Cursor, Error as TransportError, Spans, TransferError};
 use causeway_wire::bmi::{self as wire, Announcement, Clearance, Header, Kind, Refusal};
-use causeway_wire::region::Regions;
+use causeway_wire::region::{RegionDescriptor, Regions};
 
 use super::Conversation;
-use super::eager::deliver;
-use crate::fragments::sum;
+use super::eager::{deliver, max_announced, send_of};
+use crate::fragments::{Fragments, sum};
 use crate::matcher::Matcher;
 use crate::operation::{Incoming, State, What};
 use crate::shared::{EarlyBody, Shared, Work};
@@ -85,14 +85,14 @@ impl Conversation {
         let mut cursor = entry.cursor;
         match &entry.state {
             State::ToAnnounce { .. } => {
-                let parts: Spans = cursor.spans(list, entry.size).take(most).collect();
+                let parts = cursor.take_spans(list, entry.size, most);
                 // Too long a list: only we can move it.
                 let fits = sum(&parts) == entry.size && !parts.is_empty();
                 fits.then_some((parts, Access::Read))
             }
             State::ToClear(incoming) => {
                 let left = incoming.announcement.size - entry.moved;
-                Some((cursor.spans(list, left).take(most).collect(), Access::Write))
+                Some((cursor.take_spans(list, left, most), Access::Write))
             }
             _ => None,
         }
@@ -125,6 +125,69 @@ impl Conversation {
         starved: bool,
         regions: Regions,
     ) {
+        let packet = self.announcement(shared, op, starved, regions);
+        self.queue_control(shared, packet);
+    }
+
+    /// Whether a message that is too large to travel whole can be announced at once, because nothing stands before it.
+    pub(crate) fn announces_now<M>(&self, shared: &Shared<M>, size: u64, unexpected: bool) -> bool {
+        let (queue, announced) = if unexpected {
+            (&self.unexpected, self.announced_unexpected)
+        } else {
+            (&self.expected, self.announced)
+        };
+        self.is_up()
+            && size > self.eager_max
+            && !self.blocked
+            && queue.is_empty()
+            && self.control.is_empty()
+            && announced < max_announced(unexpected)
+            && self.fragments_per_packet() > 0
+            && shared.tuning.policy != RendezvousPolicy::Push
+    }
+
+    /// Adds a send whose memory was exported as `region`. Returns the operation, and the packet that announces it with
+    /// the credit that it carries.
+    pub(crate) fn announce_now<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        data: (Fragments, u64),
+        tag: Tag,
+        caller: (u32, u64),
+        unexpected: bool,
+        region: RegionDescriptor,
+    ) -> (u32, Vec<u8>, u32) {
+        let what = send_of(unexpected);
+        let op = self.add_op(shared, what, caller, tag, data, State::Announced);
+        shared.ops[op].exports.push(region.key);
+        let regions = std::iter::once(region).collect();
+        let packet = self.announcement(shared, op, false, regions);
+        (op, packet, self.grant.owed())
+    }
+
+    /// The method has taken, or not, what [`Conversation::announce_now`] returned.
+    pub(crate) fn announced_now<M>(
+        &mut self,
+        shared: &mut Shared<M>,
+        (packet, credit): (Vec<u8>, u32),
+        is_sent: bool,
+    ) {
+        if is_sent {
+            self.grant.grant(credit);
+            shared.buffers.put(packet);
+        } else {
+            self.queue_control(shared, packet);
+        }
+    }
+
+    /// The packet that announces a send, whose memory is exported.
+    fn announcement<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        op: u32,
+        starved: bool,
+        regions: Regions,
+    ) -> Vec<u8> {
         let entry = &mut shared.ops[op];
         let unexpected = entry.what == What::SendUnexpected;
         entry.state = State::Announced;
@@ -136,6 +199,7 @@ impl Conversation {
             Kind::Announce
         };
         let mut header = Header::new(kind, tag);
+        header.credit = self.grant.owed();
         if shared.is_busy_server() {
             header.flags |= wire::FLAG_BUSY_SERVER;
         }
@@ -149,8 +213,7 @@ impl Conversation {
             regions,
         };
         *self.announced_count(unexpected) += 1;
-        let packet = wire::encode_announcement(header, &body, shared.buffers.take());
-        self.queue_control(shared, packet);
+        wire::encode_announcement(header, &body, shared.buffers.take())
     }
 
     /// An expected message is announced.

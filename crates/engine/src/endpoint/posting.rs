@@ -1,11 +1,12 @@
 //! Posting: sends and receives that go the usual way, and those that have to wait.
 
 use causeway_sys::memory::Memory;
-use causeway_transport::SendError;
+use causeway_transport::{Access, SendError};
 
 use super::Endpoint;
 use crate::conversation::Phase;
 use crate::conversation::Transmit;
+use crate::conversations::Conversations;
 use crate::fragments::{Fragments, check_writable, total};
 use crate::matcher::Matcher;
 use crate::shared::MAX_OPERATIONS;
@@ -167,6 +168,37 @@ impl<M: Matcher> Endpoint<M> {
         true
     }
 
+    /// Announces a message of one fragment at once that is too large to travel whole, if nothing stands before it.
+    /// Returns its operation.
+    fn try_announce_now(
+        &mut self,
+        peer: u32,
+        data: &[Memory],
+        (size, tag): (u64, Tag),
+        caller: (u32, u64),
+        unexpected: bool,
+    ) -> Option<u32> {
+        let [memory] = data else { return None };
+        let Conversations { peers, shared } = &mut self.conversations;
+        let entry = &mut peers[peer];
+        shared.check_operations().ok()?;
+        if !entry.announces_now(shared, size, unexpected) {
+            return None;
+        }
+        let (method, handle) = self.connections.link(peer)?;
+        let slot = self.methods.slot(method);
+        let region = slot.grant(handle, memory, Access::Read).ok()?;
+        let memory = (Fragments::share(data), size);
+        let (op, packet, credit) =
+            entry.announce_now(shared, memory, tag, caller, unexpected, region);
+        let sent = slot.method.send(handle, &[&packet]);
+        entry.announced_now(shared, (packet, credit), sent.is_ok());
+        if let Err(error) = sent {
+            self.not_sent(peer, error);
+        }
+        Some(op)
+    }
+
     /// A packet could not be sent now.
     #[cold]
     fn not_sent(&mut self, peer: u32, error: SendError) {
@@ -240,6 +272,10 @@ impl<M: Matcher> Endpoint<M> {
         if may_go_now && self.try_eager_now(peer, data, size, tag, unexpected) {
             return Ok(at_once(user, Ok(size)));
         }
+        let caller = (queue, user);
+        if let Some(op) = self.try_announce_now(peer, data, (size, tag), caller, unexpected) {
+            return Ok(self.posted(op, user));
+        }
         // The attempt may just have found out that the peer is gone.
         self.settle();
         if let Some(refused) = self.refuse_if_gone(peer, user) {
@@ -247,7 +283,6 @@ impl<M: Matcher> Endpoint<M> {
         }
         self.conversations.shared.check_operations()?;
         let memory = (Fragments::share(data), size);
-        let caller = (queue, user);
         let op = (self.conversations).post_waiting(peer, memory, tag, caller, unexpected);
         self.conversations.shared.ops[op].synchronous = !may_go_now;
         self.connect(peer);

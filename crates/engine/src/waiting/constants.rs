@@ -5,35 +5,43 @@ use std::time::{Duration, Instant};
 /// Times and counts that are not learnt.
 ///
 /// Figures say how late a message is found on average, in µs, in the recordings of the ring / many-to-one / beside
-/// CPU-bound threads (`traces/table.rs` prints them): 2.4 / 12.9 / 248 with the usual values, and what half and double the
+/// CPU-bound threads (`traces/table.rs` prints them): 2.4 / 12.9 / 130 with the usual values, and what half and double the
 /// constant make of it. Where they are the same, another reason is given.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Constants {
     /// Polls between two readings of the clock take about this long; also how long a wait polls that is expected to
-    /// be long. Half: 2.4 / 13.8 / 223. Double: 2.4 / 10.7 / 291.
+    /// be long. Half: 2.4 / 14.0 / 104. Double: 2.4 / 10.6 / 114.
     pub(crate) batch: Duration,
-    /// Most calls, and most polls, between two readings of the clock: 64 polls of 20 ns (shm) are a batch, and a caller
-    /// that suddenly makes one call per millisecond is ticked after 64 ms. Half: 2.4 / 12.3 / 249. Double: 2.4 / 14.5 / 260.
+    /// Most calls between two readings of the clock: a caller that suddenly makes one call per millisecond is ticked
+    /// after 64 ms.
+    pub(crate) most_calls: u32,
+    /// Most polls in a batch: 8 ns each where a poll is the least (shm). A quarter, which yields after 0.5 µs where none
+    /// wants the processor: with 64 clients that ask for 100 KB, the server helps later, and replies take 1.25 times as
+    /// long. Half: 2.4 / 12.3 / 114. Double: 2.4 / 14.6 / 130.
     pub(crate) most_polls: u32,
-    /// Assumed cost of a yield that runs no other thread, until it was measured. Half: 2.4 / 11.5 / 248. Double: 2.4 /
-    /// 14.6 / 248. 100 µs, which takes competitors for none: 41 in the ring.
+    /// Assumed cost of a yield that runs no other thread, until it was measured. Half: 2.4 / 11.5 / 130. Double: 2.4 /
+    /// 14.7 / 99. 100 µs, which takes competitors for none: 41 in the ring.
     pub(crate) lone_yield: Duration,
     /// A yield that takes this long ran a CPU-bound thread, which the kernel lets run for 3 ms or more, or very many
-    /// that wait. Half: 2.4 / 83 / 248. Double: the same as usual, but nearer to what the kernel grants.
+    /// that wait. Half: 2.4 / 151 / 130. Double: the same as usual, but nearer to what the kernel grants.
     pub(crate) long_yield: Duration,
     /// Where others wait on the same processor, the limit of a wait is so many times as long: with the usual limit of
-    /// 50 µs one long yield. Half: 2.4 / 13.6 / 248. Double: 2.4 / 15.4 / 248. None: 48 in the ring.
+    /// 50 µs one long yield. Half: 2.4 / 13.7 / 130. Double: 2.4 / 15.6 / 130. None: 48 in the ring.
     pub(crate) contended_factor: u32,
-    /// So many waits do not yield when a long yield follows another, and twice as many after the next. Half and double
-    /// are the same, since it doubles; none is 1,322 beside CPU-bound threads.
+    /// So many waits do not yield when a long yield follows another, and twice as many after the next. Half: 2.4 / 12.9 / 145.
+    /// Double: 2.4 / 12.9 / 114. None: 1,265 beside CPU-bound threads.
     pub(crate) backoff_waits: u32,
-    /// So many short yields show that a long one was an exception, and that oversubscription is over. Half: 2.4 / 15.3 /
-    /// 248. Double: 2.4 / 22.3 / 248.
+    /// So many short yields show that a long one was an exception, and that oversubscription is over. Half: 2.4 / 15.7 /
+    /// 130. Double: 2.4 / 36.0 / 130.
     pub(crate) memory_yields: u32,
-    /// The shortest time slice, some ten replies of a quick server; a switch takes about 1 µs. The clock is read twice in
-    /// it, which polls quiet methods: 0.3 µs for `tcp`, 2 %. Half: 2.4 / 15.1 / 473. Double: 2.4 / 12.9 / 115, but
-    /// neighbours wait twice as long for their slices.
+    /// The shortest time slice, some twenty replies of a quick server; a switch takes about 1 µs, and what a client needs
+    /// is in the caches only after some replies. The clock is read twice in it, which polls quiet methods. 64 clients that
+    /// ask for 100 KB over shm wait 1.26 ms on average with 25 µs, 0.83 with 50 and 0.61 with 100; but neighbours
+    /// wait as much longer for their slices. Half: 2.4 / 12.9 / 263. Double: 2.4 / 12.9 / 51.
     pub(crate) shortest_slice: Duration,
+    /// A count of the run queue (2 µs) holds for so many long yields. With 1, replies to 64 clients over tcp take 1.1 times
+    /// as long.
+    pub(crate) yields_per_count: u32,
     /// Methods want to be ticked at least this often by a caller that is awake. Nothing is woken for it. Connection
     /// attempts and liveness, which ticks serve, are counted in seconds.
     pub(crate) tick: Duration,
@@ -49,13 +57,15 @@ impl Constants {
     /// What the library uses.
     pub(crate) const USUAL: Self = Self {
         batch: Duration::from_micros(2),
-        most_polls: 4 * POLLS_PER_CALL,
+        most_calls: 4 * POLLS_PER_CALL,
+        most_polls: 16 * POLLS_PER_CALL,
         lone_yield: Duration::from_nanos(300),
         long_yield: Duration::from_millis(1),
         contended_factor: 20,
         backoff_waits: 16,
         memory_yields: 64,
-        shortest_slice: Duration::from_micros(25),
+        shortest_slice: Duration::from_micros(50),
+        yields_per_count: 16,
         tick: Duration::from_millis(40),
     };
 

@@ -43,6 +43,9 @@ pub(super) struct Contention {
     /// Yields until oversubscription is forgotten, and how long a round of all waiting threads took.
     oversubscribed: u32,
     round: Duration,
+    /// The run queue's length, and for how many long yields that holds.
+    run_queue: Option<u32>,
+    run_queue_holds: u32,
 }
 
 impl Contention {
@@ -58,6 +61,8 @@ impl Contention {
             since_long: constants.memory_yields,
             oversubscribed: 0,
             round: Duration::ZERO,
+            run_queue: None,
+            run_queue_holds: 0,
         }
     }
 
@@ -78,6 +83,11 @@ impl Contention {
 
     pub(super) fn wants_switches(&self) -> bool {
         self.lone_samples < LONE_SAMPLES && self.count_in == 0
+    }
+
+    /// Whether the length of the run queue is to be counted behind a long yield.
+    pub(super) fn wants_run_queue(&self) -> bool {
+        self.run_queue_holds == 0
     }
 
     /// Some rounds of all that wait on this processor, where they are very many.
@@ -117,7 +127,7 @@ impl Contention {
         };
         if took < constants.long_yield {
             self.short(constants, took);
-        } else if is_shared(took, of.run_queue, constants) {
+        } else if is_shared(took, self.run_queue(constants, of.run_queue), constants) {
             self.oversubscribed = constants.memory_yields;
             self.round = took;
             self.backoff = 0;
@@ -127,6 +137,18 @@ impl Contention {
             self.long(constants);
         }
         took_ns > 2 * self.lone_ns
+    }
+
+    /// The length of the run queue behind a long yield, counted now or lately.
+    fn run_queue(&mut self, constants: &Constants, counted: Option<u32>) -> Option<u32> {
+        if counted.is_some() {
+            self.run_queue = counted;
+            self.run_queue_holds = constants.yields_per_count;
+        } else if self.run_queue_holds == 0 {
+            self.run_queue = None;
+        }
+        self.run_queue_holds = self.run_queue_holds.saturating_sub(1);
+        self.run_queue
     }
 
     fn short(&mut self, constants: &Constants, took: Duration) {

@@ -325,10 +325,10 @@ const CASES: [Case; 3] = [
         "cpu-bound",
         Trace::cpu_bound,
         Cost {
-            parkings: 0.3,
-            yields: 0.18,
-            polled_us: 1.9,
-            late_us: 310.0,
+            parkings: 0.12,
+            yields: 0.1,
+            polled_us: 2.9,
+            late_us: 162.0,
         },
     ),
 ];

@@ -16,9 +16,8 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use causeway_sys::word::Word;
 use causeway_wire::shm::split_copy::{Claims, FAILED};
-
-use super::words::Word;
 
 /// The least that a side takes from the other's half, in units: what a system call costs must not be more
 /// than a part of the copying.

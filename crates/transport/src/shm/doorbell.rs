@@ -18,11 +18,11 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 
+use causeway_sys::word::Word;
 use causeway_wire::shm::doorbell::{
     BITMAP_WORDS, CALLED, PARKED, SLEEP_STEP, WORDS_PER_SUMMARY_BIT,
 };
 
-use super::words::Word;
 use crate::wake::WakeFlag;
 
 /// Where a doorbell's words lie.

@@ -39,7 +39,6 @@ mod ring;
 mod split_copy;
 mod split_initiator;
 mod transfer;
-mod words;
 
 #[cfg(all(loom, test))]
 mod model;
@@ -539,6 +538,9 @@ impl Method for Shm {
         let shares = self.sharing.offers;
         let pair = self.pair_for_send(peer)?;
         pair.shares = shares && pair.may_help();
+        if let Some(region) = transfer.remote.first() {
+            pair.imports.prefetch(region.key);
+        }
         if !pair.transfers.start(transfer) {
             return Err(SendError::WouldBlock);
         }

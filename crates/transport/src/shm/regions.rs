@@ -16,11 +16,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::Memory;
+use causeway_sys::word::{Word, fence};
 use causeway_wire::random::SplitMix64;
 use causeway_wire::shm::PairLayout;
 
 use super::quarantine::DeferredFree;
-use super::words::{Word, fence};
 use crate::fragments::exported_part;
 use crate::method::{Access, Direction};
 
@@ -266,6 +266,12 @@ impl Imports {
     #[cfg(all(test, not(loom)))]
     pub(super) fn view(&self) -> Arc<Mapping> {
         Arc::clone(&self.mapping)
+    }
+
+    /// A hint that a key is going to be checked: the owner has just written its entry.
+    pub(super) fn prefetch(&self, key: u64) {
+        let slot = key as usize & (self.layout.region_slots - 1);
+        self.mapping.prefetch(self.layout.region(self.owner, slot));
     }
 
     /// What the peer lets us do with the span, if its key is valid now.

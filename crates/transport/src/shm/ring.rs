@@ -20,9 +20,8 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use causeway_sys::word::Word;
 use causeway_wire::shm::{SlotKind, SlotWord, slots_of};
-
-use super::words::Word;
 
 /// How many slots ahead the sender clears, once a packet is out, so that the next one need not.
 ///

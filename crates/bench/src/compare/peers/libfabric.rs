@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::child::{Failed, Program};
 use super::pair;
 use super::peer::{Peer, Places, program_at};
-use crate::compare::trial::{Figure, Pattern, Trial};
+use crate::compare::trial::{Pattern, Trial};
+use crate::parts::figure::Figure;
 
 /// How long a size may take.
 const SIZE: Duration = Duration::from_secs(15);
@@ -51,14 +52,14 @@ fn parse(said: &str) -> Option<f64> {
 }
 
 impl Libfabric {
-    fn size(&self, trial: &Trial, size: u64) -> Result<f64, Failed> {
+    /// Microseconds one way, on average of so many round trips.
+    fn size(&self, trial: &Trial, size: u64, count: u64) -> Result<f64, Failed> {
         let port = pair::free_port()?;
         let provider = match trial.method.as_str() {
             "shm" => "shm",
             _ => "tcp;ofi_rxm",
         };
-        let count = trial.effort.echoes(&trial.method, size).to_string();
-        let (port_text, size) = (port.to_string(), size.to_string());
+        let (port_text, size, count) = (port.to_string(), size.to_string(), count.to_string());
         let end = |processor: usize, place: &[&str]| {
             let (processor, pingpong) =
                 (processor.to_string(), self.pingpong.display().to_string());
@@ -84,20 +85,36 @@ impl Peer for Libfabric {
     }
 
     fn can(&self, trial: &Trial) -> bool {
-        trial.pattern == Pattern::Latency
+        matches!(trial.pattern, Pattern::Latency | Pattern::Contention)
     }
 
     fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), Failed> {
+        let method = &trial.method;
+        if trial.pattern == Pattern::Contention {
+            let mean = self.size(trial, 8, contended_rounds(trial))?;
+            figures.extend(Figure::latency(
+                format!("contention/{method}/mean"),
+                8,
+                mean,
+            ));
+            return Ok(());
+        }
         for &size in &trial.sizes {
-            let latency = self.size(trial, size).map_err(|failed| Failed {
+            let echoes = trial.effort.echoes(method, size);
+            let latency = self.size(trial, size, echoes).map_err(|failed| Failed {
                 why: format!("{size} bytes: {}", failed.why),
                 ..failed
             })?;
-            let case = format!("latency/{}", trial.method);
-            figures.extend(Figure::new(case, size, "latency_us", latency));
+            figures.extend(Figure::latency(format!("latency/{method}"), size, latency));
         }
         Ok(())
     }
+}
+
+/// Round trips that take about as long beside processes that compute as those of the others, whom time ends.
+fn contended_rounds(trial: &Trial) -> u64 {
+    let in_a_millisecond = if trial.method == "shm" { 300 } else { 20 };
+    trial.milliseconds() * in_a_millisecond
 }
 
 #[cfg(test)]

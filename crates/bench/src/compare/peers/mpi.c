@@ -1,7 +1,12 @@
 /*
  * The patterns of `causeway bench compare` over MPI, for whichever MPI's compiler builds this file.
  *
- *   mpi CPUS latency SIZE:ROUNDS...          half round trips between ranks 0 and 1
+ *   mpi CPUS latency SIZE:ROUNDS:SAMPLES...  half round trips between ranks 0 and 1, and the 99th percentile
+ *                                            of so many of them whose times are taken one by one
+ *   mpi CPUS exchange SIZE:ROUNDS:MILLISECONDS:LEAD:FOLLOW...
+ *                                            round trips whose times are taken one by one; before it sends,
+ *                                            rank 0 does LEAD and rank 1 FOLLOW: nothing (n), sleep (s1000) or
+ *                                            compute (c50) for so many microseconds
  *   mpi CPUS stream SIZE:WINDOW:ROUNDS...    windows of messages from rank 0 to rank 1, each acknowledged
  *   mpi CPUS ring MILLISECONDS PAUSE_MS      a token passed round all ranks, then one pause
  *   mpi CPUS load SIZE MILLISECONDS          rank 0 replies to all others with SIZE bytes
@@ -12,7 +17,9 @@
  * size is checked with known content, and a wrong byte ends the job.
  *
  * The rounds of latency and stream are cut into up to 40 parts and the median part counts for all,
- * exactly as in our own measurements.
+ * exactly as in our own measurements. An exchange is what `messages/exchange.rs` does over our own message
+ * layer: what rank 1 does in between is subtracted, and rank 0 ends it when its time is over, which only
+ * messages of 8 bytes and more can say.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -24,7 +31,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { ECHO = 1, WINDOW = 2, ACK = 3, REQUEST = 4, REPLY = 5, PARTS = 40, WARM_UP_ROUNDS = 50 };
+enum { ECHO = 1, WINDOW = 2, ACK = 3, REQUEST = 4, REPLY = 5, EXCHANGE = 6 };
+enum { PARTS = 40, WARM_UP_ROUNDS = 50, WARM_UP_EXCHANGES = 10, WORD_BYTES = 8 };
 
 static int rank, ranks;
 
@@ -185,18 +193,152 @@ static double echo_rounds(unsigned char *out, unsigned char *into, int size, lon
     return batches_seconds(&batches);
 }
 
+/* What a rank does before it sends. */
+struct between {
+    char what;
+    long microseconds;
+};
+
+static struct between read_between(const char *text)
+{
+    struct between between = {text[0], text[0] == 'n' ? 0 : atol(text + 1)};
+    if (!strchr("nsc", text[0]) || between.microseconds < 0 || between.microseconds > 1000000)
+        fail("what a rank does in between is n, sTIME or cTIME");
+    return between;
+}
+
+static void pass_time(struct between between)
+{
+    if (between.what == 's') {
+        struct timespec time = {between.microseconds / 1000000,
+                                between.microseconds % 1000000 * 1000};
+        nanosleep(&time, NULL);
+    } else if (between.what == 'c') {
+        for (double end = now() + (double)between.microseconds * 1e-6; now() < end;)
+            ;
+    }
+}
+
+static double all_cpu_seconds(double since)
+{
+    double mine = cpu_seconds() - since, all = 0;
+    MPI_Reduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    return all;
+}
+
+struct exchange {
+    int size;
+    long rounds;
+    double seconds;
+    struct between lead, follow;
+};
+
+/* Fills rank 0's times, in microseconds one way; returns the number of rounds. */
+static long exchange_rounds(const struct exchange *exchange, unsigned char *bytes, double *times)
+{
+    int size = exchange->size, has_word = size >= WORD_BYTES;
+    uint64_t last = 0, held = 0;
+    long rounds = 0;
+    double began = now();
+    while (!last) {
+        if (rank == 0) {
+            pass_time(exchange->lead);
+            double sent = now();
+            last = rounds + 1 == exchange->rounds ||
+                   (has_word && exchange->seconds > 0 && sent - began >= exchange->seconds);
+            if (has_word)
+                memcpy(bytes, &last, WORD_BYTES);
+            MPI_Send(bytes, size, MPI_BYTE, 1, EXCHANGE, MPI_COMM_WORLD);
+            MPI_Recv(bytes, size, MPI_BYTE, 1, EXCHANGE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            double both_ways = now() - sent;
+            if (has_word)
+                memcpy(&held, bytes, WORD_BYTES);
+            both_ways -= (double)held * 1e-9;
+            times[rounds] = both_ways > 0 ? both_ways * 1e6 / 2 : 0;
+        } else {
+            MPI_Recv(bytes, size, MPI_BYTE, 0, EXCHANGE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            last = rounds + 1 == exchange->rounds;
+            if (has_word)
+                memcpy(&last, bytes, WORD_BYTES);
+            held = 0;
+            if (exchange->follow.what != 'n') {
+                double came = now();
+                pass_time(exchange->follow);
+                held = (uint64_t)((now() - came) * 1e9);
+            }
+            if (has_word)
+                memcpy(bytes, &held, WORD_BYTES);
+            MPI_Send(bytes, size, MPI_BYTE, 0, EXCHANGE, MPI_COMM_WORLD);
+        }
+        rounds++;
+    }
+    return rounds;
+}
+
+/* What an exchange showed: microseconds, those of the processors for each message. */
+struct spread {
+    double mean, median, p99, cpu;
+};
+
+static struct spread exchange_for(const struct exchange *exchange)
+{
+    unsigned char *bytes = buffer((size_t)exchange->size);
+    double *times = (double *)buffer((size_t)exchange->rounds * sizeof *times);
+    struct exchange warm_up = *exchange;
+    if (warm_up.rounds > WARM_UP_EXCHANGES)
+        warm_up.rounds = WARM_UP_EXCHANGES;
+    warm_up.seconds = 0;
+    exchange_rounds(&warm_up, bytes, times);
+    double used = cpu_seconds();
+    long rounds = exchange_rounds(exchange, bytes, times);
+    struct spread spread = {0, 0, 0, all_cpu_seconds(used) * 1e6 / (2.0 * (double)rounds)};
+    if (rank == 0) {
+        qsort(times, (size_t)rounds, sizeof *times, by_value);
+        for (long i = 0; i < rounds; i++)
+            spread.mean += times[i] / (double)rounds;
+        spread.median = (times[(rounds - 1) / 2] + times[rounds / 2]) / 2;
+        spread.p99 = times[(rounds * 99 + 99) / 100 - 1];
+    }
+    free(times);
+    free(bytes);
+    return spread;
+}
+
+static void exchange(const char *what)
+{
+    long size, rounds, milliseconds;
+    char lead[16], follow[16];
+    if (sscanf(what, "%ld:%ld:%ld:%15[^:]:%15s", &size, &rounds, &milliseconds, lead, follow) != 5 ||
+        size < 0 || rounds < 1 || milliseconds < 0)
+        fail("exchange wants SIZE:ROUNDS:MILLISECONDS:LEAD:FOLLOW");
+    struct exchange exchange = {(int)size, rounds, (double)milliseconds / 1e3, read_between(lead),
+                                read_between(follow)};
+    unsigned char *bytes = buffer((size_t)size);
+    check(bytes, (size_t)size);
+    free(bytes);
+    struct spread spread = exchange_for(&exchange);
+    if (rank == 0)
+        printf("{\"pattern\":\"exchange\",\"mean_us\":%.6f,\"median_us\":%.6f,\"p99_us\":%.6f,"
+               "\"cpu_us\":%.6f}\n",
+               spread.mean, spread.median, spread.p99, spread.cpu);
+}
+
 static void latency(const char *what)
 {
-    long size, rounds;
-    if (sscanf(what, "%ld:%ld", &size, &rounds) != 2 || size < 0 || rounds < 1)
-        fail("latency wants SIZE:ROUNDS");
+    long size, rounds, samples;
+    if (sscanf(what, "%ld:%ld:%ld", &size, &rounds, &samples) != 3 || size < 0 || rounds < 1 ||
+        samples < 1)
+        fail("latency wants SIZE:ROUNDS:SAMPLES");
     unsigned char *out = buffer((size_t)size), *into = buffer((size_t)size);
     check(out, (size_t)size);
     echo_rounds(out, into, (int)size, rounds < WARM_UP_ROUNDS ? rounds : WARM_UP_ROUNDS);
     double seconds = echo_rounds(out, into, (int)size, rounds);
+    struct between nothing = {'n', 0};
+    struct exchange exchange = {(int)size, samples, 0, nothing, nothing};
+    struct spread spread = exchange_for(&exchange);
     if (rank == 0)
-        printf("{\"pattern\":\"latency\",\"size_bytes\":%ld,\"latency_us\":%.6f}\n", size,
-               seconds * 1e6 / (double)rounds / 2);
+        printf("{\"pattern\":\"latency\",\"size_bytes\":%ld,\"latency_us\":%.6f,\"p99_us\":%.6f}\n",
+               size, seconds * 1e6 / (double)rounds / 2, spread.p99);
     free(out);
     free(into);
 }
@@ -276,13 +418,6 @@ static long pass_for(struct token *token, double seconds)
         rounds++;
     }
     return rounds;
-}
-
-static double all_cpu_seconds(double since)
-{
-    double mine = cpu_seconds() - since, all = 0;
-    MPI_Reduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
-    return all;
 }
 
 static void ring(double seconds, long pause_ms)
@@ -398,7 +533,7 @@ static void load(int size, double seconds)
 int main(int argc, char **argv)
 {
     if (argc < 4) {
-        fprintf(stderr, "usage: mpi CPUS latency|stream|ring|load ARGUMENTS\n");
+        fprintf(stderr, "usage: mpi CPUS latency|exchange|stream|ring|load ARGUMENTS\n");
         return 2;
     }
     bind_to_cpu(argv[1]);
@@ -409,6 +544,9 @@ int main(int argc, char **argv)
     if (strcmp(pattern, "latency") == 0)
         for (int i = 3; i < argc; i++)
             latency(argv[i]);
+    else if (strcmp(pattern, "exchange") == 0)
+        for (int i = 3; i < argc; i++)
+            exchange(argv[i]);
     else if (strcmp(pattern, "stream") == 0)
         for (int i = 3; i < argc; i++)
             stream(argv[i]);

@@ -8,13 +8,16 @@ use serde::Deserialize;
 
 use super::child::{Failed, Program};
 use super::peer::{Peer, Places, program_at, version_in};
-use crate::compare::trial::{Figure, Pattern, REPLY_BYTES, RINGS, RingFigures, Trial};
+use crate::compare::trial::{Pattern, REPLY_BYTES, RINGS, RingFigures, Trial};
 use crate::messages::effort::window;
+use crate::messages::exchange::{Between, Exchange, Spread};
+use crate::parts::figure::Figure;
 
 const SOURCE: &str = include_str!("mpi.c");
-/// How long a job may take from its launch to its end.
+/// How long a job may take from its launch to its end, and more for each size of its messages.
 const JOB: Duration = Duration::from_secs(30);
 const QUICK_JOB: Duration = Duration::from_secs(15);
+const SIZE: Duration = Duration::from_secs(1);
 /// How long a launcher may take to say its version, and a compiler to compile.
 const TOOL: Duration = Duration::from_secs(60);
 
@@ -125,7 +128,9 @@ enum Line {
     Latency {
         size_bytes: u64,
         latency_us: f64,
+        p99_us: f64,
     },
+    Exchange(Spread),
     Stream {
         size_bytes: u64,
         rate_per_s: f64,
@@ -156,14 +161,14 @@ fn parse(said: &str, trial: &Trial) -> Vec<Figure> {
             Line::Latency {
                 size_bytes,
                 latency_us,
-            } => Figure::new(
-                format!("latency/{method}"),
-                size_bytes,
-                "latency_us",
-                latency_us,
-            )
-            .into_iter()
-            .collect(),
+                p99_us,
+            } => {
+                let case = format!("latency/{method}");
+                let p99 = Figure::latency(format!("{case}/p99"), size_bytes, p99_us);
+                let latency = Figure::latency(case, size_bytes, latency_us);
+                latency.into_iter().chain(p99).collect()
+            }
+            Line::Exchange(spread) => Figure::of_exchange(trial, &spread),
             Line::Stream {
                 size_bytes,
                 rate_per_s,
@@ -195,7 +200,11 @@ fn jobs(trial: &Trial) -> Vec<Job> {
     let (effort, method) = (trial.effort, &trial.method);
     match trial.pattern {
         Pattern::Latency => {
-            let what = |size: &u64| format!("{size}:{}", effort.echoes(method, *size));
+            let what = |size: &u64| {
+                let (echoes, samples) =
+                    (effort.echoes(method, *size), effort.samples(method, *size));
+                format!("{size}:{echoes}:{samples}")
+            };
             let words = std::iter::once("latency".to_owned()).chain(trial.sizes.iter().map(what));
             vec![Job {
                 ranks: 2,
@@ -240,7 +249,32 @@ fn jobs(trial: &Trial) -> Vec<Job> {
                 ],
             })
             .collect(),
+        Pattern::Pause | Pattern::Computing | Pattern::Contention => trial
+            .exchange()
+            .into_iter()
+            .map(|exchange| Job {
+                ranks: 2,
+                processors: pinned.clone(),
+                arguments: vec!["exchange".to_owned(), exchange_words(&exchange)],
+            })
+            .collect(),
         Pattern::Idle => Vec::new(),
+    }
+}
+
+/// An exchange, as the program reads it.
+fn exchange_words(exchange: &Exchange) -> String {
+    let (lead, follow) = (between(exchange.lead), between(exchange.follow));
+    let (size, rounds, milliseconds) = (exchange.size, exchange.rounds, exchange.milliseconds);
+    format!("{size}:{rounds}:{milliseconds}:{lead}:{follow}")
+}
+
+/// What a rank does in between, as the program reads it.
+fn between(between: Between) -> String {
+    match between {
+        Between::Nothing => "n".to_owned(),
+        Between::Sleeps(microseconds) => format!("s{microseconds}"),
+        Between::Computes(microseconds) => format!("c{microseconds}"),
     }
 }
 
@@ -311,7 +345,12 @@ impl Peer for Mpi {
     }
 
     fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), Failed> {
-        let within = if trial.effort.quick { QUICK_JOB } else { JOB };
+        // Beside processes that compute, launching takes long.
+        let within = match trial.effort.quick && trial.pattern != Pattern::Contention {
+            true => QUICK_JOB,
+            false => JOB,
+        };
+        let within = within + SIZE * u32::try_from(trial.sizes.len()).unwrap_or(u32::MAX);
         for job in jobs(trial) {
             let said = self.launch(&trial.method, &job).run(within)?;
             let found = parse(&said, trial);

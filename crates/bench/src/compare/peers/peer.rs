@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::child::{Failed, Program};
-use crate::compare::trial::{Figure, Trial};
+use crate::compare::trial::Trial;
+use crate::parts::figure::Figure;
 
 /// How long a program may take to print its version.
 const VERSION: Duration = Duration::from_secs(15);

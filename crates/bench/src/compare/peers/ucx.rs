@@ -6,11 +6,13 @@ use std::time::Duration;
 use super::child::{Failed, Program};
 use super::pair;
 use super::peer::{Peer, Places};
-use crate::compare::trial::{Figure, Pattern, Trial};
+use crate::compare::trial::{Pattern, Trial};
 use crate::messages::effort::window;
+use crate::parts::figure::Figure;
 
-/// How long a list of tests may take.
+/// How long a list of tests may take, and more for each size.
 const LIST: Duration = Duration::from_secs(30);
+const SIZE: Duration = Duration::from_secs(1);
 
 struct Ucx {
     name: String,
@@ -30,6 +32,9 @@ pub(super) fn find(places: &Places) -> Vec<Result<Box<dyn Peer>, String>> {
     }))]
 }
 
+/// Behind the size in the name of a test whose percentile is the 99th.
+const P99: &str = "p99";
+
 /// The tests, one a line: a name that says the size, and the arguments.
 fn list(trial: &Trial) -> String {
     let effort = trial.effort;
@@ -40,7 +45,13 @@ fn list(trial: &Trial) -> String {
         Pattern::Latency => trial
             .sizes
             .iter()
-            .map(|&size| line("tag_lat", size, effort.echoes(&trial.method, size), 50))
+            .flat_map(|&size| {
+                let samples = effort.samples(&trial.method, size);
+                [
+                    line("tag_lat", size, effort.echoes(&trial.method, size), 50),
+                    format!("{size}{P99} -t tag_lat -s {size} -n {samples} -w 50 -R 99\n"),
+                ]
+            })
             .collect(),
         Pattern::Bandwidth => trial
             .stream_sizes()
@@ -53,20 +64,21 @@ fn list(trial: &Trial) -> String {
     }
 }
 
-/// The figures in the client's lines: size, iterations, 50th percentile, average and overall latency, two
-/// bandwidths, two rates.
+/// The figures in the client's lines: name, iterations, percentile, average and overall latency, two bandwidths, two
+/// rates.
 fn parse(said: &str, trial: &Trial) -> Vec<Figure> {
     let method = &trial.method;
     let lines = said.lines().filter_map(|line| {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-        let size: u64 = fields.first()?.parse().ok()?;
+        let name = fields.first()?;
+        let size: u64 = name.strip_suffix(P99).unwrap_or(name).parse().ok()?;
         let number = |at: usize| fields.get(at)?.parse::<f64>().ok();
         (fields.len() == 9).then_some(())?;
         match trial.pattern {
             Pattern::Latency => {
-                let figure =
-                    Figure::new(format!("latency/{method}"), size, "latency_us", number(2)?)?;
-                Some(vec![figure])
+                let which = if name.ends_with(P99) { "/p99" } else { "" };
+                let case = format!("latency/{method}{which}");
+                Some(vec![Figure::latency(case, size, number(2)?)?])
             }
             _ => {
                 let case = format!("bandwidth/{method}");
@@ -105,7 +117,8 @@ impl Peer for Ucx {
                 .with("UCX_NET_DEVICES", devices)
         };
         let [one, other] = trial.processors;
-        let said = pair::run(&end(other, &[]), &end(one, &["127.0.0.1"]), port, LIST)?;
+        let within = LIST + SIZE * u32::try_from(trial.sizes.len()).unwrap_or(u32::MAX);
+        let said = pair::run(&end(other, &[]), &end(one, &["127.0.0.1"]), port, within)?;
         figures.extend(parse(&said, trial));
         match figures.is_empty() {
             true => Err("ucx_perftest printed no figures".to_owned().into()),
@@ -135,10 +148,18 @@ mod tests {
         let said = "b.txt,iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n\
                     8,20000,0.324,0.581,79.607,13.13,0.10,1720955,12562\n\
                     0,20000,0.315,0.331,50.272,0.00,0.00,3017068,19892\n\
+                    8p99,20000,0.924,0.581,79.607,13.13,0.10,1720955,12562\n\
                     1048576, 200,47.629,1571.649,1571.649,636.27,636.27,636,636\n";
         let latencies = parse(said, &trial(Pattern::Latency));
-        let found: Vec<(u64, f64)> = latencies.iter().map(|one| (one.size, one.value)).collect();
-        assert_eq!(found, [(8, 0.324), (0, 0.315), (1 << 20, 47.629)]);
+        let found = |case: &str| -> Vec<(u64, f64)> {
+            let of_case = latencies.iter().filter(|one| one.case == case);
+            of_case.map(|one| (one.size, one.value)).collect()
+        };
+        assert_eq!(
+            found("latency/tcp"),
+            [(8, 0.324), (0, 0.315), (1 << 20, 47.629)]
+        );
+        assert_eq!(found("latency/tcp/p99"), [(8, 0.924)]);
         let streams = parse(said, &trial(Pattern::Bandwidth));
         let megabyte = streams.iter().find(|one| one.size == 1 << 20).unwrap();
         assert_eq!(megabyte.case, "bandwidth/tcp");
@@ -164,8 +185,9 @@ mod tests {
     }
 
     #[test]
-    fn the_list_has_a_line_for_each_size_and_none_for_other_patterns() {
-        assert_eq!(list(&trial(Pattern::Latency)).lines().count(), 3);
+    fn the_list_has_lines_for_each_size_and_none_for_other_patterns() {
+        // The second one is for the 99th percentile.
+        assert_eq!(list(&trial(Pattern::Latency)).lines().count(), 6);
         assert_eq!(list(&trial(Pattern::Bandwidth)).lines().count(), 2);
         assert_eq!(list(&trial(Pattern::Ring)), "");
     }

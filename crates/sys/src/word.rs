@@ -1,15 +1,14 @@
-//! The words that processes share, as the queue and the doorbell see them: real atomics in a mapping,
-//! or those of the model checker.
+//! Atomic words as queues, doorbells and locks see them: the processor's, or those of the model checker.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-#[cfg(all(loom, test))]
-pub(super) use loom::sync::atomic::fence;
-#[cfg(not(all(loom, test)))]
-pub(super) use std::sync::atomic::fence;
+#[cfg(loom)]
+pub use loom::sync::atomic::fence;
+#[cfg(not(loom))]
+pub use std::sync::atomic::fence;
 
 /// An atomic word.
-pub(super) trait Word {
+pub trait Word {
     /// As the standard library's.
     fn load(&self, order: Ordering) -> u64;
     /// As the standard library's.
@@ -20,6 +19,8 @@ pub(super) trait Word {
     fn fetch_or(&self, bits: u64, order: Ordering) -> u64;
     /// As the standard library's.
     fn fetch_add(&self, value: u64, order: Ordering) -> u64;
+    /// As the standard library's.
+    fn fetch_sub(&self, value: u64, order: Ordering) -> u64;
     /// Sets the word to `new` if it is `old`; returns whether it was.
     fn replace(&self, old: u64, new: u64, order: Ordering) -> bool;
 }
@@ -48,6 +49,10 @@ macro_rules! word {
                 self.fetch_add(value, order)
             }
             #[inline]
+            fn fetch_sub(&self, value: u64, order: Ordering) -> u64 {
+                self.fetch_sub(value, order)
+            }
+            #[inline]
             fn replace(&self, old: u64, new: u64, order: Ordering) -> bool {
                 self.compare_exchange(old, new, order, Ordering::Relaxed)
                     .is_ok()
@@ -57,5 +62,5 @@ macro_rules! word {
 }
 
 word!(AtomicU64);
-#[cfg(all(loom, test))]
+#[cfg(loom)]
 word!(loom::sync::atomic::AtomicU64);

@@ -1,0 +1,381 @@
+//! Messages there and back whose times are taken one by one: their mean, median and 99th percentile. Between messages
+//! each side does nothing, sleeps or computes, which counts for neither way.
+//!
+//! `compare/peers/mpi.c` does the same over MPI.
+
+use std::time::{Duration, Instant};
+
+use causeway_bmi::{Addr, Memory};
+use causeway_command::failure::{Failure, Outcome};
+use causeway_report::rows::median;
+use causeway_sys::futex;
+use causeway_sys::shared::SharedWords;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::Ordering;
+
+use crate::layer::{Layer, PATIENCE};
+
+/// Tag of the messages.
+const EXCHANGE: u64 = 4;
+/// Bytes at the front of a message that say something, if it has so many.
+const WORD_BYTES: usize = 8;
+/// Messages there and back before the times are taken.
+pub(crate) const WARM_UP_EXCHANGES: u64 = 10;
+
+/// What a side does before it sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Between {
+    /// Nothing.
+    Nothing,
+    /// It sleeps, for so many microseconds.
+    Sleeps(u32),
+    /// It computes, for so many microseconds.
+    Computes(u32),
+}
+
+impl Between {
+    fn pass(self) {
+        match self {
+            Self::Nothing => {}
+            Self::Sleeps(microseconds) => {
+                std::thread::sleep(Duration::from_micros(microseconds.into()));
+            }
+            Self::Computes(microseconds) => {
+                let began = Instant::now();
+                let time = Duration::from_micros(microseconds.into());
+                while began.elapsed() < time {
+                    std::hint::spin_loop();
+                }
+            }
+        }
+    }
+}
+
+/// How often messages go there and back, and what the sides do in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Exchange {
+    /// Bytes of a message.
+    pub(crate) size: usize,
+    /// So often at most.
+    pub(crate) rounds: u64,
+    /// No longer than so; 0 for no limit. Only messages of eight bytes and more can say that the time is over.
+    pub(crate) milliseconds: u64,
+    /// What the leading side does before it sends.
+    pub(crate) lead: Between,
+    /// What the other one does before it replies.
+    pub(crate) follow: Between,
+}
+
+impl Exchange {
+    /// Messages back and forth without a pause.
+    pub(crate) fn without_pause(size: usize, rounds: u64) -> Self {
+        Self {
+            size,
+            rounds,
+            milliseconds: 0,
+            lead: Between::Nothing,
+            follow: Between::Nothing,
+        }
+    }
+
+    /// The same with fewer rounds.
+    fn warm_up(self) -> Self {
+        Self {
+            rounds: self.rounds.min(WARM_UP_EXCHANGES),
+            milliseconds: 0,
+            ..self
+        }
+    }
+}
+
+/// What an exchange showed: times of one way, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Spread {
+    pub(crate) mean_us: f64,
+    pub(crate) median_us: f64,
+    pub(crate) p99_us: f64,
+    /// Processor time of both sides together, for each message.
+    pub(crate) cpu_us: f64,
+}
+
+/// What one side of an exchange saw.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Side {
+    /// The leading side's mean, median and 99th percentile; none from the other one.
+    times: Option<[f64; 3]>,
+    rounds: u64,
+    cpu_s: f64,
+}
+
+impl Side {
+    /// What both sides saw together; none if no side led.
+    pub(crate) fn together(sides: &[Self]) -> Option<Spread> {
+        let lead = sides.iter().find(|side| side.times.is_some())?;
+        let [mean_us, median_us, p99_us] = lead.times?;
+        let cpu_s: f64 = sides.iter().map(|side| side.cpu_s).sum();
+        Some(Spread {
+            mean_us,
+            median_us,
+            p99_us,
+            cpu_us: cpu_s * 1e6 / (2 * lead.rounds) as f64,
+        })
+    }
+}
+
+/// What carries the messages of an exchange.
+pub(crate) trait Carrier {
+    /// Sends a message with a word in it, if it has room for one.
+    fn send(&mut self, word: u64) -> Outcome;
+
+    /// Awaits a message, for a bounded time; its word, if it has one.
+    fn receive(&mut self) -> Outcome<Option<u64>>;
+}
+
+/// Carries messages of one size over the message layer.
+pub(crate) struct OverLayer<'a> {
+    pub(crate) layer: &'a mut Layer,
+    pub(crate) peer: Addr,
+    pub(crate) memory: Memory,
+}
+
+impl Carrier for OverLayer<'_> {
+    fn send(&mut self, word: u64) -> Outcome {
+        if self.memory.len() >= WORD_BYTES {
+            self.memory.write_at(0, &word.to_le_bytes());
+        }
+        let sent = self.layer.send(self.peer, &self.memory, EXCHANGE)?;
+        self.layer.complete(sent).map(drop)
+    }
+
+    fn receive(&mut self) -> Outcome<Option<u64>> {
+        let awaited = self.layer.receive(self.peer, &self.memory, EXCHANGE)?;
+        self.layer.complete(awaited)?;
+        let mut bytes = [0; WORD_BYTES];
+        Ok((self.memory.len() >= WORD_BYTES).then(|| {
+            self.memory.read_at(0, &mut bytes);
+            u64::from_le_bytes(bytes)
+        }))
+    }
+}
+
+/// Pairs of cache lines that are bounced, and the words of a pair: its lines lie two lines apart, since processors fetch
+/// lines by twos.
+pub(crate) const PAIRS: usize = 8;
+pub(crate) const PAIR_WORDS: usize = 32;
+/// Words that two processes share: those pairs, and behind them what a bare futex needs.
+pub(crate) const SHARED_WORDS: usize = (PAIRS + 2) * PAIR_WORDS;
+/// Counters of messages and what they say, by direction, each on cache lines of its own.
+const COUNTERS: [usize; 2] = [PAIRS * PAIR_WORDS, PAIRS * PAIR_WORDS + 16];
+const SAID: [usize; 2] = [PAIRS * PAIR_WORDS + 32, PAIRS * PAIR_WORDS + 48];
+
+/// Carries words by nothing but a futex: what a message after which a process must be woken costs at least.
+pub(crate) struct BareFutex<'a> {
+    pub(crate) words: &'a SharedWords,
+    pub(crate) leads: bool,
+    /// Messages that this side has received since the words were made.
+    pub(crate) received: &'a mut u64,
+}
+
+impl Carrier for BareFutex<'_> {
+    fn send(&mut self, word: u64) -> Outcome {
+        let direction = usize::from(!self.leads);
+        let (said, counter) = (self.word(SAID, direction)?, self.word(COUNTERS, direction)?);
+        said.store(word, Ordering::Relaxed);
+        counter.fetch_add(1, Ordering::Release);
+        futex::wake(counter);
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Outcome<Option<u64>> {
+        let direction = usize::from(self.leads);
+        let (said, counter) = (self.word(SAID, direction)?, self.word(COUNTERS, direction)?);
+        let began = Instant::now();
+        while counter.load(Ordering::Acquire) == *self.received {
+            futex::wait(counter, *self.received, Some(PATIENCE));
+            if began.elapsed() > PATIENCE {
+                return Err(Failure::new(
+                    "waiting for a bare futex",
+                    "the other end is silent",
+                ));
+            }
+        }
+        let word = said.load(Ordering::Relaxed);
+        *self.received += 1;
+        Ok(Some(word))
+    }
+}
+
+impl BareFutex<'_> {
+    fn word(&self, places: [usize; 2], direction: usize) -> Outcome<&std::sync::atomic::AtomicU64> {
+        let place = places
+            .get(direction)
+            .and_then(|at| self.words.words().get(*at));
+        place.ok_or_else(|| {
+            Failure::new("waiting for a bare futex", "there are too few shared words")
+        })
+    }
+}
+
+/// Carries out one side of an exchange, after a short one that warms up.
+pub(crate) fn run(leads: bool, exchange: &Exchange, carrier: &mut impl Carrier) -> Outcome<Side> {
+    let side = match leads {
+        true => lead,
+        false => follow,
+    };
+    side(&exchange.warm_up(), carrier)?;
+    side(exchange, carrier)
+}
+
+fn lead(exchange: &Exchange, carrier: &mut impl Carrier) -> Outcome<Side> {
+    // Written once now, so that no page is missing later.
+    let mut times = vec![f64::NAN; usize::try_from(exchange.rounds).unwrap_or(0)];
+    let limit = Duration::from_millis(exchange.milliseconds);
+    let says_when = exchange.size >= WORD_BYTES && !limit.is_zero();
+    let (began, used) = (Instant::now(), cpu_seconds());
+    let mut rounds = 0;
+    let last_place = times.len().saturating_sub(1);
+    for (place, time) in times.iter_mut().enumerate() {
+        exchange.lead.pass();
+        let sent = Instant::now();
+        let last = place == last_place || (says_when && sent.duration_since(began) >= limit);
+        carrier.send(u64::from(last))?;
+        let held = carrier.receive()?.unwrap_or(0);
+        let both_ways = sent.elapsed().saturating_sub(Duration::from_nanos(held));
+        *time = both_ways.as_secs_f64() * 1e6 / 2.0;
+        rounds += 1;
+        if last {
+            break;
+        }
+    }
+    let cpu_s = cpu_seconds() - used;
+    times.truncate(rounds);
+    Ok(Side {
+        times: Some(summary(&mut times)),
+        rounds: rounds as u64,
+        cpu_s,
+    })
+}
+
+fn follow(exchange: &Exchange, carrier: &mut impl Carrier) -> Outcome<Side> {
+    let used = cpu_seconds();
+    let mut rounds = 0;
+    let mut last = exchange.rounds == 0;
+    while !last {
+        let word = carrier.receive()?;
+        let mut held = 0;
+        if exchange.follow != Between::Nothing {
+            let came = Instant::now();
+            exchange.follow.pass();
+            held = u64::try_from(came.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        }
+        carrier.send(held)?;
+        rounds += 1;
+        last = match word {
+            Some(word) => word != 0,
+            None => rounds == exchange.rounds,
+        };
+    }
+    Ok(Side {
+        times: None,
+        rounds,
+        cpu_s: cpu_seconds() - used,
+    })
+}
+
+/// Mean, median and 99th percentile.
+fn summary(times: &mut [f64]) -> [f64; 3] {
+    times.sort_by(f64::total_cmp);
+    let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
+    // The smallest of which at most a hundredth are above.
+    let rank = (times.len() * 99).div_ceil(100).saturating_sub(1);
+    let p99 = times.get(rank).copied().unwrap_or(0.0);
+    [mean, median(times), p99]
+}
+
+/// Processor time that this process has used.
+pub(crate) fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundredth_of_the_times_is_above_the_99th_percentile() {
+        let mut times: Vec<f64> = (1..=200).map(f64::from).collect();
+        assert_eq!(summary(&mut times), [100.5, 100.5, 198.0]);
+        assert_eq!(summary(&mut [7.0]), [7.0, 7.0, 7.0]);
+        assert_eq!(summary(&mut []), [0.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn both_sides_processor_time_counts_for_each_message() {
+        let lead = Side {
+            times: Some([1.0, 2.0, 3.0]),
+            rounds: 50,
+            cpu_s: 0.003,
+        };
+        let follow = Side {
+            times: None,
+            rounds: 50,
+            cpu_s: 0.001,
+        };
+        let spread = Side::together(&[lead, follow.clone()]).unwrap();
+        assert!((spread.cpu_us - 40.0).abs() < 1e-9, "{spread:?}");
+        assert_eq!((spread.mean_us, spread.p99_us), (1.0, 3.0));
+        assert!(Side::together(&[follow]).is_none());
+    }
+
+    /// Both sides of an exchange over a bare futex, in two threads.
+    fn exchanged(exchange: Exchange) -> (Side, Side) {
+        let words = SharedWords::new(SHARED_WORDS).unwrap();
+        std::thread::scope(|scope| {
+            let side = |leads| {
+                let words = &words;
+                scope.spawn(move || {
+                    let mut received = 0;
+                    let mut carrier = BareFutex {
+                        words,
+                        leads,
+                        received: &mut received,
+                    };
+                    run(leads, &exchange, &mut carrier).unwrap()
+                })
+            };
+            let (lead, follow) = (side(true), side(false));
+            (lead.join().unwrap(), follow.join().unwrap())
+        })
+    }
+
+    #[test]
+    fn what_the_other_side_does_in_between_is_not_part_of_the_way() {
+        let (lead, follow) = exchanged(Exchange {
+            size: 8,
+            rounds: 5,
+            milliseconds: 0,
+            lead: Between::Nothing,
+            follow: Between::Sleeps(300_000),
+        });
+        assert_eq!((lead.rounds, follow.rounds), (5, 5));
+        let [_, median, _] = lead.times.unwrap();
+        // A way takes some microseconds; on a machine with much else to do, some milliseconds.
+        assert!(median < 100_000.0, "{median}");
+    }
+
+    #[test]
+    fn an_exchange_ends_when_its_time_is_over() {
+        let (lead, follow) = exchanged(Exchange {
+            size: 8,
+            rounds: 1 << 20,
+            milliseconds: 20,
+            lead: Between::Sleeps(1000),
+            follow: Between::Computes(50),
+        });
+        assert!(
+            lead.rounds < 1 << 20 && lead.rounds == follow.rounds,
+            "{lead:?}"
+        );
+    }
+}

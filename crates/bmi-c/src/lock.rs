@@ -1,0 +1,142 @@
+//! A lock whose holder hands it to a thread that waits, and that costs a holder who is alone one compare-and-swap and one
+//! store.
+//!
+//! A thread that leaves stores [`FREE`] and then looks for threads that wait; one that waits counts itself and then
+//! looks at the state: either sees the other, and the full fence between the two is paid by the one that waits. A
+//! thread that leaves while others wait stores [`HANDED`] with its own number, and does not enter again before
+//! another has.
+//!
+//! Threads sleep on the state itself. A value on which one sleeps does not come back while it falls asleep, unless another thread
+//! then wakes it: `HANDED` with a thread's number is stored by that thread only, which cannot while it waits; a
+//! thread that leaves [`INSIDE`] wakes those that wait.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+use causeway_sys::word::{Word, fence};
+
+#[cfg(all(loom, test))]
+mod model;
+
+/// No thread is inside.
+pub(crate) const FREE: u64 = 0;
+/// A thread is.
+pub(crate) const INSIDE: u64 = 1;
+/// A panic has left the instance in an unknown state: no thread uses it any more.
+pub(crate) const BROKEN: u64 = 2;
+/// It belongs to the process that this one was forked from.
+pub(crate) const PARENTS: u64 = 3;
+/// A thread has left for another that waits to enter: its number is in the bits above.
+const HANDED: u64 = 4;
+/// The bits of a state that are no thread's number.
+const STATE_BITS: u32 = 3;
+/// Bits of a thread's number: state and number are the 32 bits that the kernel compares.
+pub(crate) const NUMBER_BITS: u32 = 32 - STATE_BITS;
+
+/// Where the lock's words lie, and what its threads can do.
+pub(crate) trait LockMemory {
+    /// The words' type.
+    type Word: Word;
+    /// One of the states above.
+    fn state(&self) -> &Self::Word;
+    /// How many threads wait to enter.
+    fn waiting(&self) -> &Self::Word;
+    /// The number of this thread, of [`NUMBER_BITS`]; no other thread has it.
+    fn thread_number(&self) -> u64;
+    /// The full fence of a thread that waits: it orders other threads, too.
+    fn heavy_fence(&self);
+    /// The fence of a thread that leaves.
+    fn light_fence(&self);
+    /// Sleeps while the state is `state`; may return early.
+    fn sleep(&self, state: u64);
+    /// Wakes all that sleep.
+    fn wake(&self);
+}
+
+fn is_handed(state: u64) -> bool {
+    state & ((1 << STATE_BITS) - 1) == HANDED
+}
+
+fn handed_by(lock: &impl LockMemory) -> u64 {
+    HANDED | lock.thread_number() << STATE_BITS
+}
+
+/// Enters if no thread is inside and none has been handed the lock.
+#[inline(always)]
+pub(crate) fn try_enter(lock: &impl LockMemory) -> bool {
+    lock.state().replace(FREE, INSIDE, Acquire)
+}
+
+/// Enters when the thread inside has left, or returns the state that keeps all out; [`FREE`] if what the lock guards
+/// is not `is_live` any more. `interrupt` asks the thread inside to leave.
+#[cold]
+pub(crate) fn enter(
+    lock: &impl LockMemory,
+    is_live: impl Fn() -> bool,
+    interrupt: impl Fn(),
+) -> Result<(), u64> {
+    lock.waiting().fetch_add(1, SeqCst);
+    lock.heavy_fence();
+    let by_this_thread = handed_by(lock);
+    let entered = loop {
+        let state = lock.state().load(Relaxed);
+        if !is_live() {
+            break Err(FREE);
+        }
+        if state == FREE || is_handed(state) && state != by_this_thread {
+            if lock.state().replace(state, INSIDE, Acquire) {
+                break Ok(());
+            }
+        } else if state == INSIDE || state == by_this_thread {
+            interrupt();
+            lock.sleep(state);
+        } else {
+            break Err(state);
+        }
+    };
+    lock.waiting().fetch_sub(1, SeqCst);
+    if entered.is_err() {
+        fence(SeqCst);
+        take_back(lock);
+    }
+    entered
+}
+
+/// Lets the next thread in.
+#[inline(always)]
+pub(crate) fn leave(lock: &impl LockMemory) {
+    if lock.waiting().load(Relaxed) == 0 {
+        lock.state().store(FREE, Release);
+        lock.light_fence();
+        if lock.waiting().load(Relaxed) != 0 {
+            lock.wake();
+        }
+    } else {
+        hand_over(lock);
+    }
+}
+
+#[cold]
+fn hand_over(lock: &impl LockMemory) {
+    lock.state().store(handed_by(lock), Release);
+    fence(SeqCst);
+    if lock.waiting().load(Relaxed) == 0 {
+        // The thread that waited has given up meanwhile.
+        take_back(lock);
+    }
+    lock.wake();
+}
+
+/// Frees a lock that was handed to a thread that has given up. Another one that waits takes it as well when it is free.
+fn take_back(lock: &impl LockMemory) {
+    let state = lock.state().load(Relaxed);
+    if is_handed(state) {
+        lock.state().replace(state, FREE, Release);
+    }
+    lock.wake();
+}
+
+/// Leaves for good: others find the lock in this state.
+pub(crate) fn close(lock: &impl LockMemory, state: u64) {
+    lock.state().store(state, SeqCst);
+    lock.wake();
+}
