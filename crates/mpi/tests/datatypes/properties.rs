@@ -265,7 +265,7 @@ proptest! {
                 prop_assert_eq!(datatype.bytes_of_elements(elements), Some(bytes));
             }
             let size = map.size();
-            let whole = if size == 0 { Some(0) } else { Some(bytes / size).filter(|_| bytes % size == 0) };
+            let whole = bytes.checked_div(size).map_or(Some(0), |n| Some(n).filter(|n| n * size == bytes));
             prop_assert_eq!(datatype.count_in(bytes), whole);
         }
     }
