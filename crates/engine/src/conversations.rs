@@ -5,23 +5,23 @@
 //! drives it with methods. After calls that report something, a driver asks [`Conversations::poll_event`] until
 //! there is nothing, then sends what [`Conversations::poll_dirty`] and [`Conversations::poll_transmit`] say.
 
+mod transferring;
+
 use causeway_sys::memory::Memory;
-use causeway_transport::{
-    Access, Direction, Error as TransportError, Packet, PeerError, Spans, Transfer, TransferError,
-};
+use causeway_transport::{Access, Error as TransportError, Packet, PeerError, Spans, Transfer};
 use causeway_wire::bmi::{Header, Introduction};
 use causeway_wire::region::Regions;
 
 use crate::conversation::receiving::{add_receive, post_again};
 use crate::conversation::rendezvous::has_withdrawable_message;
-use crate::conversation::{Conversation, LinkLimits, Phase, Transmit, moving};
+use crate::conversation::{Conversation, LinkLimits, Phase, Transmit};
 use crate::fragments::Fragments;
 use crate::handshake::{Meeting, Rival};
 use crate::matcher::Matcher;
-use crate::operation::{Remote, State, What};
+use crate::operation::State;
 use crate::shared::{EarlyBody, NO_QUEUE, Shared, Tuning, Work};
 use crate::slab::{NONE, Slab};
-use crate::transfers::{Behind, MAX_TRIES};
+use crate::transfers::Behind;
 use crate::types::{Completion, Envelope, OpError, OpId, Tag, Taken, Unexpected};
 
 /// What a driver is to do. Peers and operations are numbers that are valid until the next call.
@@ -521,80 +521,6 @@ impl<M: Matcher> Conversations<M> {
         }
     }
 
-    /// The next transfer to start, with its peer, its operation, and the cursor behind it. At most so many are looked
-    /// at in one event.
-    pub fn poll_transfer(&mut self, looks: &mut usize) -> Option<ToStart> {
-        let Self { peers, shared } = self;
-        if *looks == 0 {
-            shared.transfers.begin_tries();
-        }
-        while *looks < MAX_TRIES {
-            let Some(key) = shared.transfers.next() else {
-                break;
-            };
-            *looks += 1;
-            // It may have been cancelled, or its peer lost, while it waited.
-            let Some(op) = shared.ops.find(key) else {
-                continue;
-            };
-            let entry = &shared.ops[op];
-            let goes_on = moving::is_moving(entry) && shared.transfers.is_cut(key);
-            if !goes_on && !moving::is_to_move(entry) {
-                shared.transfers.forget_parts(key);
-                continue;
-            }
-            let peer = entry.peer;
-            if !peers[peer].may_transfer(shared) {
-                shared.transfers.defer(key);
-                continue;
-            }
-            if let Some((transfer, behind)) = peers[peer].transfer_of(shared, op) {
-                return Some(ToStart {
-                    peer,
-                    op,
-                    transfer,
-                    behind,
-                });
-            }
-        }
-        if shared.transfers.pause() {
-            shared.work.push_back(Work::Transfers);
-        }
-        None
-    }
-
-    /// The method has accepted a transfer: that of `to_start`, from which the transfer may have been taken.
-    pub fn transfer_started(&mut self, peer: u32, op: u32, behind: Behind) {
-        let Self { peers, shared } = self;
-        peers[peer].transfer_started(shared, op, behind);
-    }
-
-    /// The method has no room for a transfer now.
-    pub fn transfer_deferred(&mut self, op: u32) {
-        let key = self.shared.ops.key(op);
-        self.shared.transfers.defer(key);
-    }
-
-    /// The method refuses a transfer.
-    pub fn transfer_refused(&mut self, peer: u32, op: u32, error: TransferError) {
-        let Self { peers, shared } = self;
-        peers[peer].transfer_failed(shared, op, error);
-    }
-
-    /// A transfer that a method has accepted is complete.
-    pub fn handle_transfer_done(&mut self, token: u64, result: Result<(), TransferError>) {
-        let Self { peers, shared } = self;
-        shared.transfers.active = shared.transfers.active.saturating_sub(1);
-        shared.retry_transfers();
-        match shared.ops.find(token) {
-            Some(op) if shared.ops[op].peer != NONE => {
-                let peer = shared.ops[op].peer;
-                peers[peer].handle_transfer_done(shared, op, result);
-            }
-            _ => shared.transfers.forget_parts(token),
-        }
-    }
-
     /// The message that a receive of this pattern would get, which stays, and its envelope.
     pub(crate) fn find_message(&mut self, pattern: M::Pattern) -> Option<(u32, Envelope)> {
         let message = self.shared.matcher.find(pattern)?;
@@ -682,22 +608,6 @@ impl<M: Matcher> Conversations<M> {
     ) -> u32 {
         let Self { peers, shared } = self;
         peers[peer].post_waiting(shared, data, tag, caller, unexpected)
-    }
-
-    /// Posts a transfer of remote memory.
-    pub(crate) fn post_transfer(
-        &mut self,
-        peer: u32,
-        direction: Direction,
-        local: (Fragments, u64),
-        regions: Regions,
-        caller: (u32, u64),
-    ) -> u32 {
-        let Self { peers, shared } = self;
-        let state = State::ToMove(Remote { direction, regions });
-        let op = peers[peer].add_op(shared, What::Transfer, caller, 0, local, state);
-        shared.start_transfer(op);
-        op
     }
 
     /// Cancels an operation, unless it is not known any more.

@@ -7,19 +7,9 @@ use std::ffi::{c_int, c_void};
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 
+use crate::keys::{FIRST_KEY, Key};
 use crate::library::{enter, with};
 use crate::types::{Callback, Handle};
-
-/// The first key of the program's.
-pub(crate) const FIRST_KEY: c_int = 0x1000;
-
-/// A key.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Key {
-    copy: usize,
-    delete: usize,
-    extra: usize,
-}
 
 type Copy = unsafe extern "C" fn(Handle, c_int, usize, usize, *mut usize, *mut c_int) -> c_int;
 type Delete = unsafe extern "C" fn(Handle, c_int, usize, usize) -> c_int;

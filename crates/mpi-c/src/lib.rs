@@ -19,6 +19,7 @@ mod exports;
 mod group;
 mod handles;
 mod info;
+mod keys;
 mod library;
 mod point;
 mod request;

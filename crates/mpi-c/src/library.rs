@@ -19,7 +19,7 @@ use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
 use causeway_sys::memory::{ForeignMemory, Memory};
 
-use crate::attributes::{FIRST_KEY, Key};
+use crate::keys::{FIRST_KEY, Key};
 use crate::types::{Handle, count_of};
 
 /// The handles of predefined datatypes lie from here on.

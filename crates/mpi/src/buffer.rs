@@ -6,7 +6,6 @@ use causeway_sys::blocks::{Source, Target};
 use crate::abi;
 use crate::datatype::{self, Datatype, Elements};
 use crate::error::{Error, Result};
-use crate::process::Process;
 
 /// Elements in memory. The memory is that of their hull ([`Datatype::hull`]).
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +24,14 @@ pub(crate) struct Unpack {
     from: Memory,
     into: Memory,
     elements: Elements,
+}
+
+/// Memory that belongs to the library.
+pub(crate) fn temporary(len: usize) -> Result<Memory> {
+    Memory::try_zeroed(len).map_err(|error| {
+        let text = format!("{len} bytes: {error}");
+        Error::new(abi::ERR_NO_MEM, text)
+    })
 }
 
 impl From<datatype::Error> for Error {
@@ -59,7 +66,7 @@ impl Buffer<'_> {
             return Ok(self.memory.clone());
         }
         let elements = self.elements()?;
-        let packed = Process::temporary(elements.bytes() as usize)?;
+        let packed = temporary(elements.bytes() as usize)?;
         elements.pack(0, Source::from(self.memory), &mut Target::from(&packed))?;
         Ok(packed)
     }
@@ -70,7 +77,7 @@ impl Buffer<'_> {
             return Ok((self.memory.clone(), None));
         }
         let elements = self.elements()?;
-        let from = Process::temporary(elements.bytes() as usize)?;
+        let from = temporary(elements.bytes() as usize)?;
         let unpack = Box::new(Unpack {
             from: from.clone(),
             into: self.memory.clone(),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use causeway_engine::Memory;
 
 use crate::abi;
+use crate::buffer::temporary;
 use crate::collective::Blocks;
 use crate::communicator::{Communicator, MOST};
 use crate::error::{Error, Result};
@@ -47,7 +48,7 @@ impl Process {
         let size = self.place(communicator)?.size;
         let words = [i64::from(self.next_number), values[0], values[1]];
         let own = Memory::from_vec(words.iter().flat_map(|word| word.to_ne_bytes()).collect());
-        let memory = Self::temporary(size as usize * BYTES)?;
+        let memory = temporary(size as usize * BYTES)?;
         let into = Blocks::Even {
             memory: memory.clone(),
             blocks: size,

@@ -3,7 +3,7 @@
 use causeway_engine::Memory;
 
 use crate::abi;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, temporary};
 use crate::communicator::check_tag;
 use crate::datatype::Basic;
 use crate::error::{Error, Result};
@@ -71,7 +71,7 @@ impl Process {
     /// Starts to send a copy: the memory is free at once.
     pub fn send_copy(&mut self, from: Buffer<'_>, route: Route) -> Result<Active> {
         let packed = from.packed()?;
-        let memory = Self::temporary(packed.len())?;
+        let memory = temporary(packed.len())?;
         memory.copy_from(&packed);
         let bytes = Buffer {
             memory: &memory,
@@ -98,7 +98,7 @@ impl Process {
         active: Active,
     ) -> Result<Active> {
         self.check_buffer(memory.len())?;
-        let copy = Self::temporary(memory.len())?;
+        let copy = temporary(memory.len())?;
         copy.copy_from(memory);
         let posted = self
             .endpoint

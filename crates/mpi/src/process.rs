@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_engine::types::{Completion, Error as EngineError, OpError, OpId, Posted, Queue};
-use causeway_engine::{Endpoint, Memory};
+use causeway_engine::Endpoint;
 
 use crate::abi;
 use crate::communicator::{Communicator, FIRST_FREE, Peer};
@@ -436,14 +436,6 @@ impl Process {
         if let Going::Send(op) | Going::Receive { op, .. } = active.state {
             self.endpoint.cancel(op);
         }
-    }
-
-    /// Memory that belongs to the library.
-    pub(crate) fn temporary(len: usize) -> Result<Memory> {
-        Memory::try_zeroed(len).map_err(|error| {
-            let text = format!("{len} bytes: {error}");
-            Error::new(abi::ERR_NO_MEM, text)
-        })
     }
 
     /// Sets how many bytes a buffered message may have, or that there is no buffer.

@@ -347,6 +347,7 @@ const CIRCLES: &[(&str, usize)] = &[
     ("cosched", 4),
     ("sim", 38),
     ("engine", 9),
+    ("mpi", 5),
     ("bmi-c", 2),
     ("fs", 50),
     ("testkit", 5),

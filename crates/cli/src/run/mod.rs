@@ -3,6 +3,7 @@
 //! Each process has a socket to this one, over which it speaks PMI-1 ([`pmi`]), as with MPICH's launcher. When one dies, the
 //! others get some time to say what they have noticed, and are ended then.
 
+mod event;
 mod pmi;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,6 +23,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 
+use self::event::Event;
 use self::pmi::Server;
 
 /// How long processes may go on once one of them has died: they notice, say so and end, or they do not.
@@ -56,18 +58,6 @@ pub(crate) struct Arguments {
         allow_hyphen_values = true
     )]
     arguments: Vec<std::ffi::OsString>,
-}
-
-/// What happens to the program.
-pub(crate) enum Event {
-    /// A process has ended.
-    Ended(u32, ExitStatus),
-    /// A process wants the whole program to end with this code (`MPI_Abort`).
-    Aborted(u32, i32),
-    /// A process does not speak PMI-1 as it should.
-    Nonsense(u32, String),
-    /// This process was sent a signal.
-    Signal(i32),
 }
 
 /// A process of the program that runs.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_wire::pmi::{Command, Lines, MAX_KEY, MAX_VALUE};
 
-use super::Event;
+use super::event::Event;
 
 /// The one space that keys are in.
 const SPACE: &str = "causeway";

@@ -16,42 +16,18 @@
 
 mod blocks;
 mod moving;
+mod place;
 mod reducing;
 
 pub use blocks::{Blocks, Sides};
 pub use reducing::{Reduction, Scan};
 
+use self::place::Place;
 use crate::abi;
+use crate::buffer::temporary;
 use crate::error::{Error, Result};
 use crate::process::{Active, Process};
 use crate::schedule::Steps;
-
-/// The rank of this process and the number of processes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
-    pub(crate) rank: u32,
-    pub(crate) size: u32,
-}
-
-impl Place {
-    /// This rank, where the root is rank 0.
-    pub(crate) fn relative_to(self, root: u32) -> u32 {
-        (self.rank + self.size - root) % self.size
-    }
-
-    /// The rank of a relative one.
-    pub(crate) fn absolute(self, relative: u32, root: u32) -> u32 {
-        (relative + root) % self.size
-    }
-
-    pub(crate) fn next(self) -> u32 {
-        (self.rank + 1) % self.size
-    }
-
-    pub(crate) fn previous(self) -> u32 {
-        (self.rank + self.size - 1) % self.size
-    }
-}
 
 impl Process {
     pub(crate) fn place(&self, communicator: usize) -> Result<Place> {
@@ -72,7 +48,7 @@ impl Process {
     pub fn barrier(&mut self, communicator: usize) -> Result<Active> {
         let Place { rank, size } = self.place(communicator)?;
         let mut steps = Steps::default();
-        let nothing = Self::temporary(0)?;
+        let nothing = temporary(0)?;
         let mut distance = 1;
         while distance < size {
             steps.send((rank + distance) % size, nothing.clone());

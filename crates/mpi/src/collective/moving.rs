@@ -2,9 +2,10 @@
 
 use causeway_engine::Memory;
 
-use super::{Blocks, Place};
+use super::blocks::Blocks;
+use super::place::Place;
 use crate::abi;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, temporary};
 use crate::error::{Error, Result};
 use crate::process::{Active, Process};
 use crate::schedule::Steps;
@@ -158,7 +159,7 @@ impl Process {
         if from.is_none() {
             let packed = into.packed()?;
             for block in &packed {
-                let copy = Self::temporary(block.len())?;
+                let copy = temporary(block.len())?;
                 copy.copy_from(block);
                 sides.from.push(copy);
             }

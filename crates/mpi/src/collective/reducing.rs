@@ -5,9 +5,10 @@
 
 use causeway_engine::Memory;
 
-use super::Place;
 use super::moving::{ring, shares};
+use super::place::Place;
 use crate::abi;
+use crate::buffer::temporary;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
 use crate::operation::{Combine, Operation};
@@ -45,7 +46,7 @@ fn laid_out(buffer: &OwnedBuffer) -> Result<(Memory, Option<Memory>)> {
         let text = "reductions of datatypes whose elements reach beyond their extent are not supported";
         Error::new(abi::ERR_UNSUPPORTED_OPERATION, text)
     })?;
-    let memory = Process::temporary(all as usize)?;
+    let memory = temporary(all as usize)?;
     let part = memory.slice(hull.start as usize..hull.end as usize);
     part.copy_from(&buffer.memory);
     Ok((memory, Some(part)))
@@ -77,7 +78,7 @@ impl Reduction {
             }
             None => {
                 let size = from.as_ref().map_or(0, Memory::len);
-                (Process::temporary(size)?, None)
+                (temporary(size)?, None)
             }
         };
         Ok(Self {
@@ -207,10 +208,10 @@ impl Process {
     pub fn scan(&mut self, of: &Reduction, kind: Scan, communicator: usize) -> Result<Active> {
         let Place { rank, size } = self.place(communicator)?;
         let mut steps = Steps::default();
-        let total = Self::temporary(of.into.len())?;
+        let total = temporary(of.into.len())?;
         steps.copy(of.from.as_ref().unwrap_or(&of.into), &total);
         if rank > 0 {
-            let before = Self::temporary(of.into.len())?;
+            let before = temporary(of.into.len())?;
             steps.receive(rank - 1, before.clone());
             steps.fence();
             steps.combine(&of.what, &before, &total, of.count);
@@ -242,7 +243,7 @@ fn reduce_by_tree(steps: &mut Steps, place: Place, root: u32, of: &Reduction) ->
             return Ok(());
         }
         if relative + mask < place.size {
-            let other = Process::temporary(own.len())?;
+            let other = temporary(own.len())?;
             steps.receive(place.absolute(relative + mask, root), other.clone());
             steps.fence();
             // The own range of ranks is the lower one.
@@ -264,7 +265,7 @@ fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Res
     let power = 1 << size.ilog2();
     let extra = size - power;
     let own = &of.into;
-    let other = Process::temporary(own.len())?;
+    let other = temporary(own.len())?;
     let stands_for = |number: u32| {
         if number < extra {
             2 * number + 1
@@ -318,7 +319,7 @@ fn reduce_scatter_by_ring(
     let Place { rank, size } = place;
     let unit = of.unit().max(1);
     let longest = blocks.iter().map(Memory::len).max().unwrap_or(0);
-    let coming = Process::temporary(longest)?;
+    let coming = temporary(longest)?;
     for round in 1..size {
         let going = &blocks[((rank + size - round) % size) as usize];
         let next = &blocks[((rank + 2 * size - round - 1) % size) as usize];

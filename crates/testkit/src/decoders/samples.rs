@@ -1,8 +1,6 @@
 //! Well-formed inputs of every decoder.
 
-use causeway_wire::bmi;
 use causeway_wire::codec::Wire;
-use causeway_wire::formats::Formats;
 use causeway_wire::fs::{
     Attributes, Body, Caller, CheckCursor, Distribution, DistributionHint, Entry, Errno, Failure,
     Generation, Greeting, Incarnation, Kind, LayoutPart, LayoutServer, Node, ObjectId, Operation,
@@ -10,10 +8,12 @@ use causeway_wire::fs::{
     Timestamp,
 };
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
-use causeway_wire::{fs, home, store, watch};
+use causeway_wire::{fs, home, store};
 
+mod messages;
 mod methods;
 
+pub(super) use messages::{packets, pmi_lines, watch_pages};
 pub(super) use methods::{
     datagrams, frames, openings, rings, session_streams, shm_records, virtual_interfaces,
 };
@@ -649,144 +649,6 @@ pub(super) fn keys() -> Vec<Vec<u8>> {
     ]
     .iter()
     .map(store::Key::to_bytes)
-    .collect()
-}
-
-pub(super) fn packets() -> Vec<Vec<u8>> {
-    let header = |kind, regions| {
-        let mut header = bmi::Header::new(kind, 7);
-        header.regions = regions;
-        header.credit = 64;
-        header
-    };
-    let mut all: Vec<Vec<u8>> = [
-        bmi::Kind::Written,
-        bmi::Kind::Read,
-        bmi::Kind::Withdraw,
-        bmi::Kind::Credit,
-        bmi::Kind::Eager,
-        bmi::Kind::Ready,
-        bmi::Kind::Leave,
-        bmi::Kind::Stay,
-    ]
-    .iter()
-    .map(|kind| header(*kind, 0).encode().to_vec())
-    .collect();
-    for highest in 1..=2 {
-        let formats = Formats { lowest: 1, highest };
-        all.push(formats.hello(highest > 1).encode().to_vec());
-    }
-    for count in 0..=2 {
-        let introduction = bmi::Introduction {
-            id: bmi::InstanceId(0x1234),
-            addresses: (0..count).map(|n| format!("tcp://node{n}:7070")).collect(),
-        };
-        all.push(bmi::encode_introduction(&introduction, 4096));
-    }
-    all.push(bmi::encode_announcement(
-        header(bmi::Kind::Announce, 2),
-        &bmi::Announcement {
-            send: 1,
-            size: 8192,
-            load: 0,
-            regions: vec![region(false), region(true)].into(),
-        },
-        Vec::new(),
-    ));
-    all.push(bmi::encode_clearance(
-        header(bmi::Kind::ClearToSend, 1),
-        &bmi::Clearance {
-            receive: 1,
-            offset: 0,
-            len: 4096,
-            regions: vec![region(false)].into(),
-        },
-        Vec::new(),
-    ));
-    for refusal in [
-        bmi::Refusal::TooLarge { room: 5 },
-        bmi::Refusal::Failed,
-        bmi::Refusal::Cancelled,
-    ] {
-        all.push(bmi::encode_refusal(
-            header(bmi::Kind::Refuse, 0),
-            refusal,
-            Vec::new(),
-        ));
-    }
-    all
-}
-
-pub(super) fn watch_pages() -> Vec<Vec<u8>> {
-    let instance = watch::InstanceRow {
-        instance: 1,
-        peers: 2,
-        listening: "tcp://node1:7070".to_owned(),
-        ..watch::InstanceRow::default()
-    };
-    let count = watch::Count {
-        number: 3,
-        bytes: 3000,
-    };
-    let peer = watch::PeerRow {
-        instance: 1,
-        peer: 2,
-        phase: watch::PhaseCode::Up,
-        outbound: true,
-        blocked: true,
-        stalled: true,
-        pid: 4242,
-        reports: 1,
-        sent: count,
-        sent_large: count,
-        received: count,
-        received_large: count,
-        moved: count,
-        credit: 12_000,
-        window: 32_768,
-        granted: 32_768,
-        held: 0,
-        sends: 1,
-        unexpected_sends: 0,
-        announced: 1,
-        receives: 2,
-        transfers: 0,
-        early: 0,
-        unexpected: 0,
-        published_ns: 10_000_000_000,
-        progress_ns: 9_000_000_000,
-        waiting: Some(watch::Waiting {
-            kind: watch::OpKind::Send,
-            why: watch::Why::Receive,
-            tag: 7,
-            size: 4 << 20,
-            moved: 0,
-            since_ns: 1_000_000_000,
-        }),
-        address: "shm:///run/x.sock".to_owned(),
-    };
-    let event = watch::LogEvent {
-        at_ns: 1_700_000_000_000_000_000,
-        thread: 4242,
-        level: 2,
-        target: "bmi.stall".to_owned(),
-        text: "stalled".to_owned(),
-    };
-    vec![
-        watch::Row::Instance(instance).encode().to_vec(),
-        watch::Row::Peer(peer).encode().to_vec(),
-        event.encode().to_vec(),
-    ]
-}
-
-pub(super) fn pmi_lines() -> Vec<Vec<u8>> {
-    [
-        "cmd=init pmi_version=1 pmi_subversion=1\n",
-        "cmd=get_result rc=0 msg=success value=host;shm:///run/1\ncmd=barrier_out\n",
-        "cmd=abort exitcode=7\n",
-    ]
-    .iter()
-    .map(|text| text.as_bytes().to_vec())
     .collect()
 }
 

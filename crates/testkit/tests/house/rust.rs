@@ -106,6 +106,11 @@ impl Module {
     pub(crate) fn candidates(&self, declaring: &str) -> Vec<String> {
         let (folder, file) = declaring.rsplit_once('/').unwrap_or(("", declaring));
         if let Some(path) = &self.path {
+            let (mut folder, mut path) = (folder, path.as_str());
+            while let Some(rest) = path.strip_prefix("../") {
+                folder = folder.rsplit_once('/').map_or("", |(above, _)| above);
+                path = rest;
+            }
             return vec![format!("{folder}/{path}")];
         }
         let name = &self.name;
@@ -154,6 +159,11 @@ fn modules_and_their_files_are_found() {
     assert_eq!(
         found[3].candidates("crates/k/tests/h.rs"),
         ["crates/k/tests/x/d.rs"]
+    );
+    let above = modules("#[path = \"../lists/e.rs\"]\nmod e;\n");
+    assert_eq!(
+        above[0].candidates("crates/k/tests/h.rs"),
+        ["crates/k/lists/e.rs"]
     );
 }
 
