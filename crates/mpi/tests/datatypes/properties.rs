@@ -264,8 +264,7 @@ proptest! {
             if let Some(elements) = expected {
                 prop_assert_eq!(datatype.bytes_of_elements(elements), Some(bytes));
             }
-            let size = map.size();
-            let whole = if size == 0 { Some(0) } else { Some(bytes / size).filter(|_| bytes % size == 0) };
+            let whole = (0..=2).find(|count| count * map.size() == bytes);
             prop_assert_eq!(datatype.count_in(bytes), whole);
         }
     }
