@@ -11,6 +11,7 @@
 //! ([`process::Waited::Call`]), so that such a function may call MPI in its turn.
 //!
 //! What this room does not do: pointers, C strings and callbacks, which are the C surface's (`causeway-mpi-c`).
+
 #![forbid(unsafe_code)]
 
 pub mod abi;

@@ -90,6 +90,15 @@ impl Source<'_> {
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
+
+    /// The first `len` bytes, or all if there are no more.
+    #[must_use]
+    pub fn first(self, len: u64) -> Self {
+        Self {
+            len: usize::try_from(len).map_or(self.len, |len| len.min(self.len)),
+            ..self
+        }
+    }
 }
 
 impl Source<'_> {
@@ -128,6 +137,15 @@ impl Target<'_> {
     /// Whether there are none.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The first `len` bytes, or all if there are no more.
+    pub fn first(&mut self, len: u64) -> Target<'_> {
+        Target {
+            base: self.base,
+            len: usize::try_from(len).map_or(self.len, |len| len.min(self.len)),
+            _of: PhantomData,
+        }
     }
 }
 

@@ -4,7 +4,8 @@ use crate::blocks::{Source, Target};
 
 /// Replaces each of the first `count` elements of `into`, of `N` bytes and any alignment, by what `with` makes of the element
 /// of `from` and itself. Where `with` is a simple expression, it is compiled for several elements at a time, and for what the
-/// processor at hand has.
+/// processor at hand has: with AVX2, sums as fast as without (they wait for memory), maxima and products of integers of 1 and 8
+/// bytes in a half to a third of the time.
 ///
 /// # Panics
 /// If a span has fewer elements.

@@ -7,7 +7,7 @@ pub type Bytes = [u8; 16];
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub fn add(a: Bytes, b: Bytes) -> Bytes {
-    let mut result = [0; 16];
+    let mut result = [0; 10];
     // SAFETY: reads ten bytes of each operand and writes ten of the result; the register stack is as before.
     unsafe {
         std::arch::asm!(
@@ -23,14 +23,14 @@ pub fn add(a: Bytes, b: Bytes) -> Bytes {
             options(nostack),
         );
     }
-    result
+    widened(result)
 }
 
 /// The product.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub fn multiply(a: Bytes, b: Bytes) -> Bytes {
-    let mut result = [0; 16];
+    let mut result = [0; 10];
     // SAFETY: as above.
     unsafe {
         std::arch::asm!(
@@ -46,7 +46,18 @@ pub fn multiply(a: Bytes, b: Bytes) -> Bytes {
             options(nostack),
         );
     }
-    result
+    widened(result)
+}
+
+/// Reads the parts in which the processor has just written them: reading them as one would wait for that.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn widened(number: [u8; 10]) -> Bytes {
+    let ([significand], [low, high]) = number.as_chunks::<8>() else {
+        unreachable!("ten bytes are eight and two");
+    };
+    let top = u16::from_le_bytes([*low, *high]);
+    (u128::from(top) << 64 | u128::from(u64::from_le_bytes(*significand))).to_le_bytes()
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]

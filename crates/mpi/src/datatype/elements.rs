@@ -22,6 +22,9 @@ pub struct Elements {
     hull: Range<i64>,
 }
 
+/// Bytes that are copied at a time where neither side is contiguous.
+const COPIED: usize = 16 << 10;
+
 /// A direction of copying between elements (`here`) and a stream (`there`).
 trait Way {
     fn blocks(&mut self, here: Steps, there: Steps, blocks: Blocks);
@@ -143,6 +146,33 @@ impl Elements {
         self.check(memory.len())?;
         let room = stream.len() as u64;
         Ok(self.copy(position, room, &mut Unpacking { stream, memory }))
+    }
+
+    /// Copies the data to other elements, as far as those have room: as if a message went from these to those. The two must not
+    /// overlap. Returns how many bytes it were.
+    pub fn copy_to(
+        &self,
+        memory: Source<'_>,
+        others: &Self,
+        their_memory: &mut Target<'_>,
+    ) -> Result<u64, Error> {
+        self.check(memory.len())?;
+        others.check(their_memory.len())?;
+        if others.is_contiguous() {
+            return self.pack(0, memory, &mut their_memory.first(others.bytes));
+        }
+        if self.is_contiguous() {
+            return others.unpack(0, memory.first(self.bytes), their_memory);
+        }
+        // Through a buffer that stays in the nearest cache.
+        let mut buffer = [0; COPIED];
+        let (mut position, end) = (0, self.bytes.min(others.bytes));
+        while position < end {
+            let some = self.pack(position, memory, &mut Target::from(&mut buffer[..]))?;
+            let stream = Source::from(&buffer[..some as usize]);
+            position += others.unpack(position, stream, their_memory)?;
+        }
+        Ok(end)
     }
 
     /// Describes the data from the byte at `position` on as parts of `memory`, at most `most` of them, which are added to

@@ -231,6 +231,29 @@ proptest! {
     }
 
     #[test]
+    fn copied_bytes_are_packed_and_unpacked(
+        (from, _) in short_plans(),
+        (to, _) in short_plans(),
+        counts in prop::sample::select(vec![(1, 1), (3, 2), (0, 3), (300, 400)]),
+    ) {
+        let make = |plan: Plan, count| {
+            Elements::new(plan.build(Width::Int).expect("small"), count).expect("small")
+        };
+        let (from, to) = (make(from, counts.0), make(to, counts.1));
+        let mut memory = filled(&from);
+        memory.extend([9; 5]);
+        let hull = to.hull();
+        let mut copied = vec![0; (hull.end - hull.start) as usize + 5];
+        let mut expected = copied.clone();
+        let stream = packed(&from, &memory, 0, from.bytes() as usize);
+        let mut target = Target::from(&mut expected[..]);
+        let bytes = to.unpack(0, Source::from(&stream[..]), &mut target);
+        let mut target = Target::from(&mut copied[..]);
+        prop_assert_eq!(from.copy_to(Source::from(&memory[..]), &to, &mut target), bytes);
+        prop_assert_eq!(copied, expected);
+    }
+
+    #[test]
     fn fragments_are_the_packed_bytes((plan, _) in short_plans(), from in 0..100_u64, most in 1..9_usize) {
         let elements = Elements::new(plan.build(Width::Int).expect("small"), 3).expect("small");
         let bytes = filled(&elements);
@@ -264,8 +287,7 @@ proptest! {
             if let Some(elements) = expected {
                 prop_assert_eq!(datatype.bytes_of_elements(elements), Some(bytes));
             }
-            let size = map.size();
-            let whole = bytes.checked_div(size).map_or(Some(0), |n| Some(n).filter(|n| n * size == bytes));
+            let whole = (0..=2).find(|count| count * map.size() == bytes);
             prop_assert_eq!(datatype.count_in(bytes), whole);
         }
     }
