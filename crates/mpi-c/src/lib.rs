@@ -16,6 +16,7 @@ mod communicator;
 mod datatype;
 mod errors;
 mod exports;
+mod graphs;
 mod group;
 mod handles;
 mod info;

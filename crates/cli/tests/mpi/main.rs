@@ -119,6 +119,11 @@ fn datatypes() {
 }
 
 #[test]
+fn topologies() {
+    succeeds("topologies");
+}
+
+#[test]
 fn a_killed_rank_is_named_to_all_others_and_nothing_hangs() {
     let program = compile("death");
     for what in ["receive", "any", "barrier"] {
