@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_engine::types::{Completion, Error as EngineError, OpError, OpId, Posted, Queue};
 use causeway_engine::Endpoint;
+use causeway_engine::types::{Completion, Error as EngineError, OpError, OpId, Posted, Queue};
 
 use crate::abi;
 use crate::communicator::{Communicator, FIRST_FREE, Peer};
