@@ -53,7 +53,7 @@ static void line(void) {
 static void star(void) {
     MPI_Comm graph;
     int *index = malloc(size * sizeof *index), *edges = malloc(2 * size * sizeof *edges);
-    int *got = malloc(2 * size * sizeof *got), kind, nodes, many;
+    int *got = malloc(3 * size * sizeof *got), kind, nodes, many;
     for (int r = 0; r < size; r++) index[r] = size - 1 + r;
     for (int r = 1; r < size; r++) edges[r - 1] = r, edges[size - 2 + r] = 0;
     OK(MPI_Graph_create(MPI_COMM_WORLD, size, index, edges, 0, &graph));
