@@ -4,7 +4,7 @@
 //! object on standard output. Progress is drawn on terminals only.
 //!
 //! Reading order: `causeway-command` (a command's output and end, and its worker processes), then the verbs: [`fs`],
-//! [`info`], [`top`], [`log`] (with [`logging`], the command's own), [`run`], [`demo`], [`sim`]; `bench` is a crate,
+//! [`info`], [`top`], [`log`] (with [`logging`], the command's own), [`run`](mod@run), [`demo`], [`sim`]; `bench` is a crate,
 //! `causeway-bench`, and figures, plots and pages are one, `causeway-report`.
 #![forbid(unsafe_code)]
 
