@@ -1,7 +1,7 @@
 //! MPI's standard ABI for C: `mpi.h` and `libmpi_abi.so`.
 //!
 //! Read `abi/functions.txt` first: it lists every function with the module that implements it. The build script makes the
-//! exported functions from it ([`exports`]), each with its large-count twin: they convert arguments, enter the [`library`], and
+//! exported functions from it (module `exports`), each with its large-count twin: they convert arguments, enter the module `library`, and
 //! turn errors into codes. `include/mpi.h` is made from the same list (`cargo run -p causeway-mpi-c --example header`).
 //!
 //! Everything else is in `causeway-mpi`; here are pointers, C strings, and calls of functions of the program.

@@ -220,8 +220,7 @@ impl Process {
         process.copied().unwrap_or(u32::MAX)
     }
 
-    /// Makes progress, without waiting. Whether the program has a function to call first is up to
-    /// [`Process::take_call`].
+    /// Makes progress, without waiting. Whether the program has a function to call first is up to `take_call`.
     pub fn progress(&mut self) {
         self.endpoint.poll();
         self.drain();

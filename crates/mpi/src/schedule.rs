@@ -1,7 +1,7 @@
 //! Schedules: what a process does in a collective operation, step by step, driven by progress. Blocking, nonblocking and
 //! persistent forms of an operation are one schedule.
 //!
-//! Steps start in their order. Sends and receives go on at the same time until a [`Step::Fence`], which waits for all before
+//! Steps start in their order. Sends and receives go on at the same time until a `Step::Fence`, which waits for all before
 //! it. Messages of one operation carry the operation's number on its communicator as their tag, in a context apart from
 //! that of the program's messages.
 
