@@ -1,9 +1,9 @@
 //! Datatypes (MPI 5.0 chapter 5).
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 
 use causeway_mpi::abi;
-use causeway_mpi::datatype::{Datatype, Width};
+use causeway_mpi::datatype::{Darray, Datatype, Distribution, Order, Width};
 use causeway_mpi::error::{Error, Result};
 
 use crate::library::{enter, with};
@@ -68,6 +68,64 @@ pub(crate) unsafe fn type_create_hvector(
     let made = Datatype::hvector(count, blocklength, stride, &get(old)?, width(is_large))?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { insert(made, new) }
+}
+
+#[expect(clippy::too_many_arguments, reason = "they are MPI's")]
+pub(crate) unsafe fn type_create_subarray(
+    dimensions: c_int,
+    sizes: Numbers,
+    subsizes: Numbers,
+    starts: Numbers,
+    order: c_int,
+    old: Handle,
+    new: *mut Handle,
+    is_large: bool,
+) -> Result<()> {
+    let many = length(dimensions.into())?;
+    // SAFETY: the caller's arrays and pointer, as MPI has it.
+    unsafe {
+        let sizes = sizes.read(many, "array_of_sizes")?;
+        let subsizes = subsizes.read(many, "array_of_subsizes")?;
+        let starts = starts.read(many, "array_of_starts")?;
+        let (order, width) = (Order::try_from(order)?, width(is_large));
+        let made = Datatype::subarray(&sizes, &subsizes, &starts, order, &get(old)?, width)?;
+        insert(made, new)
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "they are MPI's")]
+pub(crate) unsafe fn type_create_darray(
+    size: c_int,
+    rank: c_int,
+    dimensions: c_int,
+    sizes: Numbers,
+    distributions: *const c_int,
+    arguments: *const c_int,
+    grid: *const c_int,
+    order: c_int,
+    old: Handle,
+    new: *mut Handle,
+    is_large: bool,
+) -> Result<()> {
+    let many = length(dimensions.into())?;
+    // SAFETY: the caller's arrays and pointer, as MPI has it.
+    unsafe {
+        let distributions = array(distributions, many, "array_of_distribs")?;
+        let distributions = distributions
+            .iter()
+            .map(|value| Distribution::try_from(*value))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        let of = Darray {
+            size,
+            rank,
+            sizes: &sizes.read(many, "array_of_gsizes")?,
+            distributions: &distributions,
+            arguments: array(arguments, many, "array_of_dargs")?,
+            grid: array(grid, many, "array_of_psizes")?,
+            order: Order::try_from(order)?,
+        };
+        insert(Datatype::darray(&of, &get(old)?, width(is_large))?, new)
+    }
 }
 
 pub(crate) unsafe fn type_indexed(

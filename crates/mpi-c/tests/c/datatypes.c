@@ -72,8 +72,42 @@ static void structures(void) {
     OK(MPI_Type_free(&plain));
 }
 
+/* Packs one element of a datatype of ints, of which there must be so many, and ends the datatype. */
+static void gather(MPI_Datatype type, const int *from, int *into, int many) {
+    int position = 0, bytes;
+    MPI_Aint lower, extent;
+    OK(MPI_Type_commit(&type));
+    OK(MPI_Type_size(type, &bytes));
+    CHECK(bytes == many * (int)sizeof(int));
+    OK(MPI_Type_get_extent(type, &lower, &extent));
+    CHECK(lower == 0 && extent == 16 * (MPI_Aint)sizeof(int));
+    OK(MPI_Pack(from, 1, type, into, bytes, &position, MPI_COMM_WORLD));
+    CHECK(position == bytes);
+    OK(MPI_Type_free(&type));
+}
+
+/* Parts of a matrix of 4 by 4. */
+static void arrays(void) {
+    int matrix[16], got[8], sizes[2] = {4, 4}, subsizes[2] = {2, 3}, starts[2] = {1, 0};
+    int distributions[2] = {MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_BLOCK};
+    int arguments[2] = {MPI_DISTRIBUTE_DFLT_DARG, MPI_DISTRIBUTE_DFLT_DARG}, grid[2] = {2, 2};
+    MPI_Datatype type;
+    for (int n = 0; n < 16; n++) matrix[n] = n;
+    OK(MPI_Type_create_subarray(2, sizes, subsizes, starts, MPI_ORDER_C, MPI_INT, &type));
+    gather(type, matrix, got, 6);
+    for (int n = 0; n < 6; n++) CHECK(got[n] == 4 + n / 3 * 4 + n % 3);
+    OK(MPI_Type_create_subarray(2, sizes, subsizes, starts, MPI_ORDER_FORTRAN, MPI_INT, &type));
+    gather(type, matrix, got, 6);
+    for (int n = 0; n < 6; n++) CHECK(got[n] == 1 + n / 2 * 4 + n % 2);
+    /* The process of the grid's row 1 and column 0: rows 1 and 3, columns 0 and 1. */
+    OK(MPI_Type_create_darray(4, 2, 2, sizes, distributions, arguments, grid, MPI_ORDER_C, MPI_INT, &type));
+    gather(type, matrix, got, 4);
+    CHECK(got[0] == 4 && got[1] == 5 && got[2] == 12 && got[3] == 13);
+}
+
 int main(int argc, char **argv) {
     begin(&argc, &argv);
+    arrays();
     columns();
     structures();
     OK(MPI_Finalize());
