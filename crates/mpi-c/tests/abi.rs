@@ -139,8 +139,6 @@ const NOT_YET: &[&str] = &[
     "Gather",
     "Gatherv",
     "Get",
-    "Graph",
-    "Graphdims",
     "Grequest",
     "Group",
     "Ineighbor",
