@@ -214,3 +214,30 @@ fn a_request_passes_the_data_that_was_sent_before_it() {
         }
     }
 }
+
+#[test]
+fn announcements_beyond_what_the_method_takes_wait_and_keep_their_order() {
+    const MESSAGES: usize = 12;
+    const SIZE: usize = 40_000;
+    let few = Options {
+        queue_packets: 3,
+        ..Options::default()
+    };
+    let (mut client, mut server, to, from) = pair("announcements", Config::default(), few);
+    // All are posted before the server looks: the queue is full after some.
+    for n in 0..MESSAGES {
+        client.send(to, &[memory(n, SIZE)], 1, n as u64);
+    }
+    let into: Vec<Memory> = (0..MESSAGES).map(|_| Memory::zeroed(SIZE)).collect();
+    for (n, into) in into.iter().enumerate() {
+        server.recv(from, std::slice::from_ref(into), 1, n as u64);
+    }
+    drive(&mut [&mut client, &mut server], |nodes| {
+        nodes.iter().all(|node| node.done.len() == MESSAGES)
+    });
+    for (n, into) in into.iter().enumerate() {
+        assert_eq!(client.result(n as u64), Some(&Ok(SIZE as u64)));
+        assert_eq!(server.result(n as u64), Some(&Ok(SIZE as u64)));
+        assert_eq!(into.to_vec(), bytes(n, SIZE), "message {n}");
+    }
+}
