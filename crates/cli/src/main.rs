@@ -71,10 +71,13 @@ impl Command {
 }
 
 fn main() {
-    let json = std::env::args_os()
-        // What stands behind a program is the program's.
-        .take_while(|argument| argument != OsStr::new("--") && argument != OsStr::new("run"))
-        .any(|argument| argument == OsStr::new("--json"));
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    // `causeway run` has no `--json`: one behind it is the program's.
+    let runs = arguments.peek().is_some_and(|verb| verb == "run");
+    let json = !runs
+        && arguments
+            .take_while(|argument| argument != OsStr::new("--"))
+            .any(|argument| argument == OsStr::new("--json"));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => shutdown::exit(wrong_use(&error, json)),

@@ -200,3 +200,11 @@ fn under_json_each_file_that_failed_is_listed() {
         assert!(!errors[0]["why"].as_str().unwrap().is_empty(), "{said}");
     }
 }
+
+#[test]
+fn behind_a_program_json_is_the_programs() {
+    let directory = tempfile::tempdir().unwrap();
+    let left = Run::new(directory.path(), &["run", "./not-there", "--json"]).left();
+    assert_eq!((left.code, left.out.as_slice()), (Some(1), &b""[..]));
+    assert!(left.err.contains("not-there"), "{}", left.err);
+}
