@@ -12,6 +12,7 @@ use causeway_transport::{Access, Error as TransportError, Packet, PeerError, Spa
 use causeway_wire::bmi::{Header, Introduction};
 use causeway_wire::region::Regions;
 
+use crate::conversation::moving::Short;
 use crate::conversation::receiving::{add_receive, post_again};
 use crate::conversation::rendezvous::has_withdrawable_message;
 use crate::conversation::{Conversation, LinkLimits, Phase, Transmit};
@@ -218,6 +219,24 @@ impl<M: Matcher> Conversations<M> {
     #[inline]
     pub fn has_work(&self) -> bool {
         !self.shared.work.is_empty() || !self.shared.dirty.is_empty()
+    }
+
+    /// Whether there are events, for [`Conversations::poll_event`].
+    #[inline]
+    pub(crate) fn has_events(&self) -> bool {
+        !self.shared.work.is_empty()
+    }
+
+    /// What the packet of a peer that was just handled has left to do, if it is short and nothing stands before it. It stays an
+    /// event unless the driver does it now, and says so.
+    pub(crate) fn peek_short(&self, peer: u32) -> Option<Short<'_>> {
+        self.peers[peer].short_of(&self.shared)
+    }
+
+    /// The driver has done what [`Conversations::peek_short`] returned.
+    pub(crate) fn handle_short_done(&mut self, peer: u32) {
+        let Self { peers, shared } = self;
+        peers[peer].handle_short_done(shared);
     }
 
     /// The next thing to do.

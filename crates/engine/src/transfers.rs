@@ -61,6 +61,18 @@ impl Transfers {
         !std::mem::replace(&mut self.told, true)
     }
 
+    /// The one that is to be started, if it is the only one, and none waits.
+    pub(crate) fn only(&self) -> Option<u64> {
+        let is_only = self.recent.len() == 1 && self.deferred.is_empty();
+        self.recent.front().copied().filter(|_| is_only)
+    }
+
+    /// The driver has done the only one, and needs not be told of it any more.
+    pub(crate) fn take_only(&mut self) -> Option<u64> {
+        self.told = false;
+        self.recent.pop_front()
+    }
+
     /// Every one is to be tried again. Returns whether the driver is to be told.
     #[must_use]
     pub(crate) fn retry(&mut self) -> bool {

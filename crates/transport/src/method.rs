@@ -625,10 +625,22 @@ pub struct PeerReport {
 /// So many bytes of a packet are shown before the sink names a receive buffer for the others: see [`Sink::receive_buffer`].
 pub const PLACEMENT_HEAD_BYTES: usize = 16;
 
-/// What a handler sends by while it is called; see [`Sink::handle`].
+/// What a handler does while it is called, with the peer whose packet it handles; see [`Sink::handle`].
 pub trait Outlet {
-    /// Sends one packet, gathered from `parts`, to the peer whose packet is being handled, as [`Method::send`] does.
+    /// Sends one packet, gathered from `parts`, as [`Method::send`] does.
     fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError>;
+
+    /// Reads the whole of a region that the peer exports to us into the first bytes of `local`, and sends the packet
+    /// `notify` behind, both before it returns. Returns `false` if it has not: because that would take longer than a handler
+    /// may, because something stands before it, or because it failed. [`Method::transfer`] does it then, or says what is wrong.
+    fn read_now(&mut self, _local: &Memory, _remote: &RegionDescriptor, _notify: &[u8]) -> bool {
+        false
+    }
+
+    /// Ends an export to the peer. Returns `false` if that is not known to have happened: [`Method::try_revoke`] tells.
+    fn revoke_now(&mut self, _key: u64) -> bool {
+        false
+    }
 }
 
 /// Where a method delivers what happened. Called from inside [`Method::poll`], [`Method::tick`] and

@@ -1,13 +1,14 @@
 //! Transfers of remote memory that operations need: what the method is to do, and how that ended.
 
+use causeway_sys::memory::Memory;
 use causeway_transport::{Cursor, Direction, NotifyPacket, Spans, Transfer, TransferError};
 use causeway_wire::bmi::{Header, Kind, Refusal};
-use causeway_wire::region::Regions;
+use causeway_wire::region::{RegionDescriptor, Regions};
 
 use super::Conversation;
 use super::rendezvous::refusal;
 use crate::matcher::Matcher;
-use crate::operation::{Op, State};
+use crate::operation::{Op, State, What};
 use crate::shared::{Shared, Work};
 use crate::transfers::{Behind, MAX_ACTIVE, Transfers};
 use crate::types::OpError;
@@ -28,7 +29,78 @@ pub(crate) fn is_moving(op: &Op) -> bool {
     )
 }
 
+/// Something short to do for the peer whose packet was just handled.
+#[derive(Debug)]
+pub(crate) enum Short<'a> {
+    /// Read a region of the peer's, whole, into the first bytes of memory, and notify it.
+    Read {
+        local: &'a Memory,
+        remote: &'a RegionDescriptor,
+        notify: NotifyPacket,
+    },
+    /// End the one export of a send that is complete.
+    Revoke { key: u64 },
+}
+
 impl Conversation {
+    /// See [`Conversations::peek_short`](crate::Conversations::peek_short).
+    pub(crate) fn short_of<'a, M>(&self, shared: &'a Shared<M>) -> Option<Short<'a>> {
+        match shared.work.back()? {
+            Work::Transfers => {
+                let entry = &shared.ops[shared.ops.find(shared.transfers.only()?)?];
+                let State::Matched(incoming) = &entry.state else {
+                    return None;
+                };
+                let ([local], [remote]) = (
+                    entry.fragments.as_slice(),
+                    &incoming.announcement.regions[..],
+                ) else {
+                    return None;
+                };
+                let is_its = entry.peer == self.id && entry.what == What::Receive;
+                let is_whole = remote.len == incoming.announcement.size && entry.moved == 0;
+                (is_its && is_whole && self.may_transfer(shared)).then(|| Short::Read {
+                    local,
+                    remote,
+                    notify: Header::new(Kind::Read, incoming.announcement.send)
+                        .encode()
+                        .into(),
+                })
+            }
+            Work::Finish(op, Ok(_)) => {
+                let entry = &shared.ops[shared.ops.find(*op)?];
+                let is_its = entry.peer == self.id && entry.what == What::Send;
+                match (&entry.state, &entry.exports[..]) {
+                    (State::Finishing, &[key]) if is_its => Some(Short::Revoke { key }),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// What [`Conversation::short_of`] returned is done; the peer knows of a read.
+    pub(crate) fn handle_short_done<M: Matcher>(&mut self, shared: &mut Shared<M>) {
+        match shared.work.pop_back() {
+            Some(Work::Transfers) => {
+                let op = shared.transfers.take_only();
+                if let Some(op) = op.and_then(|key| shared.ops.find(key))
+                    && let State::Matched(incoming) = &shared.ops[op].state
+                {
+                    let size = incoming.announcement.size;
+                    self.finish(shared, op, Ok(size));
+                }
+            }
+            Some(Work::Finish(key, result)) => {
+                if let Some(op) = shared.ops.find(key) {
+                    shared.ops[op].exports.clear();
+                    self.complete(shared, op, result);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Whether one more transfer may be in progress.
     pub(crate) fn may_transfer<M>(&self, shared: &Shared<M>) -> bool {
         let throttled = shared.transfers.active >= MAX_ACTIVE && self.transfers > 0;

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use causeway_transport::{
-    PLACEMENT_HEAD_BYTES, Packet, Peer as Handle, PeerError, Sink, Spans, Token, TransferError,
-    address, registry,
+    Outlet, PLACEMENT_HEAD_BYTES, Packet, Peer as Handle, PeerError, Sink, Spans, Token,
+    TransferError, address, registry,
 };
 use causeway_wire::bmi::{self as wire, Header};
 
 use super::watch::Watched;
 use crate::conversation::LinkLimits;
+use crate::conversation::moving::Short;
 use crate::conversations::Conversations;
 use crate::matcher::Matcher;
 
@@ -284,11 +285,40 @@ impl<M> Delivery<'_, M> {
     }
 }
 
+impl<M: Matcher> Delivery<'_, M> {
+    /// Does at once what the packet asks for, where that is short: it would take longer to queue it.
+    #[inline(never)]
+    fn act_now(&mut self, peer: u32, outlet: &mut dyn Outlet) {
+        let is_done = match self.conversations.peek_short(peer) {
+            Some(Short::Read {
+                local,
+                remote,
+                notify,
+            }) => outlet.read_now(local, remote, &notify),
+            Some(Short::Revoke { key }) => outlet.revoke_now(key),
+            None => false,
+        };
+        if is_done {
+            self.conversations.handle_short_done(peer);
+        }
+    }
+}
+
 impl<M: Matcher> Sink for Delivery<'_, M> {
     #[inline]
     fn packet(&mut self, handle: Handle, packet: Packet<'_>) {
         if let Some(peer) = self.peer(handle) {
             self.conversations.handle_packet(peer, packet);
+        }
+    }
+
+    #[inline]
+    fn handle(&mut self, handle: Handle, packet: Packet<'_>, outlet: &mut dyn Outlet) {
+        if let Some(peer) = self.peer(handle) {
+            self.conversations.handle_packet(peer, packet);
+            if self.conversations.has_events() {
+                self.act_now(peer, outlet);
+            }
         }
     }
 

@@ -93,7 +93,7 @@ macro_rules! conformance {
                 pausing: holds_up_the_sender, keeps_the_order, leaves_others_alone,
                     stops_at_packets_only, ends_with_the_peer, lets_the_receiver_sleep,
                     readiness_is_what_it_says, holds_for_a_connection_to_come;
-                replies: keep_a_packet_going, are_held_up_as_all_packets;
+                replies: keep_a_packet_going, are_held_up_as_all_packets, read_what_their_peers_export, end_exports;
                 lifecycle: an_absent_peer_is_reported, a_listener_ends_before_it_polls, a_transfer_with_an_absent_peer_fails, a_later_listener_is_reached,
                     same_address_same_handle, a_restarted_peer_is_a_new_incarnation,
                     a_departed_caller_is_gone, a_departure_ends_transfers, disconnecting_is_silent_here_and_noticed_there,

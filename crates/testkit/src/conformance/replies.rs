@@ -2,12 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use causeway_sys::memory::Memory;
 use causeway_transport::{
-    Method, Outlet, Packet, Peer, PeerError, SendError, Sink, Token, TransferError,
+    Access, Direction, Method, Outlet, Packet, Peer, PeerError, SendError, Sink, Token,
+    TransferError,
 };
+use causeway_wire::region::RegionDescriptor;
 
 use super::Factory;
-use super::node::{Node, Pair};
+use super::node::{List, Node, Pair};
 use crate::patience::Patience;
 
 /// What a handler does with each packet.
@@ -128,4 +131,87 @@ pub fn are_held_up_as_all_packets<F: Factory>(factory: &F) {
         patience.spend();
     }
     assert_eq!(pair.a.packet(), None);
+}
+
+/// What a handler reads has arrived when it is told so, and the notification is behind it; what it may not read is not
+/// said to have been read, and nobody is notified.
+pub fn read_what_their_peers_export<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let (to_b, to_a) = (pair.to_b, pair.to_a);
+    for len in [1, 4096, 12_000, 100_000] {
+        let bytes: Vec<u8> = (0..len).map(|at| at as u8).collect();
+        let memory = Memory::from_vec(bytes.clone());
+        let open = pair.a.export(to_b, &memory, Access::Read);
+        let closed = pair.a.export(to_b, &memory, Access::Read);
+        pair.a.method.revoke(to_b, closed.key);
+        let elsewhere = RegionDescriptor {
+            base: open.base + 1,
+            ..open
+        };
+        let (report, reports) = std::sync::mpsc::channel();
+        let mut server = Server::new(move |_, outlet| {
+            for forbidden in [closed, elsewhere] {
+                let local = Memory::zeroed(len);
+                assert!(!outlet.read_now(&local, &forbidden, b"forbidden"));
+            }
+            let short = Memory::zeroed(len - 1);
+            assert!(!outlet.read_now(&short, &open, b"too short"));
+            let local = Memory::zeroed(len + 1);
+            let is_read = outlet.read_now(&local, &open, b"read");
+            report
+                .send((is_read, local.to_vec()))
+                .expect("the test listens");
+        });
+        pair.a_sends(b"read it");
+        let mut patience = Patience::new("the handler's call");
+        let (is_read, read) = loop {
+            server.step(&mut pair.b);
+            pair.a.step();
+            if let Ok(report) = reports.try_recv() {
+                break report;
+            }
+            patience.spend();
+        };
+        if is_read {
+            assert_eq!((&read[..len], read[len]), (&bytes[..], 0));
+            assert_eq!(pair.a_receives(), (to_b, b"read".to_vec()));
+        }
+        pair.a.method.revoke(to_b, open.key);
+        // Nothing was left behind.
+        assert_eq!(pair.b.packet(), None);
+        let back = pair.b.export(to_a, &memory, Access::Read);
+        let list = List::simple(Direction::Get, &Memory::zeroed(len), back);
+        assert_eq!(pair.a_transfers(&list), Ok(()));
+        pair.b.method.revoke(to_a, back.key);
+    }
+}
+
+/// An export that a handler has ended is closed to its peer.
+pub fn end_exports<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let to_a = pair.to_a;
+    let memory = Memory::from_vec(vec![1; 5000]);
+    let export = pair.b.export(to_a, &memory, Access::ReadWrite);
+    let (report, reports) = std::sync::mpsc::channel();
+    let mut server = Server::new(move |_, outlet| {
+        assert!(report.send(outlet.revoke_now(export.key)).is_ok());
+    });
+    pair.a_sends(b"end it");
+    let mut patience = Patience::new("the handler's call");
+    let is_ended = loop {
+        server.step(&mut pair.b);
+        if let Ok(is_ended) = reports.try_recv() {
+            break is_ended;
+        }
+        pair.a.step();
+        patience.spend();
+    };
+    if !is_ended {
+        pair.b.method.revoke(to_a, export.key);
+    }
+    for direction in [Direction::Get, Direction::Put] {
+        let list = List::simple(direction, &Memory::zeroed(5000), export);
+        assert_eq!(pair.a_transfers(&list), Err(TransferError::Protection));
+    }
+    assert_eq!(memory.to_vec(), [1; 5000]);
 }

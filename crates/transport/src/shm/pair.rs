@@ -28,7 +28,7 @@ use super::quarantine::{self, DeferredFree, PeerLiveness};
 use super::regions::{Exports, Imports};
 use super::ring::{Consumer, Producer, Sent};
 use super::split_copy::{self, Helper, Offers};
-use super::transfer::Transfers;
+use super::transfer::{self, Transfers};
 use crate::error::{PeerError, SendError, TOO_MANY_OPEN};
 use crate::method::{Direction, Outlet};
 
@@ -564,6 +564,15 @@ pub(super) fn refusal(error: &std::io::Error) -> String {
 impl Outlet for Pair {
     fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError> {
         Self::send(self, &parts)
+    }
+
+    fn read_now(&mut self, local: &Memory, remote: &RegionDescriptor, notify: &[u8]) -> bool {
+        transfer::read_now(self, local, remote, notify)
+    }
+
+    fn revoke_now(&mut self, key: u64) -> bool {
+        self.try_unexport(key);
+        self.deferred.is_empty()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::error::{PeerError, TransferError};
 use crate::method::Direction;
 
 /// A single transfer that is shorter is over before a helper has seen it.
-const LEAST_ALONE: u64 = 24 << 10;
+pub(super) const LEAST_ALONE: u64 = 24 << 10;
 
 /// Among several, sharing pays from here on: each side copies its parts of many by one system call.
 const LEAST_AMONG_OTHERS: u64 = 2 * UNIT_BYTES;

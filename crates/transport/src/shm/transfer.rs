@@ -269,6 +269,37 @@ fn attach_piece(
     result
 }
 
+/// Does a short read at once, with nothing before it; see [`Outlet::read_now`](crate::method::Outlet::read_now).
+///
+/// What the peer allows is looked up behind the copy only, which says as much: it is the peer's own memory that was read,
+/// and the bytes count if the export had not ended by then. The table's line travels meanwhile.
+pub(super) fn read_now(
+    pair: &mut Pair,
+    near: &Memory,
+    region: &RegionDescriptor,
+    notify: &[u8],
+) -> bool {
+    let Attach::Usable(pid) = pair.attach else {
+        return false;
+    };
+    let is_next = pair.stage == Stage::Up && pair.transfers.queue.is_empty();
+    let is_short = region.len < split_initiator::LEAST_ALONE && region.len <= near.len() as u64;
+    // What is in an object may be mapped here.
+    if !is_next || !is_short || region.len == 0 || region.object.is_some() {
+        return false;
+    }
+    pair.imports.prefetch(region.key);
+    let mut local = LocalSpans::new();
+    let mut remote = RemoteSpans::new();
+    local.push(near, 0..region.len as usize);
+    remote.push(region.base, region.len as usize);
+    let copied = copy(pid, Direction::Get, &local, &remote);
+    let allowed = pair.imports.check(region.key, region.base, region.len);
+    matches!(copied, Ok(bytes) if bytes == region.len)
+        && allowed.is_some_and(|permission| permission.allows(Direction::Get))
+        && pair.publish(SlotKind::Packet, notify, notify.len())
+}
+
 /// What of the lists one call can copy; the local spans go to `local`.
 fn spans_of<'a>(
     active: &'a Active,
