@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use causeway_engine::Endpoint;
 use causeway_engine::types::{Completion, Error as EngineError, OpError, OpId, Posted, Queue};
+pub use causeway_engine::{Parked, Waker};
 
 use crate::abi;
 use crate::communicator::{Communicator, FIRST_FREE, Peer};
@@ -50,6 +51,8 @@ pub struct Process {
     pub(crate) taken: Vec<Completion>,
     pub(crate) universe_size: Option<i32>,
     pub(crate) program_number: i32,
+    /// Several threads call: none waits in here.
+    pub(crate) has_threads: bool,
 }
 
 /// How a wait ended.
@@ -59,6 +62,8 @@ pub enum Waited<T> {
     Done(T),
     /// A function of the program is to be called before anything else.
     Call(crate::schedule::Call),
+    /// Not yet: where several threads call ([`Process::share`]), the caller lets others in before it asks again.
+    NotYet,
 }
 
 /// An operation that is going on, or is done.
@@ -81,6 +86,15 @@ pub(crate) enum Going {
 }
 
 impl Active {
+    /// Its status, if it is done.
+    #[inline]
+    pub fn status(&self) -> Option<Status> {
+        match self.state {
+            Going::Done(status) => Some(status),
+            _ => None,
+        }
+    }
+
     /// One that has failed.
     pub(crate) fn failed(error: Error, communicator: usize) -> Self {
         Self {
@@ -157,6 +171,7 @@ impl Process {
             taken: Vec::new(),
             universe_size: None,
             program_number: 0,
+            has_threads: false,
         })
     }
 
@@ -254,7 +269,7 @@ impl Process {
             } => (op, true),
             _ => return self.wait_for_news(|process| process.poll(active)),
         };
-        if !self.is_quiet() {
+        if !self.is_quiet() || self.has_threads {
             return self.wait_for_news(|process| process.poll(active));
         }
         loop {
@@ -277,6 +292,13 @@ impl Process {
         &mut self,
         mut ready: impl FnMut(&mut Self) -> Result<Option<T>>,
     ) -> Result<Waited<T>> {
+        if self.has_threads {
+            return Ok(match self.look(ready)? {
+                Waited::Done(Some(done)) => Waited::Done(done),
+                Waited::Call(call) => Waited::Call(call),
+                Waited::Done(None) | Waited::NotYet => Waited::NotYet,
+            });
+        }
         loop {
             let news = self.endpoint.news();
             self.drain();
@@ -288,6 +310,37 @@ impl Process {
             }
             self.endpoint.wait_for_news(news, FOR_EVER);
         }
+    }
+
+    /// Several threads call from now on: waits return [`Waited::NotYet`] instead of waiting in here. What ends a wait that
+    /// was [prepared](Process::prepare_wait) is returned.
+    pub fn share(&mut self) -> Waker {
+        self.has_threads = true;
+        self.endpoint.waker()
+    }
+
+    /// Makes progress until something has happened, and returns `None`; or what to sleep in while other threads use the process,
+    /// until something may. Each of them ends with [`Process::check_parked`].
+    pub fn prepare_wait(&mut self) -> Option<Parked> {
+        let parked = self.endpoint.prepare_wait(None);
+        self.endpoint.take_interrupted();
+        parked
+    }
+
+    /// Ends a wait that was prepared.
+    pub fn finish_wait(&mut self, parked: Parked) {
+        self.endpoint.finish_wait(parked);
+        self.endpoint.take_interrupted();
+    }
+
+    /// Wakes the thread that sleeps, if what this one has done concerns it.
+    pub fn check_parked(&mut self) {
+        self.endpoint.check_parked();
+    }
+
+    /// Differs from what it was before if anything has happened that a wait may be for.
+    pub fn changes(&self) -> (u64, usize) {
+        self.endpoint.changes()
     }
 
     /// Makes some progress, and asks `ready` once.
