@@ -8,6 +8,7 @@ use causeway_engine::types::{Completion, Error as EngineError, OpError, OpId, Po
 pub use causeway_engine::{Parked, Waker};
 
 use crate::abi;
+use crate::buffer::Unpack;
 use crate::communicator::{Communicator, FIRST_FREE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -73,7 +74,7 @@ pub struct Active {
     /// The communicator's handle.
     pub(crate) communicator: usize,
     /// What is to be done with a message that was received into other memory.
-    pub(crate) unpack: Vec<crate::buffer::Unpack>,
+    pub(crate) unpack: Vec<Unpack>,
 }
 
 #[derive(Debug)]
@@ -417,15 +418,17 @@ impl Process {
         match result {
             Ok(bytes) if is_receive => self.received(active, bytes),
             Ok(_) => Ok(Status::of_send()),
-            Err(error) => self.failed(active, error, is_receive),
+            Err(error) => self.failed(active.communicator, error, is_receive),
         }
     }
 
     /// A receive has completed with so many bytes.
     #[inline]
     pub(crate) fn received(&mut self, active: &mut Active, bytes: u64) -> Result<Status> {
-        for unpack in active.unpack.drain(..) {
-            unpack.unpack(Some(bytes))?;
+        if !active.unpack.is_empty() {
+            for unpack in active.unpack.drain(..) {
+                unpack.unpack(Some(bytes))?;
+            }
         }
         let envelope = self.endpoint.envelope();
         let process = self.process_of(envelope.peer);
@@ -442,9 +445,9 @@ impl Process {
     }
 
     #[cold]
-    fn failed(&mut self, active: &Active, error: OpError, is_receive: bool) -> Result<Status> {
+    fn failed(&mut self, communicator: usize, error: OpError, is_receive: bool) -> Result<Status> {
         let peer = self.process_of(self.endpoint.envelope().peer);
-        let rank = self.communicator(active.communicator);
+        let rank = self.communicator(communicator);
         let rank = rank.map_or(peer as i32, |communicator| {
             communicator.rank_of_number(peer)
         });
@@ -454,29 +457,53 @@ impl Process {
             OpError::TooLarge { .. } if !is_receive => Ok(Status::of_send()),
             OpError::Peer { cause, .. } => {
                 let text = format!("rank {rank}: {cause}");
-                Err(Error::new(abi::ERR_PROC_ABORTED, text).on(active.communicator))
+                Err(Error::new(abi::ERR_PROC_ABORTED, text).on(communicator))
             }
-            other => Err(Error::from(other).on(active.communicator)),
+            other => Err(Error::from(other).on(communicator)),
         }
     }
 
-    /// What a post has come to.
+    /// What the post of a send has come to.
     #[inline]
-    pub(crate) fn posted(
+    pub(crate) fn sent(
         &mut self,
         posted: Result<Posted, EngineError>,
-        mut active: Active,
-        from_any: Option<bool>,
+        communicator: usize,
     ) -> Result<Active> {
+        let state = match posted? {
+            Posted::Pending(op) => Going::Send(op),
+            Posted::Complete(done) => match done.result {
+                Ok(_) => Going::Done(Status::of_send()),
+                Err(error) => Going::Done(self.failed(communicator, error, false)?),
+            },
+        };
+        Ok(Active {
+            state,
+            communicator,
+            unpack: Vec::new(),
+        })
+    }
+
+    /// What the post of a receive has come to.
+    #[inline]
+    pub(crate) fn receiving(
+        &mut self,
+        posted: Result<Posted, EngineError>,
+        (communicator, from_any): (usize, bool),
+        unpack: Option<Box<Unpack>>,
+    ) -> Result<Active> {
+        let mut active = Active {
+            state: Going::Done(Status::empty()),
+            communicator,
+            unpack: Vec::new(),
+        };
+        if let Some(unpack) = unpack {
+            active.unpack.push(*unpack);
+        }
         match posted? {
-            Posted::Pending(op) => {
-                active.state = match from_any {
-                    Some(from_any) => Going::Receive { op, from_any },
-                    None => Going::Send(op),
-                };
-            }
+            Posted::Pending(op) => active.state = Going::Receive { op, from_any },
             Posted::Complete(done) => {
-                let status = self.finished(&mut active, done.result, from_any.is_some())?;
+                let status = self.finished(&mut active, done.result, true)?;
                 active.state = Going::Done(status);
             }
         }

@@ -69,22 +69,18 @@ static double measure(body *body, struct work *work)
     long rounds = 1;
     double parts[PARTS], part = milliseconds / 1e3 / PARTS;
     body(work, 2);
-    for (;;) {
-        long next = 0;
+    for (int found = 0; !found;) {
         MPI_Barrier(MPI_COMM_WORLD);
         double began = now();
         body(work, rounds);
         double took = now() - began;
-        if (took < part && rounds < 1L << 30)
-            next = took < part / 8 ? 2 * rounds : (long)((double)rounds * part / took) + 1;
-        MPI_Bcast(&next, 1, MPI_LONG, 0, MPI_COMM_WORLD);
-        if (next == 0)
-            break;
-        rounds = next;
-        if (took >= part / 2)
-            break;
+        /* Rank 0's time decides for all. */
+        found = took >= part / 8;
+        if (took < part)
+            rounds = found ? (long)((double)rounds * part / took) + 1 : 2 * rounds;
+        MPI_Bcast(&rounds, 1, MPI_LONG, 0, MPI_COMM_WORLD);
+        MPI_Bcast(&found, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
-    MPI_Bcast(&rounds, 1, MPI_LONG, 0, MPI_COMM_WORLD);
     for (int i = 0; i < PARTS; i++) {
         MPI_Barrier(MPI_COMM_WORLD);
         double began = now();

@@ -119,6 +119,11 @@ fn collective_operations() {
 }
 
 #[test]
+fn reductions() {
+    succeeds("reductions");
+}
+
+#[test]
 fn communicators() {
     succeeds("communicators");
 }
