@@ -78,7 +78,7 @@ loom: ## The shared queues and locks under every interleaving
 	@mkdir -p $(TARGET)
 	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" \
 		CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 $(CARGO) test --release --locked \
-		-p causeway-transport -p causeway-bmi-c --lib loom 2>&1 | tee $(TARGET)/loom.log
+		-p causeway-transport -p causeway-sys --lib loom 2>&1 | tee $(TARGET)/loom.log
 
 ##@ Longer tests
 .PHONY: waits fuzz fuzz-smoke simulate torture power kill-rounds many all-bits flood asan valgrind

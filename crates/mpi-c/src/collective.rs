@@ -487,9 +487,9 @@ unsafe fn reduction(rest: &Rest<'_>, of: Operands) -> Result<Reduction> {
         Some(into) => Some(describe(*into, true)?),
         None => None,
     };
-    let what = match rest.operations.get(of.op) {
-        Ok(operation) => Ok((operation.clone(), of.datatype)),
-        Err(_) => Err(of.op),
+    let what = match rest.operations.find(of.op) {
+        Some(operation) => Ok((operation.clone(), of.datatype)),
+        None => Err(of.op),
     };
     Reduction::new(
         what,

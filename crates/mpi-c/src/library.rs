@@ -4,7 +4,9 @@ use std::cell::{Cell, UnsafeCell};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI32};
+use std::sync::{Arc, OnceLock};
 
 use causeway_mpi::abi;
 use causeway_mpi::buffer::Buffer;
@@ -13,10 +15,11 @@ use causeway_mpi::error::{Codes, Error, Result};
 use causeway_mpi::group::Group;
 use causeway_mpi::info::Info;
 use causeway_mpi::operation::Operation;
-use causeway_mpi::process::{Active, Process, Waited};
+use causeway_mpi::process::{Active, Parked, Process, Waited, Waker};
 use causeway_mpi::schedule::Call;
 use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
+use causeway_sys::entering::{self, Entry, Next};
 use causeway_sys::memory::{ForeignMemory, Memory};
 
 use crate::keys::{FIRST_KEY, Key};
@@ -29,10 +32,6 @@ const PREDEFINED_TYPES: usize = 0x100;
 /// See the module's page.
 pub(crate) struct Library {
     pub(crate) process: Option<Process>,
-    /// `MPI_Init` was called, or `MPI_Finalize`.
-    pub(crate) is_initialized: bool,
-    pub(crate) is_finalized: bool,
-    pub(crate) thread_level: c_int,
     pub(crate) infos: Table<Info>,
     pub(crate) groups: Table<Arc<Group>>,
     pub(crate) types: Table<Datatype>,
@@ -69,43 +68,130 @@ pub(crate) enum Object {
     Communicator(Handle),
 }
 
-struct Instance {
-    library: UnsafeCell<Option<Library>>,
-    /// A call is in there.
-    is_entered: Cell<bool>,
+/// What any thread may ask at any time (MPI 5.0 §11.6.1).
+pub(crate) struct Stage {
+    /// `MPI_Init` was called.
+    pub(crate) is_initialized: AtomicBool,
+    /// `MPI_Finalize` was.
+    pub(crate) is_finalized: AtomicBool,
+    /// What threads may do.
+    pub(crate) thread_level: AtomicI32,
 }
 
-// SAFETY: the library says that it serves one thread at a time (`MPI_THREAD_SERIALIZED` at most), and MPI obliges programs to
-// keep to that (MPI 5.0 §11.6), with whatever orders their threads.
+pub(crate) static STAGE: Stage = Stage {
+    is_initialized: AtomicBool::new(false),
+    is_finalized: AtomicBool::new(false),
+    thread_level: AtomicI32::new(abi::THREAD_SINGLE),
+};
+
+struct Instance {
+    library: UnsafeCell<Option<Library>>,
+    /// How threads take turns, unless the program does that.
+    entry: Entry,
+    /// The program has threads take turns: it runs at a lower level than `MPI_THREAD_MULTIPLE`.
+    is_serial: AtomicBool,
+    /// A call of such a program is in there.
+    is_entered: Cell<bool>,
+    /// Ends the sleep of the thread that waits for all.
+    waker: OnceLock<Waker>,
+}
+
+// SAFETY: `library` belongs to the thread that is inside, of which `entry` lets in one at a time. Below
+// `MPI_THREAD_MULTIPLE`, MPI obliges programs to order their threads' calls themselves (MPI 5.0 §11.6), and only then
+// `is_entered` is used.
 unsafe impl Sync for Instance {}
 
 static INSTANCE: Instance = Instance {
     library: UnsafeCell::new(None),
+    entry: Entry::new(),
+    is_serial: AtomicBool::new(false),
     is_entered: Cell::new(false),
+    waker: OnceLock::new(),
 };
 
 /// Leaves when it is dropped.
-struct Inside;
+struct Inside {
+    is_serial: bool,
+}
 
 impl Drop for Inside {
+    #[inline]
     fn drop(&mut self) {
-        INSTANCE.is_entered.set(false);
+        match self.is_serial {
+            true => INSTANCE.is_entered.set(false),
+            false => INSTANCE.entry.leave(),
+        }
+    }
+}
+
+/// How threads share the library from now on, in which this thread is. The process has just started.
+pub(crate) fn set_level(level: c_int, process: &mut Process) {
+    STAGE.thread_level.store(level, Relaxed);
+    if level == abi::THREAD_MULTIPLE {
+        entering::prepare();
+        // The library starts once.
+        let _ = INSTANCE.waker.set(process.share());
+    } else {
+        INSTANCE.is_serial.store(true, Release);
     }
 }
 
 /// Enters the library for `body`, which calls no function of the program's.
 #[inline]
 pub(crate) fn enter<R>(body: impl FnOnce(&mut Library) -> Result<R>) -> Result<R> {
+    if !INSTANCE.is_serial.load(Relaxed) {
+        return enter_in_turn(body);
+    }
     if INSTANCE.is_entered.replace(true) {
         return Err(Error::new(
             abi::ERR_OTHER,
-            "another thread is inside the library, which serves one at a time (MPI_THREAD_SERIALIZED)",
+            "another thread is inside the library, which this program uses with MPI_THREAD_SERIALIZED at most",
         ));
     }
-    let _inside = Inside;
+    let _inside = Inside { is_serial: true };
     // SAFETY: the flag says that no other call is here, and threads take turns.
     let library = unsafe { &mut *INSTANCE.library.get() };
     body(library.get_or_insert_with(Library::new))
+}
+
+/// Enters as soon as no other thread is inside.
+fn enter_in_turn<R>(body: impl FnOnce(&mut Library) -> Result<R>) -> Result<R> {
+    let entry = &INSTANCE.entry;
+    if !entry.try_enter() {
+        // Nothing keeps threads out for good.
+        let entered = entry.enter_contended(|| true, interrupt);
+        entered.map_err(|state| {
+            let text = format!("the library's lock is in the state {state}");
+            Error::new(abi::ERR_INTERN, text)
+        })?;
+    }
+    let _inside = Inside { is_serial: false };
+    // SAFETY: this thread is inside, so no other uses the library until it leaves.
+    let library = unsafe { &mut *INSTANCE.library.get() };
+    let library = library.get_or_insert_with(Library::new);
+    let result = body(library);
+    if entry.is_shared()
+        && let Some(process) = &mut library.process
+    {
+        entry.note_changes(process.changes());
+        process.check_parked();
+    }
+    result
+}
+
+/// Ends the sleep, or the polling, of the thread that waits for all.
+fn interrupt() {
+    if let Some(waker) = INSTANCE.waker.get() {
+        waker.wake();
+    }
+}
+
+/// Has all threads that wait look for themselves.
+fn wake_all() {
+    if INSTANCE.entry.is_shared() {
+        INSTANCE.entry.wake_waiters();
+        interrupt();
+    }
 }
 
 /// Enters for what needs the program to have started.
@@ -121,7 +207,7 @@ pub(crate) fn with<R>(body: impl FnOnce(&mut Process, &mut Rest<'_>) -> Result<R
             ..
         } = library
         else {
-            return Err(not_started(library));
+            return Err(not_started());
         };
         let rest = &mut Rest {
             types,
@@ -134,8 +220,8 @@ pub(crate) fn with<R>(body: impl FnOnce(&mut Process, &mut Rest<'_>) -> Result<R
 }
 
 #[cold]
-fn not_started(library: &Library) -> Error {
-    let text = match library.is_finalized {
+fn not_started() -> Error {
+    let text = match STAGE.is_finalized.load(Relaxed) {
         true => "MPI_Finalize was called before",
         false => "MPI_Init was not called",
     };
@@ -158,9 +244,6 @@ impl Library {
         }
         Self {
             process: None,
-            is_initialized: false,
-            is_finalized: false,
-            thread_level: abi::THREAD_SINGLE,
             infos: Table::new(Kind::Info, abi::ERR_INFO),
             groups: Table::new(Kind::Group, abi::ERR_GROUP),
             types: Table::new(Kind::Datatype, abi::ERR_TYPE),
@@ -301,11 +384,45 @@ fn at_null(len: usize) -> Error {
 }
 
 /// Waits for what `wait` waits for, and calls what functions of the program there are to be called meanwhile.
+#[inline]
 pub(crate) fn wait_for<T>(mut wait: impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
     loop {
         match with(|process, _| wait(process))? {
             Waited::Done(done) => return Ok(done),
             Waited::Call(call) => run(&call)?,
+            Waited::NotYet => return wait_among_threads(&mut wait),
+        }
+    }
+}
+
+/// The same where several threads call: one of those that wait sleeps for all, outside of the library ([`entering`]).
+#[cold]
+fn wait_among_threads<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
+    let entry = &INSTANCE.entry;
+    let mut waits_for_all = false;
+    let mut parked: Option<Parked> = None;
+    loop {
+        let (found, next) = with(|process, _| {
+            if let Some(parked) = parked.take() {
+                process.finish_wait(parked);
+            }
+            let found = wait(process);
+            let is_over = !matches!(found, Ok(Waited::NotYet));
+            let next = entry.next(&mut waits_for_all, is_over, || process.prepare_wait());
+            Ok((found, next))
+        })?;
+        match next {
+            Next::Return => match found? {
+                Waited::Done(done) => return Ok(done),
+                Waited::Call(call) => run(&call)?,
+                Waited::NotYet => {}
+            },
+            Next::Again => {}
+            Next::Park(mut sleep) => {
+                sleep.wait();
+                parked = Some(sleep);
+            }
+            Next::Follow(seen) => entry.wait_for_changes(seen, None),
         }
     }
 }
@@ -313,6 +430,9 @@ pub(crate) fn wait_for<T>(mut wait: impl FnMut(&mut Process) -> Result<Waited<T>
 /// Waits for an operation.
 #[inline]
 pub(crate) fn complete(mut active: Active) -> Result<Status> {
+    if let Some(status) = active.status() {
+        return Ok(status);
+    }
     wait_for(|process| process.wait(&mut active))
 }
 
@@ -338,7 +458,10 @@ pub(crate) fn run(call: &Call) -> Result<()> {
     with(|process, _| {
         process.called(call);
         Ok(())
-    })
+    })?;
+    // What it was called for may be another thread's.
+    wake_all();
+    Ok(())
 }
 
 /// Does what a call does; turns its error into a code, by the error handler of the object concerned.

@@ -1,17 +1,18 @@
 //! Starting and ending (MPI 5.0 chapter 11), versions, time.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::process::Process;
 
-use crate::library::{end, enter};
+use crate::library::{STAGE, end, enter, set_level};
 use crate::types::{Handle, write_text};
 
 /// The most that threads may do (MPI 5.0 §11.6.2).
-const MOST_THREADS: c_int = abi::THREAD_SERIALIZED;
+const MOST_THREADS: c_int = abi::THREAD_MULTIPLE;
 
 pub(crate) unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
     start(abi::THREAD_SINGLE)
@@ -32,40 +33,40 @@ pub(crate) unsafe fn init_thread(
 
 fn start(level: c_int) -> Result<()> {
     enter(|library| {
-        if library.is_initialized {
+        if STAGE.is_initialized.load(Relaxed) {
             return Err(Error::new(abi::ERR_OTHER, "MPI_Init was called before"));
         }
         let mut process = Process::start()?;
         process.limit_buffered(library.buffer.map(|(_, size)| size as u64));
+        set_level(level, &mut process);
         library.process = Some(process);
-        library.is_initialized = true;
-        library.thread_level = level;
+        STAGE.is_initialized.store(true, Release);
         Ok(())
     })
 }
 
 pub(crate) unsafe fn finalize() -> Result<()> {
     enter(|library| {
-        if library.is_finalized {
+        if STAGE.is_finalized.load(Relaxed) {
             return Err(Error::new(abi::ERR_OTHER, "MPI_Finalize was called before"));
         }
         let Some(process) = library.process.take() else {
             return Err(Error::new(abi::ERR_OTHER, "MPI_Init was not called"));
         };
-        library.is_finalized = true;
+        STAGE.is_finalized.store(true, Release);
         process.finish()
     })
 }
 
 pub(crate) unsafe fn initialized(flag: *mut c_int) -> Result<()> {
-    let is = enter(|library| Ok(library.is_initialized))?;
+    let is = STAGE.is_initialized.load(Acquire);
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { flag.write(is.into()) };
     Ok(())
 }
 
 pub(crate) unsafe fn finalized(flag: *mut c_int) -> Result<()> {
-    let is = enter(|library| Ok(library.is_finalized))?;
+    let is = STAGE.is_finalized.load(Acquire);
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { flag.write(is.into()) };
     Ok(())
@@ -76,7 +77,7 @@ pub(crate) unsafe fn abort(_comm: Handle, errorcode: c_int) -> Result<()> {
 }
 
 pub(crate) unsafe fn query_thread(provided: *mut c_int) -> Result<()> {
-    let level = enter(|library| Ok(library.thread_level))?;
+    let level = STAGE.thread_level.load(Relaxed);
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { provided.write(level) };
     Ok(())

@@ -46,7 +46,6 @@ impl Process {
         }
         let peer = communicator.peer(route.rank)?;
         let word = MpiPattern::word(communicator.context(), tag);
-        let active = Active::done(Status::of_send(), route.communicator);
         let packed;
         let memory = match from.is_plain() {
             true => from.memory,
@@ -63,9 +62,12 @@ impl Process {
             Mode::Synchronous => self
                 .endpoint
                 .post_synchronous_send(peer.addr, memory, word, self.posts, 0),
-            Mode::Buffered => return self.send_buffered(&memory[0], (peer.addr, word), active),
+            Mode::Buffered => {
+                self.send_buffered(&memory[0], (peer.addr, word))?;
+                return Ok(Active::done(Status::of_send(), route.communicator));
+            }
         };
-        self.posted(posted, active, None)
+        self.sent(posted, route.communicator)
     }
 
     /// Starts to send a copy: the memory is free at once.
@@ -95,8 +97,7 @@ impl Process {
         &mut self,
         memory: &Memory,
         (to, word): (causeway_engine::types::Addr, u64),
-        active: Active,
-    ) -> Result<Active> {
+    ) -> Result<()> {
         self.check_buffer(memory.len())?;
         let copy = temporary(memory.len())?;
         copy.copy_from(memory);
@@ -106,7 +107,7 @@ impl Process {
         if let causeway_engine::types::Posted::Pending(_) = posted {
             self.buffered_pending += 1;
         }
-        Ok(active)
+        Ok(())
     }
 
     /// Whether messages that were sent in buffered mode are still here.
@@ -123,22 +124,20 @@ impl Process {
             return Ok(Active::done(Status::of_nobody(), route.communicator));
         }
         let pattern = communicator.pattern(route.rank, route.tag)?;
-        let mut active = Active::done(Status::empty(), route.communicator);
-        let landing;
+        let (mut landing, mut unpack) = (None, None);
         let memory = match into.is_plain() {
             true => into.memory,
             false => {
-                let unpack;
-                (landing, unpack) = into.landing()?;
-                active.unpack.extend(unpack.map(|unpack| *unpack));
-                &landing
+                let (memory, then) = into.landing()?;
+                unpack = then;
+                &*landing.insert(memory)
             }
         };
         let from_any = route.rank == abi::ANY_SOURCE;
         let posted =
             self.endpoint
                 .post_receive(pattern, std::slice::from_ref(memory), self.posts, 0);
-        self.posted(posted, active, Some(from_any))
+        self.receiving(posted, (route.communicator, from_any), unpack)
     }
 
     /// The message that a receive would get now, if there is one. Makes no progress.

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use causeway_engine::Endpoint;
 use causeway_engine::types::{Completion, Error as EngineError, OpError, OpId, Posted, Queue};
+pub use causeway_engine::{Parked, Waker};
 
 use crate::abi;
+use crate::buffer::Unpack;
 use crate::communicator::{Communicator, FIRST_FREE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -50,6 +52,8 @@ pub struct Process {
     pub(crate) taken: Vec<Completion>,
     pub(crate) universe_size: Option<i32>,
     pub(crate) program_number: i32,
+    /// Several threads call: none waits in here.
+    pub(crate) has_threads: bool,
 }
 
 /// How a wait ended.
@@ -59,6 +63,8 @@ pub enum Waited<T> {
     Done(T),
     /// A function of the program is to be called before anything else.
     Call(crate::schedule::Call),
+    /// Not yet: where several threads call ([`Process::share`]), the caller lets others in before it asks again.
+    NotYet,
 }
 
 /// An operation that is going on, or is done.
@@ -68,7 +74,7 @@ pub struct Active {
     /// The communicator's handle.
     pub(crate) communicator: usize,
     /// What is to be done with a message that was received into other memory.
-    pub(crate) unpack: Vec<crate::buffer::Unpack>,
+    pub(crate) unpack: Vec<Unpack>,
 }
 
 #[derive(Debug)]
@@ -81,6 +87,15 @@ pub(crate) enum Going {
 }
 
 impl Active {
+    /// Its status, if it is done.
+    #[inline]
+    pub fn status(&self) -> Option<Status> {
+        match self.state {
+            Going::Done(status) => Some(status),
+            _ => None,
+        }
+    }
+
     /// One that has failed.
     pub(crate) fn failed(error: Error, communicator: usize) -> Self {
         Self {
@@ -157,6 +172,7 @@ impl Process {
             taken: Vec::new(),
             universe_size: None,
             program_number: 0,
+            has_threads: false,
         })
     }
 
@@ -254,7 +270,7 @@ impl Process {
             } => (op, true),
             _ => return self.wait_for_news(|process| process.poll(active)),
         };
-        if !self.is_quiet() {
+        if !self.is_quiet() || self.has_threads {
             return self.wait_for_news(|process| process.poll(active));
         }
         loop {
@@ -277,6 +293,13 @@ impl Process {
         &mut self,
         mut ready: impl FnMut(&mut Self) -> Result<Option<T>>,
     ) -> Result<Waited<T>> {
+        if self.has_threads {
+            return Ok(match self.look(ready)? {
+                Waited::Done(Some(done)) => Waited::Done(done),
+                Waited::Call(call) => Waited::Call(call),
+                Waited::Done(None) | Waited::NotYet => Waited::NotYet,
+            });
+        }
         loop {
             let news = self.endpoint.news();
             self.drain();
@@ -288,6 +311,37 @@ impl Process {
             }
             self.endpoint.wait_for_news(news, FOR_EVER);
         }
+    }
+
+    /// Several threads call from now on: waits return [`Waited::NotYet`] instead of waiting in here. What ends a wait that
+    /// was [prepared](Process::prepare_wait) is returned.
+    pub fn share(&mut self) -> Waker {
+        self.has_threads = true;
+        self.endpoint.waker()
+    }
+
+    /// Makes progress until something has happened, and returns `None`; or what to sleep in while other threads use the process,
+    /// until something may. Each of them ends with [`Process::check_parked`].
+    pub fn prepare_wait(&mut self) -> Option<Parked> {
+        let parked = self.endpoint.prepare_wait(None);
+        self.endpoint.take_interrupted();
+        parked
+    }
+
+    /// Ends a wait that was prepared.
+    pub fn finish_wait(&mut self, parked: Parked) {
+        self.endpoint.finish_wait(parked);
+        self.endpoint.take_interrupted();
+    }
+
+    /// Wakes the thread that sleeps, if what this one has done concerns it.
+    pub fn check_parked(&mut self) {
+        self.endpoint.check_parked();
+    }
+
+    /// Differs from what it was before if anything has happened that a wait may be for.
+    pub fn changes(&self) -> (u64, usize) {
+        self.endpoint.changes()
     }
 
     /// Makes some progress, and asks `ready` once.
@@ -364,15 +418,17 @@ impl Process {
         match result {
             Ok(bytes) if is_receive => self.received(active, bytes),
             Ok(_) => Ok(Status::of_send()),
-            Err(error) => self.failed(active, error, is_receive),
+            Err(error) => self.failed(active.communicator, error, is_receive),
         }
     }
 
     /// A receive has completed with so many bytes.
     #[inline]
     pub(crate) fn received(&mut self, active: &mut Active, bytes: u64) -> Result<Status> {
-        for unpack in active.unpack.drain(..) {
-            unpack.unpack(Some(bytes))?;
+        if !active.unpack.is_empty() {
+            for unpack in active.unpack.drain(..) {
+                unpack.unpack(Some(bytes))?;
+            }
         }
         let envelope = self.endpoint.envelope();
         let process = self.process_of(envelope.peer);
@@ -389,9 +445,9 @@ impl Process {
     }
 
     #[cold]
-    fn failed(&mut self, active: &Active, error: OpError, is_receive: bool) -> Result<Status> {
+    fn failed(&mut self, communicator: usize, error: OpError, is_receive: bool) -> Result<Status> {
         let peer = self.process_of(self.endpoint.envelope().peer);
-        let rank = self.communicator(active.communicator);
+        let rank = self.communicator(communicator);
         let rank = rank.map_or(peer as i32, |communicator| {
             communicator.rank_of_number(peer)
         });
@@ -401,29 +457,53 @@ impl Process {
             OpError::TooLarge { .. } if !is_receive => Ok(Status::of_send()),
             OpError::Peer { cause, .. } => {
                 let text = format!("rank {rank}: {cause}");
-                Err(Error::new(abi::ERR_PROC_ABORTED, text).on(active.communicator))
+                Err(Error::new(abi::ERR_PROC_ABORTED, text).on(communicator))
             }
-            other => Err(Error::from(other).on(active.communicator)),
+            other => Err(Error::from(other).on(communicator)),
         }
     }
 
-    /// What a post has come to.
+    /// What the post of a send has come to.
     #[inline]
-    pub(crate) fn posted(
+    pub(crate) fn sent(
         &mut self,
         posted: Result<Posted, EngineError>,
-        mut active: Active,
-        from_any: Option<bool>,
+        communicator: usize,
     ) -> Result<Active> {
+        let state = match posted? {
+            Posted::Pending(op) => Going::Send(op),
+            Posted::Complete(done) => match done.result {
+                Ok(_) => Going::Done(Status::of_send()),
+                Err(error) => Going::Done(self.failed(communicator, error, false)?),
+            },
+        };
+        Ok(Active {
+            state,
+            communicator,
+            unpack: Vec::new(),
+        })
+    }
+
+    /// What the post of a receive has come to.
+    #[inline]
+    pub(crate) fn receiving(
+        &mut self,
+        posted: Result<Posted, EngineError>,
+        (communicator, from_any): (usize, bool),
+        unpack: Option<Box<Unpack>>,
+    ) -> Result<Active> {
+        let mut active = Active {
+            state: Going::Done(Status::empty()),
+            communicator,
+            unpack: Vec::new(),
+        };
+        if let Some(unpack) = unpack {
+            active.unpack.push(*unpack);
+        }
         match posted? {
-            Posted::Pending(op) => {
-                active.state = match from_any {
-                    Some(from_any) => Going::Receive { op, from_any },
-                    None => Going::Send(op),
-                };
-            }
+            Posted::Pending(op) => active.state = Going::Receive { op, from_any },
             Posted::Complete(done) => {
-                let status = self.finished(&mut active, done.result, from_any.is_some())?;
+                let status = self.finished(&mut active, done.result, true)?;
                 active.state = Going::Done(status);
             }
         }

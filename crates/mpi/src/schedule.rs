@@ -39,8 +39,17 @@ pub(crate) enum Step {
 }
 
 /// The steps of an operation, as they are put together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Steps(Vec<Step>);
+
+/// As many steps as a small operation of few processes has: their memory is allocated at once.
+const USUAL_STEPS: usize = 8;
+
+impl Default for Steps {
+    fn default() -> Self {
+        Self(Vec::with_capacity(USUAL_STEPS))
+    }
+}
 
 impl Steps {
     pub(crate) fn send(&mut self, to: u32, from: Memory) {

@@ -106,13 +106,16 @@ impl<T> Table<T> {
         )
     }
 
+    /// The object of a handle, if it is one of this table.
+    #[inline]
+    pub fn find(&self, handle: usize) -> Option<&T> {
+        self.places[self.place(handle)?].object.as_ref()
+    }
+
     /// The object of a handle.
     #[inline]
     pub fn get(&self, handle: usize) -> Result<&T> {
-        let object = self
-            .place(handle)
-            .and_then(|at| self.places[at].object.as_ref());
-        object.ok_or_else(|| self.none(handle))
+        self.find(handle).ok_or_else(|| self.none(handle))
     }
 
     /// Likewise, to be changed.

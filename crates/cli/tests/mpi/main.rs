@@ -104,8 +104,23 @@ fn messages() {
 }
 
 #[test]
+fn more_messages_than_are_held() {
+    succeeds("pressure");
+}
+
+#[test]
+fn threads_that_call_at_the_same_time() {
+    succeeds("threads");
+}
+
+#[test]
 fn collective_operations() {
     succeeds("collectives");
+}
+
+#[test]
+fn reductions() {
+    succeeds("reductions");
 }
 
 #[test]
@@ -121,6 +136,68 @@ fn datatypes() {
 #[test]
 fn topologies() {
     succeeds("topologies");
+}
+
+/// As `run`, with these methods allowed.
+fn run_by(methods: &str, processes: u32, program: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.arg("60").arg(env!("CARGO_BIN_EXE_causeway"));
+    command.args(["run", "-n", &processes.to_string()]);
+    command.arg(program).args(arguments);
+    command.env("LD_LIBRARY_PATH", built());
+    command.env("CAUSEWAY_MPI_METHODS", methods);
+    command.output().expect("it starts")
+}
+
+#[test]
+fn methods_are_those_that_are_allowed() {
+    let program = compile("hosts");
+    for (methods, sharing) in [("shm,tcp", "3"), ("shm", "3"), ("tcp", "1")] {
+        let output = run_by(methods, 3, &program, &[sharing]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{methods}: {errors}");
+    }
+    let output = run_by("shm,carrier-pigeon", 2, &program, &["2"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{errors}");
+    assert!(errors.contains("carrier-pigeon"), "{errors}");
+}
+
+/// Ranks in two network namespaces: what shares memory does, the others use tcp.
+#[test]
+fn ranks_on_two_hosts() {
+    if Command::new("ip").arg("-V").output().is_err() {
+        eprintln!("not tested: iproute2's `ip` is not installed");
+        return;
+    }
+    let program = compile("hosts");
+    let script = root().join("crates/mpi-c/tests/two-hosts.sh");
+    for (processes, methods, works) in [(4, "shm,tcp", true), (2, "shm", false)] {
+        let output = Command::new("timeout")
+            .args([
+                "60",
+                "unshare",
+                "--user",
+                "--map-root-user",
+                "--net",
+                "--mount",
+                "sh",
+            ])
+            .arg(&script)
+            .arg(env!("CARGO_BIN_EXE_causeway"))
+            .args(["run", "-n", &processes.to_string(), "sh"])
+            .arg(&script)
+            .arg("--host")
+            .arg(&program)
+            .arg("2")
+            .env("LD_LIBRARY_PATH", built())
+            .env("CAUSEWAY_MPI_METHODS", methods)
+            .output()
+            .expect("util-linux's unshare runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), works, "{methods}: {errors}");
+        assert!(works || errors.contains("does not allow tcp"), "{errors}");
+    }
 }
 
 #[test]

@@ -117,13 +117,14 @@ impl Process {
     pub fn allreduce(&mut self, of: &Reduction, communicator: usize) -> Result<Active> {
         let place = self.place(communicator)?;
         let mut steps = Steps::default();
-        if let Some(from) = &of.from {
-            steps.copy(from, &of.into);
-        }
         let is_long = of.into.len() >= LONG_ALLREDUCE && of.count >= u64::from(place.size);
-        match is_long && of.what.commutes() && place.size > 1 {
-            true => allreduce_by_ring(&mut steps, place, of)?,
-            false => allreduce_by_doubling(&mut steps, place, of)?,
+        if is_long && of.what.commutes() && place.size > 1 {
+            allreduce_by_ring(&mut steps, place, of)?;
+        } else {
+            if let Some(from) = &of.from {
+                steps.copy(from, &of.into);
+            }
+            allreduce_by_doubling(&mut steps, place, of)?;
         }
         of.deliver(&mut steps);
         self.start_steps(communicator, steps)
@@ -166,19 +167,23 @@ impl Process {
     ) -> Result<Active> {
         let place = self.place(communicator)?;
         let mut steps = Steps::default();
-        if let Some(from) = &of.from {
-            steps.copy(from, &of.into);
-        }
-        let unit = of.unit();
-        let mut at = 0;
-        let blocks = Vec::from_iter(parts.iter().map(|part| {
-            let len = *part as usize * unit;
-            at += len;
-            of.into.slice(at - len..at)
-        }));
+        let (result, part) = laid_out(mine)?;
+        let operands = of.from.as_ref().unwrap_or(&of.into);
         if of.what.commutes() {
-            reduce_scatter_by_ring(&mut steps, place, of, &blocks)?;
+            // Where the result goes, operands may lie that are still needed.
+            let apart = match overlap(operands, &result) {
+                true => temporary(result.len())?,
+                false => result.clone(),
+            };
+            reduce_scatter_by_ring(&mut steps, place, of, &blocks(operands, of, parts), &apart)?;
+            if apart.as_ptr() != result.as_ptr() {
+                steps.copy(&apart, &result);
+            }
         } else {
+            if let Some(from) = &of.from {
+                steps.copy(from, &of.into);
+            }
+            let blocks = blocks(&of.into, of, parts);
             reduce_by_tree(&mut steps, place, 0, of)?;
             if place.rank == 0 {
                 for rank in 1..place.size {
@@ -188,18 +193,11 @@ impl Process {
                 steps.receive(0, blocks[place.rank as usize].clone());
             }
             steps.fence();
+            steps.copy(&blocks[place.rank as usize], &result);
         }
-        let block = &blocks[place.rank as usize];
-        let (_, part) = laid_out(mine)?;
-        match part {
-            None => steps.copy(block, &mine.memory),
-            Some(_) => {
-                let hull = mine.datatype.hull(mine.count)?;
-                steps.copy(
-                    &block.slice(hull.start as usize..hull.end as usize),
-                    &mine.memory,
-                );
-            }
+        if let Some(part) = part {
+            steps.fence();
+            steps.copy(&part, &mine.memory);
         }
         self.start_steps(communicator, steps)
     }
@@ -228,6 +226,27 @@ impl Process {
         of.deliver(&mut steps);
         self.start_steps(communicator, steps)
     }
+}
+
+/// Each process's block of elements; `parts` has how many.
+fn blocks(memory: &Memory, of: &Reduction, parts: &[u64]) -> Vec<Memory> {
+    let unit = of.unit();
+    let mut at = 0;
+    let blocks = parts.iter().map(|part| {
+        let len = *part as usize * unit;
+        at += len;
+        memory.slice(at - len..at)
+    });
+    blocks.collect()
+}
+
+fn overlap(one: &Memory, other: &Memory) -> bool {
+    let range = |memory: &Memory| {
+        let start = memory.as_ptr().addr();
+        (start, start + memory.len())
+    };
+    let ((start, end), (other_start, other_end)) = (range(one), range(other));
+    start < other_end && other_start < end
 }
 
 /// Each process combines what it has with what those that differ in one bit have, lowest bit first.
@@ -294,7 +313,7 @@ fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Res
         steps.send(there, own.clone());
         steps.receive(there, other.clone());
         steps.fence();
-        if partner < number {
+        if partner < number || of.what.commutes() {
             steps.combine(&of.what, &other, own, of.count);
         } else {
             steps.combine(&of.what, own, &other, of.count);
@@ -309,32 +328,53 @@ fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Res
     Ok(())
 }
 
-/// Each block goes round, and every process adds its own operands to it; so it ends at its own process.
+/// Each block goes round, and every process adds its own operands to it; so it ends at its own process, in `result`, where no
+/// operands lie.
 fn reduce_scatter_by_ring(
     steps: &mut Steps,
     place: Place,
     of: &Reduction,
     blocks: &[Memory],
+    result: &Memory,
 ) -> Result<()> {
     let Place { rank, size } = place;
+    if size == 1 {
+        steps.copy(&blocks[0], result);
+        return Ok(());
+    }
     let unit = of.unit().max(1);
-    let longest = blocks.iter().map(Memory::len).max().unwrap_or(0);
-    let coming = temporary(longest)?;
+    let between = blocks.iter().map(Memory::len).max().filter(|_| size > 2);
+    let between = between.unwrap_or(0);
+    // What has come in one round goes on in the next.
+    let scratch = [temporary(between)?, temporary(between)?];
+    let mut going = blocks[place.previous() as usize].clone();
     for round in 1..size {
-        let going = &blocks[((rank + size - round) % size) as usize];
-        let next = &blocks[((rank + 2 * size - round - 1) % size) as usize];
-        let coming = coming.slice(0..next.len());
-        steps.send(place.next(), going.clone());
+        let own = &blocks[((rank + 2 * size - round - 1) % size) as usize];
+        let coming = match round + 1 == size {
+            true => result.clone(),
+            false => scratch[(round % 2) as usize].slice(0..own.len()),
+        };
+        steps.send(place.next(), going);
         steps.receive(place.previous(), coming.clone());
         steps.fence();
-        steps.combine(&of.what, &coming, next, (next.len() / unit) as u64);
+        steps.combine(&of.what, own, &coming, (own.len() / unit) as u64);
+        going = coming;
     }
     Ok(())
 }
 
 fn allreduce_by_ring(steps: &mut Steps, place: Place, of: &Reduction) -> Result<()> {
-    let blocks = shares(&of.into, of.unit(), place.size);
-    reduce_scatter_by_ring(steps, place, of, &blocks)?;
-    ring(steps, place, &blocks);
+    let operands = of.from.as_ref().unwrap_or(&of.into);
+    let operands = shares(operands, of.unit(), place.size);
+    let results = shares(&of.into, of.unit(), place.size);
+    let own = &results[place.rank as usize];
+    if of.from.is_some() {
+        reduce_scatter_by_ring(steps, place, of, &operands, own)?;
+    } else {
+        let apart = temporary(own.len())?;
+        reduce_scatter_by_ring(steps, place, of, &operands, &apart)?;
+        steps.copy(&apart, own);
+    }
+    ring(steps, place, &results);
     Ok(())
 }

@@ -184,6 +184,7 @@ impl Datatype {
     }
 
     /// Bytes of data (`MPI_Type_size`).
+    #[inline]
     pub fn size(&self) -> u64 {
         self.0.map.signature.bytes()
     }
@@ -225,6 +226,7 @@ impl Datatype {
 
     /// Whether any number of them, one behind the other, lie in memory without gaps and in order, from the
     /// buffer's address on: such a message is one piece of memory.
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
         let map = self.map();
         match map.layout.shape {
@@ -293,6 +295,7 @@ impl Datatype {
     }
 
     /// Whether it may be used for communication.
+    #[inline]
     pub fn is_committed(&self) -> bool {
         self.0.committed.load(Ordering::Relaxed)
     }
