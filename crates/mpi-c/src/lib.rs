@@ -22,6 +22,7 @@ mod handles;
 mod info;
 mod keys;
 mod library;
+mod neighbours;
 mod point;
 mod request;
 mod start;

@@ -279,9 +279,9 @@ impl Rest<'_> {
         count: i64,
         handle: Handle,
         writable: bool,
-    ) -> Result<causeway_mpi::request::OwnedBuffer> {
+    ) -> Result<causeway_mpi::buffer::OwnedBuffer> {
         let own = |buffer: Buffer<'_>| {
-            Ok(causeway_mpi::request::OwnedBuffer {
+            Ok(causeway_mpi::buffer::OwnedBuffer {
                 memory: buffer.memory.clone(),
                 count: buffer.count,
                 datatype: buffer.datatype.clone(),

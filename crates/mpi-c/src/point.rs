@@ -263,6 +263,84 @@ pub(crate) unsafe fn sendrecv_replace(
     Ok(())
 }
 
+pub(crate) unsafe fn isendrecv(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
+    source: c_int,
+    recvtag: c_int,
+    communicator: Handle,
+    request: *mut Handle,
+) -> Result<()> {
+    let to = Route {
+        rank: dest,
+        tag: sendtag,
+        communicator,
+    };
+    let from = Route {
+        rank: source,
+        tag: recvtag,
+        communicator,
+    };
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe {
+        with(|process, _| process.check_route(to))?;
+        let receive = start_receive((recvbuf, recvcount, recvtype), from)?;
+        let send = start_send((sendbuf, sendcount, sendtype), to, Mode::Standard);
+        keep_both(receive, send, request)
+    }
+}
+
+pub(crate) unsafe fn isendrecv_replace(
+    buf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    communicator: Handle,
+    request: *mut Handle,
+) -> Result<()> {
+    let to = Route {
+        rank: dest,
+        tag: sendtag,
+        communicator,
+    };
+    let from = Route {
+        rank: source,
+        tag: recvtag,
+        communicator,
+    };
+    // SAFETY: the caller keeps MPI's contract. What is sent was copied before it is received over.
+    unsafe {
+        let send = with(|process, rest| {
+            process.check_route(from)?;
+            rest.buffer(buf, count, datatype, false, |from| {
+                process.send_copy(from, to)
+            })
+        })?;
+        let receive = start_receive((buf, count, datatype), from)?;
+        keep_both(receive, Ok(send), request)
+    }
+}
+
+/// # Safety
+/// The pointer is valid for writes.
+unsafe fn keep_both(receive: Active, send: Result<Active>, request: *mut Handle) -> Result<()> {
+    // The receive has begun: its memory is the library's until the request is done.
+    let send = send.unwrap_or_else(|error| Active::failed(error, receive.communicator()));
+    let handle = with(|process, _| process.keep_both(receive, send))?;
+    // SAFETY: the caller's promise.
+    unsafe { request.write(handle) };
+    Ok(())
+}
+
 pub(crate) unsafe fn probe(
     rank: c_int,
     tag: c_int,

@@ -139,6 +139,28 @@ impl Array {
     }
 }
 
+impl Array {
+    /// Writes the statuses of requests that stay as they are: where to, and how each is.
+    ///
+    /// # Safety
+    /// As [`Array::handles`], for the statuses.
+    unsafe fn show(&self, all: impl Iterator<Item = (usize, Outcome)>) -> Result<()> {
+        let mut first = None;
+        for (to, outcome) in all {
+            let mut request = abi::REQUEST_NULL;
+            let one = Self {
+                requests: &mut request,
+                statuses: self.status(to),
+                many: 1,
+            };
+            // SAFETY: the caller's promise.
+            let error = unsafe { one.settle_one(0, 0, outcome) };
+            first = first.or(error);
+        }
+        first.map_or(Ok(()), |error| Err(in_status(&error)))
+    }
+}
+
 fn in_status(first: &Error) -> Error {
     let error = Error::new(abi::ERR_IN_STATUS, first.text());
     match first.communicator() {
@@ -351,6 +373,94 @@ pub(crate) unsafe fn testsome(
         let found = at_once(|process| some_done(process, &handles).map(Some))?;
         settle_some(&array, found.flatten(), outcount, indices)
     }
+}
+
+pub(crate) unsafe fn request_get_status_all(
+    count: c_int,
+    requests: *const Handle,
+    flag: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
+    let array = Array::new(requests.cast_mut(), statuses, count)?;
+    // SAFETY: the caller's arrays, as MPI has it.
+    unsafe {
+        let found = look(array.handles()?)?;
+        let is_pending = |outcome: &Outcome| matches!(outcome, Outcome::Pending);
+        let all = !found.iter().any(is_pending);
+        flag.write(all.into());
+        if !all {
+            return Ok(());
+        }
+        array.show(found.into_iter().enumerate())
+    }
+}
+
+pub(crate) unsafe fn request_get_status_any(
+    count: c_int,
+    requests: *const Handle,
+    index: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    let array = Array::new(requests.cast_mut(), std::ptr::null_mut(), count)?;
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe {
+        let found = look(array.handles()?)?;
+        let is_any_active = !found.iter().all(is_inactive);
+        let mut all = found.into_iter().enumerate();
+        let done = all.find(|(_, outcome)| matches!(outcome, Outcome::Done { .. }));
+        let (at, outcome) = match done {
+            Some((at, outcome)) => (at as c_int, outcome),
+            None => (abi::UNDEFINED, Outcome::Inactive),
+        };
+        let is_done = at != abi::UNDEFINED || !is_any_active;
+        flag.write(is_done.into());
+        index.write(at);
+        match is_done {
+            true => settle(outcome, &mut { abi::REQUEST_NULL }, status),
+            false => Ok(()),
+        }
+    }
+}
+
+pub(crate) unsafe fn request_get_status_some(
+    incount: c_int,
+    requests: *const Handle,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
+    let array = Array::new(requests.cast_mut(), statuses, incount)?;
+    // SAFETY: the caller's arrays, as MPI has it.
+    unsafe {
+        let found = look(array.handles()?)?;
+        if found.iter().all(is_inactive) {
+            outcount.write(abi::UNDEFINED);
+            return Ok(());
+        }
+        let done = found.into_iter().enumerate();
+        let done = done.filter(|(_, outcome)| matches!(outcome, Outcome::Done { .. }));
+        let done = Vec::from_iter(done);
+        outcount.write(done.len() as c_int);
+        for (to, (at, _)) in done.iter().enumerate() {
+            indices.add(to).write(*at as c_int);
+        }
+        let outcomes = done.into_iter().map(|(_, outcome)| outcome);
+        array.show(outcomes.enumerate())
+    }
+}
+
+fn is_inactive(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Inactive)
+}
+
+/// How requests are, after some progress; they stay as they are.
+fn look(handles: Vec<Handle>) -> Result<Vec<Outcome>> {
+    let peek = |process: &mut causeway_mpi::Process| {
+        let each = handles.iter().map(|handle| process.peek(*handle));
+        each.collect::<Result<Vec<_>>>().map(Some)
+    };
+    Ok(at_once(peek)?.unwrap_or_default())
 }
 
 pub(crate) unsafe fn start(request: *mut Handle) -> Result<()> {

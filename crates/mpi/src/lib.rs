@@ -16,6 +16,7 @@
 
 pub mod abi;
 pub mod buffer;
+pub mod checking;
 pub mod collective;
 pub mod communicator;
 pub mod datatype;
@@ -25,6 +26,7 @@ pub mod info;
 pub mod launcher;
 pub mod making;
 pub mod matching;
+pub mod meeting;
 pub mod message;
 pub mod operation;
 pub mod point;
@@ -34,6 +36,7 @@ pub mod request;
 pub mod schedule;
 pub mod start;
 pub mod status;
+pub mod steps;
 pub mod table;
 pub mod topology;
 

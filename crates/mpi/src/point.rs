@@ -45,7 +45,7 @@ impl Process {
             return Ok(Active::done(Status::of_send(), route.communicator));
         }
         let peer = communicator.peer(route.rank)?;
-        let word = MpiPattern::word(communicator.context(), tag);
+        let word = MpiPattern::word(peer.context, tag);
         let active = Active::done(Status::of_send(), route.communicator);
         let packed;
         let memory = match from.is_plain() {

@@ -7,10 +7,9 @@ use causeway_engine::Endpoint;
 use causeway_engine::types::{Completion, Error as EngineError, OpError, OpId, Posted, Queue};
 
 use crate::abi;
-use crate::communicator::{Communicator, FIRST_FREE, Peer};
+use crate::communicator::{CONTEXTS, Communicator, FIRST_FREE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::info::Info;
 use crate::launcher::Launcher;
 use crate::matching::Mpi;
 use crate::message::Message;
@@ -43,6 +42,8 @@ pub struct Process {
     pub(crate) own: Communicator,
     pub(crate) communicators: Table<Communicator>,
     pub(crate) next_number: u32,
+    /// Calls of collective operations are compared (`CAUSEWAY_MPI_CHECK`).
+    pub(crate) checks: bool,
     pub(crate) requests: Table<Request>,
     pub(crate) messages: Table<Message>,
     pub(crate) schedules: Schedules,
@@ -74,15 +75,34 @@ pub struct Active {
 #[derive(Debug)]
 pub(crate) enum Going {
     Send(OpId),
-    Receive { op: OpId, from_any: bool },
+    Receive {
+        op: OpId,
+        from_any: bool,
+    },
     Schedule(u32),
+    /// A communicator that is being made.
+    Making(u32, Box<crate::making::Told>),
+    /// A receive and a send.
+    Both(Box<(Active, Active)>),
     Done(Status),
     Failed(Error),
 }
 
 impl Active {
+    /// A schedule that has been started.
+    pub(crate) fn of_schedule(schedule: u32, communicator: usize) -> Self {
+        let mut active = Self::done(Status::empty(), communicator);
+        active.state = Going::Schedule(schedule);
+        active
+    }
+
+    /// The handle of its communicator.
+    pub fn communicator(&self) -> usize {
+        self.communicator
+    }
+
     /// One that has failed.
-    pub(crate) fn failed(error: Error, communicator: usize) -> Self {
+    pub fn failed(error: Error, communicator: usize) -> Self {
         Self {
             state: Going::Failed(error),
             communicator,
@@ -119,22 +139,16 @@ impl Process {
         }
         let everyone = Arc::new(Group::new((0..peers.len() as u32).collect()));
         let alone = Arc::new(Group::new(vec![rank]));
-        let predefined = |number, local: Arc<Group>, name: &str| Communicator {
-            number,
-            rank: local.rank_of(rank).unwrap_or(0),
-            peers: local
-                .members()
-                .iter()
-                .map(|member| peers[*member as usize])
-                .collect(),
-            local,
-            remote: None,
-            collectives: 0,
-            name: name.into(),
-            attributes: Default::default(),
-            error_handler: abi::ERRORS_ARE_FATAL,
-            info: Info::default(),
-            topology: None,
+        let predefined = |number, local: Arc<Group>, name: &str| {
+            let of = |member: &u32| Peer {
+                context: number * CONTEXTS,
+                ..peers[*member as usize]
+            };
+            let peers: Arc<[Peer]> = local.members().iter().map(of).collect();
+            let rank = local.rank_of(rank).unwrap_or(0);
+            let mut made = Communicator::new(number, rank, local, peers);
+            made.set_name(name.as_bytes());
+            made
         };
         Ok(Self {
             world: predefined(0, everyone, "MPI_COMM_WORLD"),
@@ -151,6 +165,7 @@ impl Process {
             by_number,
             communicators: Table::new(Kind::Communicator, abi::ERR_COMM),
             next_number: FIRST_FREE,
+            checks: crate::checking::is_on(),
             requests: Table::new(Kind::Request, abi::ERR_REQUEST),
             messages: Table::new(Kind::Message, abi::ERR_REQUEST),
             schedules: Schedules::new(steps),
@@ -206,12 +221,6 @@ impl Process {
             )),
             other => self.communicators.get_mut(other),
         }
-    }
-
-    /// How the processes of a group are reached.
-    pub(crate) fn peers_of(&self, group: &Group) -> Arc<[Peer]> {
-        let members = group.members().iter();
-        members.map(|member| self.peers[*member as usize]).collect()
     }
 
     /// The process that the matcher knows by this number.
@@ -307,15 +316,15 @@ impl Process {
         let (op, is_receive) = match active.state {
             Going::Done(status) => return Ok(Some(status)),
             Going::Failed(ref error) => return Err(error.clone()),
-            Going::Schedule(schedule) => {
+            Going::Schedule(schedule) => return self.poll_schedule(schedule),
+            Going::Making(schedule, ref told) => {
                 let done = self.poll_schedule(schedule)?;
                 if done.is_some() {
-                    for unpack in active.unpack.drain(..) {
-                        unpack.unpack(None)?;
-                    }
+                    self.settle_made(told)?;
                 }
                 return Ok(done);
             }
+            Going::Both(ref mut both) => return self.poll_both(both),
             Going::Send(op) => (op, false),
             Going::Receive { op, .. } => (op, true),
         };
@@ -334,20 +343,40 @@ impl Process {
         Ok(None)
     }
 
+    /// How a receive and a send are together. The status is the receive's.
+    fn poll_both(&mut self, both: &mut (Active, Active)) -> Result<Option<Status>> {
+        for one in [&mut both.0, &mut both.1] {
+            match self.poll(one) {
+                Ok(Some(status)) => one.state = Going::Done(status),
+                Ok(None) => {}
+                Err(error) => one.state = Going::Failed(error),
+            }
+        }
+        match (&both.0.state, &both.1.state) {
+            (Going::Done(status), Going::Done(_)) => Ok(Some(*status)),
+            // A receive is not waited for if the message that its own is an answer to has not gone.
+            (Going::Receive { op, .. }, Going::Failed(_)) => {
+                self.endpoint.cancel(*op);
+                Ok(None)
+            }
+            (Going::Failed(error), Going::Done(_) | Going::Failed(_))
+            | (Going::Done(_), Going::Failed(error)) => Err(error.clone()),
+            _ => Ok(None),
+        }
+    }
+
     /// The error of a communicator with a process that is lost, if there is one.
     pub(crate) fn lost_of(&self, communicator: usize) -> Option<Error> {
+        self.lost_among(&self.communicator(communicator).ok()?.peers)
+    }
+
+    /// The error of processes one of which is lost, if it is so.
+    pub(crate) fn lost_among(&self, peers: &[Peer]) -> Option<Error> {
         if self.endpoint.losses() == 0 {
             return None;
         }
-        let communicator = self.communicator(communicator).ok()?;
-        let lost = communicator
-            .peers
-            .iter()
-            .enumerate()
-            .find_map(|(rank, peer)| {
-                let cause = self.endpoint.loss(peer.addr)?;
-                Some((rank, cause))
-            });
+        let mut ranks = peers.iter().enumerate();
+        let lost = ranks.find_map(|(rank, peer)| Some((rank, self.endpoint.loss(peer.addr)?)));
         let (rank, cause) = lost?;
         let text = format!("rank {rank}, which may be the sender: {cause}");
         Some(Error::new(abi::ERR_PROC_ABORTED, text))
@@ -372,7 +401,7 @@ impl Process {
     #[inline]
     pub(crate) fn received(&mut self, active: &mut Active, bytes: u64) -> Result<Status> {
         for unpack in active.unpack.drain(..) {
-            unpack.unpack(Some(bytes))?;
+            unpack.unpack(bytes)?;
         }
         let envelope = self.endpoint.envelope();
         let process = self.process_of(envelope.peer);
@@ -432,8 +461,13 @@ impl Process {
 
     /// Cancels an operation, which completes all the same.
     pub fn cancel(&mut self, active: &Active) {
-        if let Going::Send(op) | Going::Receive { op, .. } = active.state {
-            self.endpoint.cancel(op);
+        match &active.state {
+            Going::Send(op) | Going::Receive { op, .. } => self.endpoint.cancel(*op),
+            Going::Both(both) => {
+                self.cancel(&both.0);
+                self.cancel(&both.1);
+            }
+            _ => {}
         }
     }
 

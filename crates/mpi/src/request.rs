@@ -1,14 +1,10 @@
 //! Requests: operations that a program has a handle for (MPI 5.0 §3.7).
 
-use causeway_engine::Memory;
-use causeway_sys::blocks::{Source, Target};
-
 use crate::abi;
-use crate::buffer::Buffer;
-use crate::datatype::{Basic, Datatype, Elements};
+use crate::buffer::OwnedBuffer;
 use crate::error::{Error, Result};
 use crate::point::{Mode, Route};
-use crate::process::{Active, Process};
+use crate::process::{Active, Going, Process};
 use crate::status::Status;
 
 /// A request.
@@ -39,54 +35,8 @@ pub enum Plan {
         /// From there.
         route: Route,
     },
-}
-
-/// A [`Buffer`] that is kept.
-#[derive(Debug, Clone)]
-pub struct OwnedBuffer {
-    /// The hull.
-    pub memory: Memory,
-    /// How many.
-    pub count: u64,
-    /// Of what.
-    pub datatype: Datatype,
-}
-
-impl OwnedBuffer {
-    /// All of some memory, as bytes.
-    pub fn bytes(memory: Memory) -> Self {
-        Self {
-            count: memory.len() as u64,
-            memory,
-            datatype: Basic::Byte.into(),
-        }
-    }
-
-    /// The data as one piece of memory.
-    pub fn packed(&self) -> Result<Memory> {
-        self.as_buffer().packed()
-    }
-
-    /// Bytes of data.
-    pub fn bytes_of_data(&self) -> Result<u64> {
-        Ok(Elements::new(self.datatype.clone(), self.count)?.bytes())
-    }
-
-    /// Puts data that lie in one piece where they belong.
-    pub fn unpack(&self, stream: &[u8]) -> Result<()> {
-        let elements = Elements::new(self.datatype.clone(), self.count)?;
-        elements.unpack(0, Source::from(stream), &mut Target::from(&self.memory))?;
-        Ok(())
-    }
-
-    /// The same, borrowed.
-    pub fn as_buffer(&self) -> Buffer<'_> {
-        Buffer {
-            memory: &self.memory,
-            count: self.count,
-            datatype: &self.datatype,
-        }
-    }
+    /// Does steps that are kept at this place.
+    Steps(u32),
 }
 
 /// How a request is.
@@ -132,6 +82,19 @@ impl Process {
         })
     }
 
+    /// Makes a persistent request of a collective operation.
+    pub fn plan_steps(&mut self, steps: crate::steps::Steps) -> Result<usize> {
+        let at = self.keep_steps(steps)?;
+        self.plan(Plan::Steps(at))
+    }
+
+    /// Gives a receive and a send one handle; the status is the receive's.
+    pub fn keep_both(&mut self, receive: Active, send: Active) -> Result<usize> {
+        let mut both = Active::done(Status::empty(), receive.communicator);
+        both.state = Going::Both(Box::new((receive, send)));
+        self.keep(both)
+    }
+
     /// Starts a persistent request.
     pub fn start_request(&mut self, handle: usize) -> Result<()> {
         let request = self.requests.get(handle)?;
@@ -153,6 +116,7 @@ impl Process {
         let active = match &*plan {
             Plan::Send { from, route, mode } => self.send(from.as_buffer(), *route, *mode)?,
             Plan::Receive { into, route } => self.receive(into.as_buffer(), *route)?,
+            Plan::Steps(at) => self.start_again(*at)?,
         };
         self.requests.get_mut(handle)?.active = Some(active);
         Ok(())
@@ -219,6 +183,9 @@ impl Process {
     /// Lets go of a request: what is going on is completed in the background.
     pub fn free_request(&mut self, handle: usize) -> Result<()> {
         let request = self.requests.remove(handle)?;
+        if let Some(Plan::Steps(at)) = request.plan.as_deref() {
+            self.drop_kept(*at, request.active.is_some());
+        }
         if let Some(active) = request.active {
             self.schedules.orphans.push(active);
         }

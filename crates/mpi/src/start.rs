@@ -74,7 +74,8 @@ impl Process {
         while self.buffered_pending > 0 {
             self.wait_for_news(|process| Ok((process.buffered_pending == 0).then_some(())))?;
         }
-        let mut barrier = self.barrier(abi::COMM_WORLD)?;
+        let steps = self.barrier(abi::COMM_WORLD)?.called("MPI_Finalize");
+        let mut barrier = self.begin(steps)?;
         while let Waited::Call(_) = self.wait(&mut barrier)? {}
         self.launcher.barrier()?;
         self.launcher.finish()
@@ -113,7 +114,11 @@ fn meet(
                 format!("the address of rank {other} is stale"),
             )
         })?;
-        peers.push(Peer { addr, number });
+        peers.push(Peer {
+            addr,
+            number,
+            context: 0,
+        });
         let first = first_there.iter().find(|(known, _)| known == host);
         hosts.push(first.map_or(other, |(_, first)| *first));
         if first.is_none() {
