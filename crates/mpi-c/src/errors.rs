@@ -104,15 +104,21 @@ pub(crate) unsafe fn comm_set_errhandler(comm: Handle, errhandler: Handle) -> Re
 pub(crate) unsafe fn comm_get_errhandler(comm: Handle, errhandler: *mut Handle) -> Result<()> {
     let handler =
         crate::library::with(|process, _| Ok(process.communicator(comm)?.error_handler()))?;
-    if !is_predefined(handler) {
-        enter(|library| {
-            library.handlers.get_mut(handler)?.is_freed = false;
-            Ok(())
-        })?;
-    }
+    show(handler)?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { errhandler.write(handler) };
     Ok(())
+}
+
+/// The program gets the handle of a handler, and may free it once more.
+pub(crate) fn show(handler: Handle) -> Result<()> {
+    if is_predefined(handler) {
+        return Ok(());
+    }
+    enter(|library| {
+        library.handlers.get_mut(handler)?.is_freed = false;
+        Ok(())
+    })
 }
 
 pub(crate) unsafe fn comm_call_errhandler(comm: Handle, errorcode: c_int) -> Result<()> {

@@ -10,12 +10,15 @@
 //!
 //! The shared library is linked by `make mpi`, with versioned symbols.
 
+mod abi_info;
 mod attributes;
 mod collective;
 mod communicator;
+mod contents;
 mod datatype;
 mod errors;
 mod exports;
+mod general;
 mod graphs;
 mod group;
 mod handles;
@@ -23,8 +26,10 @@ mod info;
 mod keys;
 mod library;
 mod neighbours;
+mod partitioned;
 mod point;
 mod request;
+mod session;
 mod start;
 mod topology;
 mod types;

@@ -32,10 +32,19 @@ pub(crate) struct Library {
     /// `MPI_Init` was called, or `MPI_Finalize`.
     pub(crate) is_initialized: bool,
     pub(crate) is_finalized: bool,
+    /// The process has parted from the others.
+    pub(crate) is_over: bool,
     pub(crate) thread_level: c_int,
     pub(crate) infos: Table<Info>,
     pub(crate) groups: Table<Arc<Group>>,
     pub(crate) types: Table<Datatype>,
+    /// Names that the program has given to datatypes.
+    pub(crate) type_names: BTreeMap<Handle, Vec<u8>>,
+    /// Datatypes of Fortran's kinds that the program has asked for.
+    pub(crate) kinds: Vec<(Handle, Datatype)>,
+    /// What the program has said of Fortran.
+    pub(crate) fortran: crate::abi_info::Fortran,
+    pub(crate) sessions: Table<crate::session::Session>,
     pub(crate) operations: Table<Operation>,
     pub(crate) handlers: Table<Handler>,
     pub(crate) codes: Codes,
@@ -67,6 +76,7 @@ pub(crate) enum Object {
     /// None: those of `MPI_COMM_SELF` do (MPI 5.0 §9.3).
     None,
     Communicator(Handle),
+    Session(Handle),
 }
 
 struct Instance {
@@ -160,10 +170,15 @@ impl Library {
             process: None,
             is_initialized: false,
             is_finalized: false,
+            is_over: false,
             thread_level: abi::THREAD_SINGLE,
             infos: Table::new(Kind::Info, abi::ERR_INFO),
             groups: Table::new(Kind::Group, abi::ERR_GROUP),
             types: Table::new(Kind::Datatype, abi::ERR_TYPE),
+            type_names: BTreeMap::new(),
+            kinds: Vec::new(),
+            fortran: Default::default(),
+            sessions: Table::new(Kind::Session, abi::ERR_SESSION),
             operations: Table::new(Kind::Operation, abi::ERR_OP),
             handlers: Table::new(Kind::ErrorHandler, abi::ERR_ERRHANDLER),
             codes: Codes::default(),
@@ -391,7 +406,12 @@ impl Library {
     pub(crate) fn handler_of(&self, object: Object) -> FoundHandler {
         let handle = match object {
             Object::Communicator(handle) => handle,
-            _ => abi::COMM_SELF,
+            Object::Session(session) => {
+                let set = self.sessions.get(session);
+                let set = set.map_or(abi::ERRORS_ARE_FATAL, |session| session.error_handler);
+                return self.found(set, session);
+            }
+            Object::None => abi::COMM_SELF,
         };
         let process = self.process.as_ref();
         let found = process.and_then(|process| {
@@ -404,6 +424,10 @@ impl Library {
         let set = found.map_or(abi::ERRORS_ARE_FATAL, |communicator| {
             communicator.error_handler()
         });
+        self.found(set, handle)
+    }
+
+    fn found(&self, set: Handle, handle: Handle) -> FoundHandler {
         match self.handlers.get(set) {
             Ok(handler) => FoundHandler::Program(handler.function, handle),
             Err(_) => FoundHandler::Predefined(set),

@@ -7,9 +7,44 @@ use causeway_mpi::error::{Error, Result};
 use causeway_mpi::request::Outcome;
 use causeway_mpi::status::Status as Known;
 
+use crate::general;
 use crate::library::{enter, wait_for, with};
 use crate::point::at_once;
-use crate::types::{Handle, NumbersOut, Status, array, write_status, write_whole_status};
+use crate::types::{Handle, NumbersOut, Status, array, write_status};
+
+/// What has become of a request, in the end: its status, if there is one, and its error. Calls the functions of a generalized one.
+///
+/// # Safety
+/// The pointer is valid for writes.
+unsafe fn conclude(outcome: Outcome, request: *mut Handle) -> (Option<Status>, Option<Error>) {
+    let (known, error, is_over, general) = match outcome {
+        Outcome::Pending => return (None, None),
+        Outcome::Inactive => return (Some(Status::new(Known::empty())), None),
+        Outcome::Done {
+            status,
+            error,
+            is_over,
+            general,
+        } => (status, error, is_over, general),
+    };
+    let mut status = Status::new(known);
+    // SAFETY: the caller's promise; the functions are the program's.
+    let error = unsafe {
+        if is_over {
+            request.write(abi::REQUEST_NULL);
+        }
+        let of_functions = general.and_then(|general| {
+            let queried = general::query(general, &mut status);
+            let freed = match is_over {
+                true => general::free(general),
+                false => Ok(()),
+            };
+            queried.and(freed).err()
+        });
+        error.or(of_functions)
+    };
+    (Some(status), error)
+}
 
 /// Writes what has become of a request where the program wants it. Returns its error.
 ///
@@ -18,24 +53,11 @@ use crate::types::{Handle, NumbersOut, Status, array, write_status, write_whole_
 unsafe fn settle(outcome: Outcome, request: *mut Handle, status: *mut Status) -> Result<()> {
     // SAFETY: the caller's promise.
     unsafe {
-        match outcome {
-            Outcome::Pending => Ok(()),
-            Outcome::Inactive => {
-                write_status(status, Known::empty());
-                Ok(())
-            }
-            Outcome::Done {
-                status: known,
-                error,
-                is_over,
-            } => {
-                if is_over {
-                    request.write(abi::REQUEST_NULL);
-                }
-                write_status(status, known);
-                error.map_or(Ok(()), Err)
-            }
+        let (known, error) = conclude(outcome, request);
+        if let Some(known) = known {
+            known.write_to(status);
         }
+        error.map_or(Ok(()), Err)
     }
 }
 
@@ -127,13 +149,14 @@ impl Array {
     unsafe fn settle_one(&self, at: usize, to: usize, outcome: Outcome) -> Option<Error> {
         // SAFETY: the caller's promise.
         unsafe {
-            let (known, error) = match &outcome {
-                Outcome::Done { status, error, .. } => (*status, error.clone()),
-                _ => (Known::empty(), None),
-            };
+            let (known, error) = conclude(outcome, self.request(at));
             let code = error.as_ref().map_or(abi::SUCCESS, Error::code);
-            let _ = settle(outcome, self.request(at), std::ptr::null_mut());
-            write_whole_status(self.status(to), known, code);
+            let mut known = known.unwrap_or(Status::new(Known::empty()));
+            *known.error_mut() = code;
+            let status = self.status(to);
+            if !status.is_null() {
+                status.write(known);
+            }
             error
         }
     }
@@ -481,15 +504,23 @@ pub(crate) unsafe fn startall(count: c_int, requests: *mut Handle) -> Result<()>
 pub(crate) unsafe fn cancel(request: *mut Handle) -> Result<()> {
     // SAFETY: the caller's pointer, as MPI has it.
     let handle = unsafe { request.read() };
-    with(|process, _| process.cancel_request(handle))
+    match with(|process, _| process.general(handle))? {
+        // SAFETY: the function is the program's.
+        Some((general, is_complete)) => unsafe { general::cancel(general, is_complete) },
+        None => with(|process, _| process.cancel_request(handle)),
+    }
 }
 
 pub(crate) unsafe fn request_free(request: *mut Handle) -> Result<()> {
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe {
         let handle = request.read();
+        let general = with(|process, _| process.general(handle))?;
         with(|process, _| process.free_request(handle))?;
         request.write(abi::REQUEST_NULL);
+        if let Some((general, true)) = general {
+            return general::free(general);
+        }
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::process::Process;
 
-use crate::library::{end, enter};
+use crate::library::{Library, end, enter};
 use crate::types::{Handle, write_text};
 
 /// The most that threads may do (MPI 5.0 §11.6.2).
@@ -31,17 +31,57 @@ pub(crate) unsafe fn init_thread(
 }
 
 fn start(level: c_int) -> Result<()> {
+    let is_before = enter(|library| Ok(library.is_initialized))?;
+    if is_before {
+        return Err(Error::new(abi::ERR_OTHER, "MPI_Init was called before"));
+    }
+    begin()?;
     enter(|library| {
-        if library.is_initialized {
-            return Err(Error::new(abi::ERR_OTHER, "MPI_Init was called before"));
-        }
-        let mut process = Process::start()?;
-        process.limit_buffered(library.buffer.map(|(_, size)| size as u64));
-        library.process = Some(process);
         library.is_initialized = true;
         library.thread_level = level;
         Ok(())
     })
+}
+
+/// Has this process meet the others, unless it has.
+pub(crate) fn begin() -> Result<()> {
+    let is_first = enter(|library| {
+        if library.process.is_some() {
+            return Ok(false);
+        }
+        if library.is_over {
+            let text = "the process has parted from the others, and cannot meet them again";
+            return Err(Error::new(abi::ERR_OTHER, text));
+        }
+        let mut process = Process::start()?;
+        process.limit_buffered(library.buffer.map(|(_, size)| size as u64));
+        library.process = Some(process);
+        Ok(true)
+    })?;
+    if is_first {
+        // SAFETY: the function is there as long as the process: the library is not unloaded.
+        unsafe { libc::atexit(at_exit) };
+    }
+    Ok(())
+}
+
+/// A program that has used sessions only, and has ended all of them, parts from the others here.
+extern "C" fn at_exit() {
+    let _ = enter(|library| {
+        let is_used = library.is_initialized && !library.is_finalized;
+        match is_used || !library.sessions.is_empty() {
+            true => Ok(()),
+            false => part(library),
+        }
+    });
+}
+
+fn part(library: &mut Library) -> Result<()> {
+    let Some(process) = library.process.take() else {
+        return Ok(());
+    };
+    library.is_over = true;
+    process.finish()
 }
 
 pub(crate) unsafe fn finalize() -> Result<()> {
@@ -49,11 +89,15 @@ pub(crate) unsafe fn finalize() -> Result<()> {
         if library.is_finalized {
             return Err(Error::new(abi::ERR_OTHER, "MPI_Finalize was called before"));
         }
-        let Some(process) = library.process.take() else {
+        if !library.is_initialized {
             return Err(Error::new(abi::ERR_OTHER, "MPI_Init was not called"));
-        };
+        }
         library.is_finalized = true;
-        process.finish()
+        match library.sessions.is_empty() {
+            true => part(library),
+            // At the program's end.
+            false => Ok(()),
+        }
     })
 }
 

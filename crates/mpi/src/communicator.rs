@@ -22,6 +22,9 @@ pub(crate) enum Channel {
     Collectives = 1,
     /// Communicators that a part of the processes makes.
     Making = 2,
+    /// What senders of partitioned messages tell their receivers, and the partitions.
+    Partitioned = 5,
+    Partitions = 6,
 }
 
 impl Channel {
@@ -33,7 +36,7 @@ impl Channel {
 }
 
 /// How many contexts each communicator has.
-pub(crate) const CONTEXTS: u32 = 5;
+pub(crate) const CONTEXTS: u32 = 7;
 /// The number of no communicator: processes that have none in common make one by its contexts.
 pub(crate) const NONE: u32 = 2;
 /// The first communicator number that is free: those before are `MPI_COMM_WORLD`'s, `MPI_COMM_SELF`'s and no communicator's.

@@ -29,6 +29,7 @@ pub mod matching;
 pub mod meeting;
 pub mod message;
 pub mod operation;
+pub mod partitioned;
 pub mod point;
 pub mod process;
 pub mod reduction;

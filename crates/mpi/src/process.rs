@@ -47,6 +47,9 @@ pub struct Process {
     pub(crate) requests: Table<Request>,
     pub(crate) messages: Table<Message>,
     pub(crate) schedules: Schedules,
+    pub(crate) partitioned: Vec<Option<Box<crate::partitioned::Partitioned>>>,
+    /// The tag of the next partition that is sent for the first time.
+    pub(crate) next_partition: u32,
     /// Completions that were just taken, to be looked at.
     pub(crate) taken: Vec<Completion>,
     pub(crate) universe_size: Option<i32>,
@@ -82,6 +85,10 @@ pub(crate) enum Going {
     Schedule(u32),
     /// A communicator that is being made.
     Making(u32, Box<crate::making::Told>),
+    /// A partitioned message.
+    Partitioned(u32),
+    /// What the program does itself.
+    General,
     /// A receive and a send.
     Both(Box<(Active, Active)>),
     Done(Status),
@@ -169,6 +176,8 @@ impl Process {
             requests: Table::new(Kind::Request, abi::ERR_REQUEST),
             messages: Table::new(Kind::Message, abi::ERR_REQUEST),
             schedules: Schedules::new(steps),
+            partitioned: Vec::new(),
+            next_partition: 0,
             taken: Vec::new(),
             universe_size: None,
             program_number: 0,
@@ -324,6 +333,8 @@ impl Process {
                 }
                 return Ok(done);
             }
+            Going::Partitioned(at) => return self.poll_partitioned(at),
+            Going::General => return Ok(None),
             Going::Both(ref mut both) => return self.poll_both(both),
             Going::Send(op) => (op, false),
             Going::Receive { op, .. } => (op, true),

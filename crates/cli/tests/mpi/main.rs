@@ -140,6 +140,25 @@ fn persistent_operations_and_neighbours() {
 }
 
 #[test]
+fn requests_of_other_kinds_and_what_the_library_tells() {
+    succeeds("requests");
+}
+
+#[test]
+fn partitioned_messages() {
+    succeeds("partitioned");
+}
+
+#[test]
+fn sessions_alone_and_beside_the_world() {
+    succeeds("sessions");
+    let program = compile("sessions");
+    let output = run(3, &program, &["and-world"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+#[test]
 fn calls_that_do_not_belong_together_are_named_in_the_checking_mode() {
     let program = compile("mismatch");
     for processes in [1, 2, 3, 4] {
