@@ -148,7 +148,6 @@ unsafe fn arguments(
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "they are MPI's")]
 pub(crate) unsafe fn type_get_contents(
     datatype: Handle,
     most_integers: c_int,

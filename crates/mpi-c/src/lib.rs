@@ -12,6 +12,7 @@
 
 mod abi_info;
 mod attributes;
+mod buffers;
 mod collective;
 mod communicator;
 mod contents;
@@ -24,6 +25,7 @@ mod group;
 mod handles;
 mod info;
 mod keys;
+mod leaks;
 mod library;
 mod neighbours;
 mod partitioned;

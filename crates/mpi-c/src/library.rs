@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use causeway_mpi::abi;
 use causeway_mpi::buffer::Buffer;
+use causeway_mpi::buffering::Owner;
 use causeway_mpi::datatype::{Basic, Datatype};
 use causeway_mpi::error::{Codes, Error, Result};
 use causeway_mpi::group::Group;
@@ -51,8 +52,8 @@ pub(crate) struct Library {
     pub(crate) keys: BTreeMap<c_int, Key>,
     /// The key that was made last.
     pub(crate) next_key: c_int,
-    /// The program's buffer for buffered sends: its address and its bytes. The library copies elsewhere, and keeps to its size.
-    pub(crate) buffer: Option<(usize, i64)>,
+    /// The program's buffers for buffered sends: their addresses and their bytes.
+    pub(crate) buffers: BTreeMap<Owner, (usize, i64)>,
     /// Values of predefined attributes, whose addresses the program gets.
     pub(crate) last_code: Box<c_int>,
     pub(crate) program_number: Box<c_int>,
@@ -184,7 +185,7 @@ impl Library {
             codes: Codes::default(),
             keys: BTreeMap::new(),
             next_key: FIRST_KEY,
-            buffer: None,
+            buffers: BTreeMap::new(),
             last_code: Box::default(),
             program_number: Box::default(),
             universe_size: Box::default(),

@@ -54,7 +54,9 @@ pub(crate) fn begin() -> Result<()> {
             return Err(Error::new(abi::ERR_OTHER, text));
         }
         let mut process = Process::start()?;
-        process.limit_buffered(library.buffer.map(|(_, size)| size as u64));
+        for (owner, (_, size)) in &library.buffers {
+            process.limit_buffered(*owner, Some(*size as u64));
+        }
         library.process = Some(process);
         Ok(true)
     })?;
@@ -93,6 +95,9 @@ pub(crate) unsafe fn finalize() -> Result<()> {
             return Err(Error::new(abi::ERR_OTHER, "MPI_Init was not called"));
         }
         library.is_finalized = true;
+        if library.process.as_ref().is_some_and(Process::checks) {
+            library.report_leaks();
+        }
         match library.sessions.is_empty() {
             true => part(library),
             // At the program's end.

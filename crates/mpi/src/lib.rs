@@ -16,6 +16,7 @@
 
 pub mod abi;
 pub mod buffer;
+pub mod buffering;
 pub mod checking;
 pub mod collective;
 pub mod communicator;

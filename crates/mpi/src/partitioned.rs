@@ -10,6 +10,7 @@ use causeway_engine::types::{OpId, Posted};
 
 use crate::abi;
 use crate::buffer::{OwnedBuffer, temporary};
+use crate::buffering::NOBODY;
 use crate::communicator::{Channel, Peer};
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
@@ -130,11 +131,11 @@ impl Process {
                 told.extend(size.to_ne_bytes());
                 let told = Memory::from_vec(told);
                 let word = MpiPattern::word(peer.context + Channel::Partitioned as u32, tag);
-                let posted = self
-                    .endpoint
-                    .post_send(peer.addr, &[told], word, self.buffered, 0)?;
+                let posted =
+                    self.endpoint
+                        .post_send(peer.addr, &[told], word, self.buffered, NOBODY)?;
                 if let Posted::Pending(_) = posted {
-                    self.buffered_pending += 1;
+                    self.buffers.started(NOBODY);
                 }
             }
             Some(peer) => {
@@ -195,7 +196,7 @@ impl Process {
             .context(Channel::Partitions);
         let mut pending = Vec::with_capacity(many);
         let mut marked = vec![false; many];
-        for message in 0..many {
+        for (message, marked) in marked.iter_mut().enumerate() {
             let start = message * size as usize;
             let pattern = MpiPattern {
                 context,
@@ -207,7 +208,7 @@ impl Process {
                 Posted::Pending(op) => pending.push((op, message)),
                 Posted::Complete(done) => {
                     done.result?;
-                    marked[message] = true;
+                    *marked = true;
                 }
             }
         }

@@ -63,7 +63,10 @@ impl Process {
             Mode::Synchronous => self
                 .endpoint
                 .post_synchronous_send(peer.addr, memory, word, self.posts, 0),
-            Mode::Buffered => return self.send_buffered(&memory[0], (peer.addr, word), active),
+            Mode::Buffered => {
+                let buffer = self.buffer_for(route.communicator, memory[0].len())?;
+                return self.send_buffered(&memory[0], (peer.addr, word), buffer, active);
+            }
         };
         self.posted(posted, active, None)
     }
@@ -95,24 +98,18 @@ impl Process {
         &mut self,
         memory: &Memory,
         (to, word): (causeway_engine::types::Addr, u64),
+        buffer: u64,
         active: Active,
     ) -> Result<Active> {
-        self.check_buffer(memory.len())?;
         let copy = temporary(memory.len())?;
         copy.copy_from(memory);
         let posted = self
             .endpoint
-            .post_send(to, &[copy], word, self.buffered, 0)?;
+            .post_send(to, &[copy], word, self.buffered, buffer)?;
         if let causeway_engine::types::Posted::Pending(_) = posted {
-            self.buffered_pending += 1;
+            self.buffers.started(buffer);
         }
         Ok(active)
-    }
-
-    /// Whether messages that were sent in buffered mode are still here.
-    pub fn has_buffered(&mut self) -> bool {
-        self.drain();
-        self.buffered_pending > 0
     }
 
     /// Starts to receive.

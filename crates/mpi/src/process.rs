@@ -7,6 +7,7 @@ use causeway_engine::Endpoint;
 use causeway_engine::types::{Completion, Error as EngineError, OpError, OpId, Posted, Queue};
 
 use crate::abi;
+use crate::buffering::{Buffers, Owner};
 use crate::communicator::{CONTEXTS, Communicator, FIRST_FREE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -28,9 +29,7 @@ pub struct Process {
     pub(crate) posts: Queue,
     /// Sends of buffered messages, which nobody asks for.
     pub(crate) buffered: Queue,
-    pub(crate) buffered_pending: usize,
-    /// Bytes of the buffer that the program has attached for them.
-    buffered_limit: Option<u64>,
+    pub(crate) buffers: Buffers,
     pub(crate) launcher: Launcher,
     pub(crate) rank: u32,
     pub(crate) peers: Vec<Peer>,
@@ -87,6 +86,8 @@ pub(crate) enum Going {
     Making(u32, Box<crate::making::Told>),
     /// A partitioned message.
     Partitioned(u32),
+    /// A buffer that gets empty.
+    Flush(Owner),
     /// What the program does itself.
     General,
     /// A receive and a send.
@@ -163,8 +164,7 @@ impl Process {
             endpoint,
             posts,
             buffered,
-            buffered_pending: 0,
-            buffered_limit: None,
+            buffers: Buffers::default(),
             launcher,
             rank,
             peers,
@@ -187,6 +187,21 @@ impl Process {
     /// This process's number in the program.
     pub fn rank(&self) -> u32 {
         self.rank
+    }
+
+    /// Whether the checking mode is on.
+    pub fn checks(&self) -> bool {
+        self.checks
+    }
+
+    /// The communicators that the program has made, by handle, with their names.
+    pub fn made_communicators(&self) -> Vec<(usize, String)> {
+        let name = |handle| {
+            let of = self.communicators.get(handle).map(Communicator::name);
+            String::from_utf8_lossy(of.unwrap_or_default()).into_owned()
+        };
+        let all = self.communicators.handles();
+        all.map(|handle| (handle, name(handle))).collect()
     }
 
     /// How many processes the program has.
@@ -246,14 +261,15 @@ impl Process {
 
     /// Looks at what has completed that no request asks for.
     pub(crate) fn drain(&mut self) {
-        if self.buffered_pending > 0 {
+        if self.buffers.has_any() {
             let mut taken = std::mem::take(&mut self.taken);
             // The queue is the process's own as long as it lives.
-            let found =
-                self.endpoint
-                    .test_queue(self.buffered, usize::MAX, Duration::ZERO, &mut taken);
-            self.buffered_pending = self.buffered_pending.saturating_sub(found.unwrap_or(0));
-            taken.clear();
+            let _ = self
+                .endpoint
+                .test_queue(self.buffered, usize::MAX, Duration::ZERO, &mut taken);
+            for done in taken.drain(..) {
+                self.buffers.done(done.user);
+            }
             self.taken = taken;
         }
         if !self.schedules.is_empty() {
@@ -287,7 +303,7 @@ impl Process {
     /// Whether nothing goes on that asks for more than what is waited for.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.schedules.is_empty() && self.buffered_pending == 0
+        self.schedules.is_empty() && !self.buffers.has_any()
     }
 
     /// Waits until `ready` returns something. It is asked again whenever something has happened, and makes no progress itself.
@@ -334,6 +350,7 @@ impl Process {
                 return Ok(done);
             }
             Going::Partitioned(at) => return self.poll_partitioned(at),
+            Going::Flush(owner) => return Ok(self.poll_flush(owner)),
             Going::General => return Ok(None),
             Going::Both(ref mut both) => return self.poll_both(both),
             Going::Send(op) => (op, false),
@@ -479,24 +496,6 @@ impl Process {
                 self.cancel(&both.1);
             }
             _ => {}
-        }
-    }
-
-    /// Sets how many bytes a buffered message may have, or that there is no buffer.
-    pub fn limit_buffered(&mut self, limit: Option<u64>) {
-        self.buffered_limit = limit;
-    }
-
-    /// An error if the buffer has no room for a message.
-    pub(crate) fn check_buffer(&self, bytes: usize) -> Result<()> {
-        let needed = (bytes as u64).saturating_add(abi::BSEND_OVERHEAD as u64);
-        match self.buffered_limit {
-            Some(limit) if needed <= limit => Ok(()),
-            Some(limit) => {
-                let text = format!("{needed} bytes, with the overhead, in a buffer of {limit}");
-                Err(Error::new(abi::ERR_BUFFER, text))
-            }
-            None => Err(Error::new(abi::ERR_BUFFER, "no buffer is attached")),
         }
     }
 

@@ -269,8 +269,8 @@ impl Process {
         Ok(())
     }
 
-    /// The requests that there are.
-    pub fn open_requests(&self) -> usize {
-        self.requests.len()
+    /// The handles of the requests that there are.
+    pub fn open_requests(&self) -> Vec<usize> {
+        self.requests.handles().collect()
     }
 }

@@ -13,6 +13,7 @@ use causeway_engine::types::{Completion, OpError, OpId, Posted, Queue};
 
 use crate::abi;
 use crate::buffer::temporary;
+use crate::buffering::NOBODY;
 use crate::checking::{self, Comparison};
 use crate::collective::{ring, split};
 use crate::communicator::{Channel, Communicator, Peer};
@@ -318,9 +319,11 @@ impl Process {
             let is_lost = self.endpoint.loss(to).is_some();
             if to != own && !is_lost {
                 // One that cannot be told any more is told by the loss of the connection.
-                let sent = self.endpoint.post_send(to, &[], word, self.buffered, 0);
+                let sent = self
+                    .endpoint
+                    .post_send(to, &[], word, self.buffered, NOBODY);
                 if let Ok(Posted::Pending(_)) = sent {
-                    self.buffered_pending += 1;
+                    self.buffers.started(NOBODY);
                 }
             }
         }
@@ -356,9 +359,9 @@ impl Process {
         debug_assert_ne!(envelope.peer, own);
         let posted = self
             .endpoint
-            .receive_taken(taken, pattern, &[], self.buffered, 0);
+            .receive_taken(taken, pattern, &[], self.buffered, NOBODY);
         if let Ok(Posted::Pending(_)) = posted {
-            self.buffered_pending += 1;
+            self.buffers.started(NOBODY);
         }
         let rank = peers.iter().position(|peer| peer.number == envelope.peer);
         let error = self.lost_among(&peers).unwrap_or_else(|| {

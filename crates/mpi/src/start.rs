@@ -71,8 +71,8 @@ impl Process {
     /// Parts from the other processes: none of them needs this one any more.
     pub fn finish(mut self) -> Result<()> {
         // All messages that others wait for have been received by then.
-        while self.buffered_pending > 0 {
-            self.wait_for_news(|process| Ok((process.buffered_pending == 0).then_some(())))?;
+        while self.buffers.has_any() {
+            self.wait_for_news(|process| Ok((!process.buffers.has_any()).then_some(())))?;
         }
         let steps = self.barrier(abi::COMM_WORLD)?.called("MPI_Finalize");
         let mut barrier = self.begin(steps)?;

@@ -165,6 +165,10 @@ fn calls_that_do_not_belong_together_are_named_in_the_checking_mode() {
         let output = run_with(processes, &program, &[], &[("CAUSEWAY_MPI_CHECK", "1")]);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{processes}: {errors}");
+        for leak in ["1 requests not freed: ", "(forgotten)"] {
+            let told = errors.matches(leak).count();
+            assert_eq!(told, processes as usize, "{leak}: {errors}");
+        }
     }
 }
 

@@ -27,6 +27,12 @@ int main(int argc, char **argv) {
     }
     OK(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
     CHECK(sum == size * (size - 1) / 2);
+    /* Named at the end. */
+    MPI_Comm leaked;
+    MPI_Request request;
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &leaked));
+    OK(MPI_Comm_set_name(leaked, "forgotten"));
+    OK(MPI_Send_init(&word, 1, MPI_INT, MPI_PROC_NULL, 0, leaked, &request));
     OK(MPI_Finalize());
     return 0;
 }

@@ -122,11 +122,42 @@ static void told(int argc, char **argv) {
     OK(MPI_Info_free(&info));
 }
 
+/* A communicator's own buffer, beside that of the process. */
+static void buffers(void) {
+    enum { ROOM = 1000 + MPI_BSEND_OVERHEAD };
+    static char small[10 + MPI_BSEND_OVERHEAD], large[ROOM], data[1000], got[1000];
+    MPI_Comm comm;
+    MPI_Request request;
+    void *address;
+    int len, class;
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    OK(MPI_Buffer_attach(small, sizeof small));
+    OK(MPI_Comm_attach_buffer(comm, large, ROOM));
+    data[999] = rank;
+    OK(MPI_Error_class(MPI_Bsend(data, 1000, MPI_CHAR, rank, 0, MPI_COMM_WORLD), &class));
+    CHECK(class == MPI_ERR_BUFFER);
+    OK(MPI_Bsend(data, 1000, MPI_CHAR, (rank + 1) % size, 0, comm));
+    OK(MPI_Recv(got, 1000, MPI_CHAR, (rank + size - 1) % size, 0, comm, MPI_STATUS_IGNORE));
+    CHECK(got[999] == (rank + size - 1) % size);
+    OK(MPI_Comm_iflush_buffer(comm, &request));
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    OK(MPI_Buffer_iflush(&request));
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    OK(MPI_Comm_flush_buffer(comm));
+    OK(MPI_Comm_detach_buffer(comm, &address, &len));
+    CHECK(address == large && len == ROOM);
+    OK(MPI_Buffer_detach(&address, &len));
+    CHECK(address == small && len == (int)sizeof small);
+    OK(MPI_Comm_free(&comm));
+}
+
 int main(int argc, char **argv) {
     begin(&argc, &argv);
     generalized();
     contents();
     external();
+    buffers();
     told(argc, argv);
     OK(MPI_Finalize());
     return 0;
