@@ -73,9 +73,12 @@ fn identifier(name: &str) -> String {
 fn object(function: &Function) -> String {
     let mut params = function.params.iter();
     let communicator = params.find(|param| param.ty == "MPI_Comm" && param.array.is_empty());
-    match communicator {
-        Some(param) => format!("Object::Communicator({})", identifier(&param.name)),
-        None => "Object::None".to_owned(),
+    let mut params = function.params.iter();
+    let session = params.find(|param| param.ty == "MPI_Session");
+    match (communicator, session) {
+        (Some(param), _) => format!("Object::Communicator({})", identifier(&param.name)),
+        (None, Some(param)) => format!("Object::Session({})", identifier(&param.name)),
+        (None, None) => "Object::None".to_owned(),
     }
 }
 

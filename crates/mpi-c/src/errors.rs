@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 
-use crate::library::{Handler, Object, enter, handle};
+use crate::library::{Handler, Library, Object, enter, handle};
 use crate::types::{Callback, Handle, read_text, write_text};
 
 pub(crate) unsafe fn comm_create_errhandler(
@@ -28,6 +28,16 @@ fn is_predefined(handler: Handle) -> bool {
         handler,
         abi::ERRORS_ARE_FATAL | abi::ERRORS_ABORT | abi::ERRORS_RETURN
     )
+}
+
+impl Library {
+    /// An error if a handle is none of an error handler.
+    pub(crate) fn check_handler(&self, handler: Handle) -> Result<()> {
+        match is_predefined(handler) {
+            true => Ok(()),
+            false => self.handlers.get(handler).map(drop),
+        }
+    }
 }
 
 /// A handler is held by one more.
@@ -94,15 +104,21 @@ pub(crate) unsafe fn comm_set_errhandler(comm: Handle, errhandler: Handle) -> Re
 pub(crate) unsafe fn comm_get_errhandler(comm: Handle, errhandler: *mut Handle) -> Result<()> {
     let handler =
         crate::library::with(|process, _| Ok(process.communicator(comm)?.error_handler()))?;
-    if !is_predefined(handler) {
-        enter(|library| {
-            library.handlers.get_mut(handler)?.is_freed = false;
-            Ok(())
-        })?;
-    }
+    show(handler)?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { errhandler.write(handler) };
     Ok(())
+}
+
+/// The program gets the handle of a handler, and may free it once more.
+pub(crate) fn show(handler: Handle) -> Result<()> {
+    if is_predefined(handler) {
+        return Ok(());
+    }
+    enter(|library| {
+        library.handlers.get_mut(handler)?.is_freed = false;
+        Ok(())
+    })
 }
 
 pub(crate) unsafe fn comm_call_errhandler(comm: Handle, errorcode: c_int) -> Result<()> {

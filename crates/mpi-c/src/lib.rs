@@ -10,20 +10,28 @@
 //!
 //! The shared library is linked by `make mpi`, with versioned symbols.
 
+mod abi_info;
 mod attributes;
+mod buffers;
 mod collective;
 mod communicator;
+mod contents;
 mod datatype;
 mod errors;
 mod exports;
+mod general;
 mod graphs;
 mod group;
 mod handles;
 mod info;
 mod keys;
+mod leaks;
 mod library;
+mod neighbours;
+mod partitioned;
 mod point;
 mod request;
+mod session;
 mod start;
 mod topology;
 mod types;

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use causeway_mpi::abi;
 use causeway_mpi::buffer::Buffer;
+use causeway_mpi::buffering::Owner;
 use causeway_mpi::datatype::{Basic, Datatype};
 use causeway_mpi::error::{Codes, Error, Result};
 use causeway_mpi::group::Group;
@@ -32,17 +33,26 @@ const PREDEFINED_TYPES: usize = 0x100;
 /// See the module's page.
 pub(crate) struct Library {
     pub(crate) process: Option<Process>,
+    /// The process has parted from the others.
+    pub(crate) is_over: bool,
     pub(crate) infos: Table<Info>,
     pub(crate) groups: Table<Arc<Group>>,
     pub(crate) types: Table<Datatype>,
+    /// Names that the program has given to datatypes.
+    pub(crate) type_names: BTreeMap<Handle, Vec<u8>>,
+    /// Datatypes of Fortran's kinds that the program has asked for.
+    pub(crate) kinds: Vec<(Handle, Datatype)>,
+    /// What the program has said of Fortran.
+    pub(crate) fortran: crate::abi_info::Fortran,
+    pub(crate) sessions: Table<crate::session::Session>,
     pub(crate) operations: Table<Operation>,
     pub(crate) handlers: Table<Handler>,
     pub(crate) codes: Codes,
     pub(crate) keys: BTreeMap<c_int, Key>,
     /// The key that was made last.
     pub(crate) next_key: c_int,
-    /// The program's buffer for buffered sends: its address and its bytes. The library copies elsewhere, and keeps to its size.
-    pub(crate) buffer: Option<(usize, i64)>,
+    /// The program's buffers for buffered sends: their addresses and their bytes.
+    pub(crate) buffers: BTreeMap<Owner, (usize, i64)>,
     /// Values of predefined attributes, whose addresses the program gets.
     pub(crate) last_code: Box<c_int>,
     pub(crate) program_number: Box<c_int>,
@@ -66,6 +76,7 @@ pub(crate) enum Object {
     /// None: those of `MPI_COMM_SELF` do (MPI 5.0 §9.3).
     None,
     Communicator(Handle),
+    Session(Handle),
 }
 
 /// What any thread may ask at any time (MPI 5.0 §11.6.1).
@@ -244,15 +255,20 @@ impl Library {
         }
         Self {
             process: None,
+            is_over: false,
             infos: Table::new(Kind::Info, abi::ERR_INFO),
             groups: Table::new(Kind::Group, abi::ERR_GROUP),
             types: Table::new(Kind::Datatype, abi::ERR_TYPE),
+            type_names: BTreeMap::new(),
+            kinds: Vec::new(),
+            fortran: Default::default(),
+            sessions: Table::new(Kind::Session, abi::ERR_SESSION),
             operations: Table::new(Kind::Operation, abi::ERR_OP),
             handlers: Table::new(Kind::ErrorHandler, abi::ERR_ERRHANDLER),
             codes: Codes::default(),
             keys: BTreeMap::new(),
             next_key: FIRST_KEY,
-            buffer: None,
+            buffers: BTreeMap::new(),
             last_code: Box::default(),
             program_number: Box::default(),
             universe_size: Box::default(),
@@ -362,9 +378,9 @@ impl Rest<'_> {
         count: i64,
         handle: Handle,
         writable: bool,
-    ) -> Result<causeway_mpi::request::OwnedBuffer> {
+    ) -> Result<causeway_mpi::buffer::OwnedBuffer> {
         let own = |buffer: Buffer<'_>| {
-            Ok(causeway_mpi::request::OwnedBuffer {
+            Ok(causeway_mpi::buffer::OwnedBuffer {
                 memory: buffer.memory.clone(),
                 count: buffer.count,
                 datatype: buffer.datatype.clone(),
@@ -514,7 +530,12 @@ impl Library {
     pub(crate) fn handler_of(&self, object: Object) -> FoundHandler {
         let handle = match object {
             Object::Communicator(handle) => handle,
-            _ => abi::COMM_SELF,
+            Object::Session(session) => {
+                let set = self.sessions.get(session);
+                let set = set.map_or(abi::ERRORS_ARE_FATAL, |session| session.error_handler);
+                return self.found(set, session);
+            }
+            Object::None => abi::COMM_SELF,
         };
         let process = self.process.as_ref();
         let found = process.and_then(|process| {
@@ -527,6 +548,10 @@ impl Library {
         let set = found.map_or(abi::ERRORS_ARE_FATAL, |communicator| {
             communicator.error_handler()
         });
+        self.found(set, handle)
+    }
+
+    fn found(&self, set: Handle, handle: Handle) -> FoundHandler {
         match self.handlers.get(set) {
             Ok(handler) => FoundHandler::Program(handler.function, handle),
             Err(_) => FoundHandler::Predefined(set),

@@ -8,7 +8,7 @@ use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::process::Process;
 
-use crate::library::{STAGE, end, enter, set_level};
+use crate::library::{Library, STAGE, end, enter, set_level};
 use crate::types::{Handle, write_text};
 
 /// The most that threads may do (MPI 5.0 §11.6.2).
@@ -32,17 +32,57 @@ pub(crate) unsafe fn init_thread(
 }
 
 fn start(level: c_int) -> Result<()> {
-    enter(|library| {
-        if STAGE.is_initialized.load(Relaxed) {
-            return Err(Error::new(abi::ERR_OTHER, "MPI_Init was called before"));
+    if STAGE.is_initialized.load(Relaxed) {
+        return Err(Error::new(abi::ERR_OTHER, "MPI_Init was called before"));
+    }
+    begin(level)?;
+    STAGE.thread_level.store(level, Relaxed);
+    STAGE.is_initialized.store(true, Release);
+    Ok(())
+}
+
+/// Has this process meet the others, unless it has. Threads may do then what `level` says.
+pub(crate) fn begin(level: c_int) -> Result<()> {
+    let is_first = enter(|library| {
+        if library.process.is_some() {
+            return Ok(false);
+        }
+        if library.is_over {
+            let text = "the process has parted from the others, and cannot meet them again";
+            return Err(Error::new(abi::ERR_OTHER, text));
         }
         let mut process = Process::start()?;
-        process.limit_buffered(library.buffer.map(|(_, size)| size as u64));
+        for (owner, (_, size)) in &library.buffers {
+            process.limit_buffered(*owner, Some(*size as u64));
+        }
         set_level(level, &mut process);
         library.process = Some(process);
-        STAGE.is_initialized.store(true, Release);
-        Ok(())
-    })
+        Ok(true)
+    })?;
+    if is_first {
+        // SAFETY: the function is there as long as the process: the library is not unloaded.
+        unsafe { libc::atexit(at_exit) };
+    }
+    Ok(())
+}
+
+/// A program that has used sessions only, and has ended all of them, parts from the others here.
+extern "C" fn at_exit() {
+    let _ = enter(|library| {
+        let is_used = STAGE.is_initialized.load(Relaxed) && !STAGE.is_finalized.load(Relaxed);
+        match is_used || !library.sessions.is_empty() {
+            true => Ok(()),
+            false => part(library),
+        }
+    });
+}
+
+fn part(library: &mut Library) -> Result<()> {
+    let Some(process) = library.process.take() else {
+        return Ok(());
+    };
+    library.is_over = true;
+    process.finish()
 }
 
 pub(crate) unsafe fn finalize() -> Result<()> {
@@ -50,11 +90,18 @@ pub(crate) unsafe fn finalize() -> Result<()> {
         if STAGE.is_finalized.load(Relaxed) {
             return Err(Error::new(abi::ERR_OTHER, "MPI_Finalize was called before"));
         }
-        let Some(process) = library.process.take() else {
+        if !STAGE.is_initialized.load(Relaxed) {
             return Err(Error::new(abi::ERR_OTHER, "MPI_Init was not called"));
-        };
+        }
         STAGE.is_finalized.store(true, Release);
-        process.finish()
+        if library.process.as_ref().is_some_and(Process::checks) {
+            library.report_leaks();
+        }
+        match library.sessions.is_empty() {
+            true => part(library),
+            // At the program's end.
+            false => Ok(()),
+        }
     })
 }
 

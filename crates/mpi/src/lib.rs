@@ -16,6 +16,8 @@
 
 pub mod abi;
 pub mod buffer;
+pub mod buffering;
+pub mod checking;
 pub mod collective;
 pub mod communicator;
 pub mod datatype;
@@ -25,8 +27,10 @@ pub mod info;
 pub mod launcher;
 pub mod making;
 pub mod matching;
+pub mod meeting;
 pub mod message;
 pub mod operation;
+pub mod partitioned;
 pub mod point;
 pub mod process;
 pub mod reduction;
@@ -34,6 +38,7 @@ pub mod request;
 pub mod schedule;
 pub mod start;
 pub mod status;
+pub mod steps;
 pub mod table;
 pub mod topology;
 

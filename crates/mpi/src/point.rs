@@ -45,7 +45,7 @@ impl Process {
             return Ok(Active::done(Status::of_send(), route.communicator));
         }
         let peer = communicator.peer(route.rank)?;
-        let word = MpiPattern::word(communicator.context(), tag);
+        let word = MpiPattern::word(peer.context, tag);
         let packed;
         let memory = match from.is_plain() {
             true => from.memory,
@@ -63,7 +63,8 @@ impl Process {
                 .endpoint
                 .post_synchronous_send(peer.addr, memory, word, self.posts, 0),
             Mode::Buffered => {
-                self.send_buffered(&memory[0], (peer.addr, word))?;
+                let buffer = self.buffer_for(route.communicator, memory[0].len())?;
+                self.send_buffered(&memory[0], (peer.addr, word), buffer)?;
                 return Ok(Active::done(Status::of_send(), route.communicator));
             }
         };
@@ -97,23 +98,17 @@ impl Process {
         &mut self,
         memory: &Memory,
         (to, word): (causeway_engine::types::Addr, u64),
+        buffer: u64,
     ) -> Result<()> {
-        self.check_buffer(memory.len())?;
         let copy = temporary(memory.len())?;
         copy.copy_from(memory);
         let posted = self
             .endpoint
-            .post_send(to, &[copy], word, self.buffered, 0)?;
+            .post_send(to, &[copy], word, self.buffered, buffer)?;
         if let causeway_engine::types::Posted::Pending(_) = posted {
-            self.buffered_pending += 1;
+            self.buffers.started(buffer);
         }
         Ok(())
-    }
-
-    /// Whether messages that were sent in buffered mode are still here.
-    pub fn has_buffered(&mut self) -> bool {
-        self.drain();
-        self.buffered_pending > 0
     }
 
     /// Starts to receive.

@@ -9,10 +9,10 @@ pub use causeway_engine::{Parked, Waker};
 
 use crate::abi;
 use crate::buffer::Unpack;
-use crate::communicator::{Communicator, FIRST_FREE, Peer};
+use crate::buffering::{Buffers, Owner};
+use crate::communicator::{CONTEXTS, Communicator, FIRST_FREE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::info::Info;
 use crate::launcher::Launcher;
 use crate::matching::Mpi;
 use crate::message::Message;
@@ -31,9 +31,7 @@ pub struct Process {
     pub(crate) posts: Queue,
     /// Sends of buffered messages, which nobody asks for.
     pub(crate) buffered: Queue,
-    pub(crate) buffered_pending: usize,
-    /// Bytes of the buffer that the program has attached for them.
-    buffered_limit: Option<u64>,
+    pub(crate) buffers: Buffers,
     pub(crate) launcher: Launcher,
     pub(crate) rank: u32,
     pub(crate) peers: Vec<Peer>,
@@ -45,9 +43,14 @@ pub struct Process {
     pub(crate) own: Communicator,
     pub(crate) communicators: Table<Communicator>,
     pub(crate) next_number: u32,
+    /// Calls of collective operations are compared (`CAUSEWAY_MPI_CHECK`).
+    pub(crate) checks: bool,
     pub(crate) requests: Table<Request>,
     pub(crate) messages: Table<Message>,
     pub(crate) schedules: Schedules,
+    pub(crate) partitioned: Vec<Option<Box<crate::partitioned::Partitioned>>>,
+    /// The tag of the next partition that is sent for the first time.
+    pub(crate) next_partition: u32,
     /// Completions that were just taken, to be looked at.
     pub(crate) taken: Vec<Completion>,
     pub(crate) universe_size: Option<i32>,
@@ -80,8 +83,21 @@ pub struct Active {
 #[derive(Debug)]
 pub(crate) enum Going {
     Send(OpId),
-    Receive { op: OpId, from_any: bool },
+    Receive {
+        op: OpId,
+        from_any: bool,
+    },
     Schedule(u32),
+    /// A communicator that is being made.
+    Making(u32, Box<crate::making::Told>),
+    /// A partitioned message.
+    Partitioned(u32),
+    /// A buffer that gets empty.
+    Flush(Owner),
+    /// What the program does itself.
+    General,
+    /// A receive and a send.
+    Both(Box<(Active, Active)>),
     Done(Status),
     Failed(Error),
 }
@@ -96,8 +112,20 @@ impl Active {
         }
     }
 
+    /// A schedule that has been started.
+    pub(crate) fn of_schedule(schedule: u32, communicator: usize) -> Self {
+        let mut active = Self::done(Status::empty(), communicator);
+        active.state = Going::Schedule(schedule);
+        active
+    }
+
+    /// The handle of its communicator.
+    pub fn communicator(&self) -> usize {
+        self.communicator
+    }
+
     /// One that has failed.
-    pub(crate) fn failed(error: Error, communicator: usize) -> Self {
+    pub fn failed(error: Error, communicator: usize) -> Self {
         Self {
             state: Going::Failed(error),
             communicator,
@@ -134,22 +162,16 @@ impl Process {
         }
         let everyone = Arc::new(Group::new((0..peers.len() as u32).collect()));
         let alone = Arc::new(Group::new(vec![rank]));
-        let predefined = |number, local: Arc<Group>, name: &str| Communicator {
-            number,
-            rank: local.rank_of(rank).unwrap_or(0),
-            peers: local
-                .members()
-                .iter()
-                .map(|member| peers[*member as usize])
-                .collect(),
-            local,
-            remote: None,
-            collectives: 0,
-            name: name.into(),
-            attributes: Default::default(),
-            error_handler: abi::ERRORS_ARE_FATAL,
-            info: Info::default(),
-            topology: None,
+        let predefined = |number, local: Arc<Group>, name: &str| {
+            let of = |member: &u32| Peer {
+                context: number * CONTEXTS,
+                ..peers[*member as usize]
+            };
+            let peers: Arc<[Peer]> = local.members().iter().map(of).collect();
+            let rank = local.rank_of(rank).unwrap_or(0);
+            let mut made = Communicator::new(number, rank, local, peers);
+            made.set_name(name.as_bytes());
+            made
         };
         Ok(Self {
             world: predefined(0, everyone, "MPI_COMM_WORLD"),
@@ -157,8 +179,7 @@ impl Process {
             endpoint,
             posts,
             buffered,
-            buffered_pending: 0,
-            buffered_limit: None,
+            buffers: Buffers::default(),
             launcher,
             rank,
             peers,
@@ -166,9 +187,12 @@ impl Process {
             by_number,
             communicators: Table::new(Kind::Communicator, abi::ERR_COMM),
             next_number: FIRST_FREE,
+            checks: crate::checking::is_on(),
             requests: Table::new(Kind::Request, abi::ERR_REQUEST),
             messages: Table::new(Kind::Message, abi::ERR_REQUEST),
             schedules: Schedules::new(steps),
+            partitioned: Vec::new(),
+            next_partition: 0,
             taken: Vec::new(),
             universe_size: None,
             program_number: 0,
@@ -179,6 +203,21 @@ impl Process {
     /// This process's number in the program.
     pub fn rank(&self) -> u32 {
         self.rank
+    }
+
+    /// Whether the checking mode is on.
+    pub fn checks(&self) -> bool {
+        self.checks
+    }
+
+    /// The communicators that the program has made, by handle, with their names.
+    pub fn made_communicators(&self) -> Vec<(usize, String)> {
+        let name = |handle| {
+            let of = self.communicators.get(handle).map(Communicator::name);
+            String::from_utf8_lossy(of.unwrap_or_default()).into_owned()
+        };
+        let all = self.communicators.handles();
+        all.map(|handle| (handle, name(handle))).collect()
     }
 
     /// How many processes the program has.
@@ -224,12 +263,6 @@ impl Process {
         }
     }
 
-    /// How the processes of a group are reached.
-    pub(crate) fn peers_of(&self, group: &Group) -> Arc<[Peer]> {
-        let members = group.members().iter();
-        members.map(|member| self.peers[*member as usize]).collect()
-    }
-
     /// The process that the matcher knows by this number.
     pub(crate) fn process_of(&self, number: u32) -> u32 {
         let process = self.by_number.get(number as usize);
@@ -244,14 +277,15 @@ impl Process {
 
     /// Looks at what has completed that no request asks for.
     pub(crate) fn drain(&mut self) {
-        if self.buffered_pending > 0 {
+        if self.buffers.has_any() {
             let mut taken = std::mem::take(&mut self.taken);
             // The queue is the process's own as long as it lives.
-            let found =
-                self.endpoint
-                    .test_queue(self.buffered, usize::MAX, Duration::ZERO, &mut taken);
-            self.buffered_pending = self.buffered_pending.saturating_sub(found.unwrap_or(0));
-            taken.clear();
+            let _ = self
+                .endpoint
+                .test_queue(self.buffered, usize::MAX, Duration::ZERO, &mut taken);
+            for done in taken.drain(..) {
+                self.buffers.done(done.user);
+            }
             self.taken = taken;
         }
         if !self.schedules.is_empty() {
@@ -285,7 +319,7 @@ impl Process {
     /// Whether nothing goes on that asks for more than what is waited for.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.schedules.is_empty() && self.buffered_pending == 0
+        self.schedules.is_empty() && !self.buffers.has_any()
     }
 
     /// Waits until `ready` returns something. It is asked again whenever something has happened, and makes no progress itself.
@@ -361,15 +395,18 @@ impl Process {
         let (op, is_receive) = match active.state {
             Going::Done(status) => return Ok(Some(status)),
             Going::Failed(ref error) => return Err(error.clone()),
-            Going::Schedule(schedule) => {
+            Going::Schedule(schedule) => return self.poll_schedule(schedule),
+            Going::Making(schedule, ref told) => {
                 let done = self.poll_schedule(schedule)?;
                 if done.is_some() {
-                    for unpack in active.unpack.drain(..) {
-                        unpack.unpack(None)?;
-                    }
+                    self.settle_made(told)?;
                 }
                 return Ok(done);
             }
+            Going::Partitioned(at) => return self.poll_partitioned(at),
+            Going::Flush(owner) => return Ok(self.poll_flush(owner)),
+            Going::General => return Ok(None),
+            Going::Both(ref mut both) => return self.poll_both(both),
             Going::Send(op) => (op, false),
             Going::Receive { op, .. } => (op, true),
         };
@@ -388,20 +425,40 @@ impl Process {
         Ok(None)
     }
 
+    /// How a receive and a send are together. The status is the receive's.
+    fn poll_both(&mut self, both: &mut (Active, Active)) -> Result<Option<Status>> {
+        for one in [&mut both.0, &mut both.1] {
+            match self.poll(one) {
+                Ok(Some(status)) => one.state = Going::Done(status),
+                Ok(None) => {}
+                Err(error) => one.state = Going::Failed(error),
+            }
+        }
+        match (&both.0.state, &both.1.state) {
+            (Going::Done(status), Going::Done(_)) => Ok(Some(*status)),
+            // A receive is not waited for if the message that its own is an answer to has not gone.
+            (Going::Receive { op, .. }, Going::Failed(_)) => {
+                self.endpoint.cancel(*op);
+                Ok(None)
+            }
+            (Going::Failed(error), Going::Done(_) | Going::Failed(_))
+            | (Going::Done(_), Going::Failed(error)) => Err(error.clone()),
+            _ => Ok(None),
+        }
+    }
+
     /// The error of a communicator with a process that is lost, if there is one.
     pub(crate) fn lost_of(&self, communicator: usize) -> Option<Error> {
+        self.lost_among(&self.communicator(communicator).ok()?.peers)
+    }
+
+    /// The error of processes one of which is lost, if it is so.
+    pub(crate) fn lost_among(&self, peers: &[Peer]) -> Option<Error> {
         if self.endpoint.losses() == 0 {
             return None;
         }
-        let communicator = self.communicator(communicator).ok()?;
-        let lost = communicator
-            .peers
-            .iter()
-            .enumerate()
-            .find_map(|(rank, peer)| {
-                let cause = self.endpoint.loss(peer.addr)?;
-                Some((rank, cause))
-            });
+        let mut ranks = peers.iter().enumerate();
+        let lost = ranks.find_map(|(rank, peer)| Some((rank, self.endpoint.loss(peer.addr)?)));
         let (rank, cause) = lost?;
         let text = format!("rank {rank}, which may be the sender: {cause}");
         Some(Error::new(abi::ERR_PROC_ABORTED, text))
@@ -427,7 +484,7 @@ impl Process {
     pub(crate) fn received(&mut self, active: &mut Active, bytes: u64) -> Result<Status> {
         if !active.unpack.is_empty() {
             for unpack in active.unpack.drain(..) {
-                unpack.unpack(Some(bytes))?;
+                unpack.unpack(bytes)?;
             }
         }
         let envelope = self.endpoint.envelope();
@@ -512,26 +569,13 @@ impl Process {
 
     /// Cancels an operation, which completes all the same.
     pub fn cancel(&mut self, active: &Active) {
-        if let Going::Send(op) | Going::Receive { op, .. } = active.state {
-            self.endpoint.cancel(op);
-        }
-    }
-
-    /// Sets how many bytes a buffered message may have, or that there is no buffer.
-    pub fn limit_buffered(&mut self, limit: Option<u64>) {
-        self.buffered_limit = limit;
-    }
-
-    /// An error if the buffer has no room for a message.
-    pub(crate) fn check_buffer(&self, bytes: usize) -> Result<()> {
-        let needed = (bytes as u64).saturating_add(abi::BSEND_OVERHEAD as u64);
-        match self.buffered_limit {
-            Some(limit) if needed <= limit => Ok(()),
-            Some(limit) => {
-                let text = format!("{needed} bytes, with the overhead, in a buffer of {limit}");
-                Err(Error::new(abi::ERR_BUFFER, text))
+        match &active.state {
+            Going::Send(op) | Going::Receive { op, .. } => self.endpoint.cancel(*op),
+            Going::Both(both) => {
+                self.cancel(&both.0);
+                self.cancel(&both.1);
             }
-            None => Err(Error::new(abi::ERR_BUFFER, "no buffer is attached")),
+            _ => {}
         }
     }
 

@@ -120,10 +120,11 @@ impl Process {
         // The last call waits in here.
         self.has_threads = false;
         // All messages that others wait for have been received by then.
-        while self.buffered_pending > 0 {
-            self.wait_for_news(|process| Ok((process.buffered_pending == 0).then_some(())))?;
+        while self.buffers.has_any() {
+            self.wait_for_news(|process| Ok((!process.buffers.has_any()).then_some(())))?;
         }
-        let mut barrier = self.barrier(abi::COMM_WORLD)?;
+        let steps = self.barrier(abi::COMM_WORLD)?.called("MPI_Finalize");
+        let mut barrier = self.begin(steps)?;
         while let Waited::Call(_) = self.wait(&mut barrier)? {}
         self.launcher.barrier()?;
         self.launcher.finish()
@@ -252,7 +253,11 @@ fn look_up(endpoint: &mut Endpoint<Mpi>, rank: u32, addresses: &str) -> Result<P
         let text = format!("the address of rank {rank} is stale");
         Error::new(abi::ERR_INTERN, text)
     })?;
-    Ok(Peer { addr, number })
+    Ok(Peer {
+        addr,
+        number,
+        context: 0,
+    })
 }
 
 fn strange(rank: u32, published: &str) -> Error {

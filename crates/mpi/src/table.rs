@@ -139,6 +139,13 @@ impl<T> Table<T> {
         place.object.take().ok_or_else(|| self.none(handle))
     }
 
+    /// The handles of all objects.
+    pub fn handles(&self) -> impl Iterator<Item = usize> {
+        let places = self.places.iter().enumerate();
+        let there_are = places.filter(|(_, place)| place.object.is_some());
+        there_are.map(|(at, _)| self.handle(at))
+    }
+
     /// How many objects there are.
     pub fn len(&self) -> usize {
         self.places.len() - self.free.len()

@@ -74,6 +74,16 @@ fn compile(name: &str) -> PathBuf {
 
 /// Runs a program with so many processes; one that hangs is ended after a minute.
 fn run(processes: u32, program: &Path, arguments: &[&str]) -> Output {
+    run_with(processes, program, arguments, &[])
+}
+
+/// The same, with more in the environment.
+fn run_with(
+    processes: u32,
+    program: &Path,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> Output {
     let output = Command::new("timeout")
         .arg("60")
         .arg(env!("CARGO_BIN_EXE_causeway"))
@@ -81,6 +91,7 @@ fn run(processes: u32, program: &Path, arguments: &[&str]) -> Output {
         .arg(program)
         .args(arguments)
         .env("LD_LIBRARY_PATH", built())
+        .envs(environment.iter().copied())
         .output();
     output.expect("it starts")
 }
@@ -131,6 +142,64 @@ fn communicators() {
 #[test]
 fn datatypes() {
     succeeds("datatypes");
+}
+
+#[test]
+fn inter_communicators() {
+    succeeds("intercommunicators");
+}
+
+#[test]
+fn persistent_operations_and_neighbours() {
+    succeeds("persistent");
+}
+
+#[test]
+fn requests_of_other_kinds_and_what_the_library_tells() {
+    succeeds("requests");
+}
+
+#[test]
+fn partitioned_messages() {
+    succeeds("partitioned");
+}
+
+#[test]
+fn sessions_alone_and_beside_the_world() {
+    succeeds("sessions");
+    let program = compile("sessions");
+    let output = run(3, &program, &["and-world"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+#[test]
+fn calls_that_do_not_belong_together_are_named_in_the_checking_mode() {
+    let program = compile("mismatch");
+    for processes in [1, 2, 3, 4] {
+        let output = run_with(processes, &program, &[], &[("CAUSEWAY_MPI_CHECK", "1")]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+        for leak in ["1 requests not freed: ", "(forgotten)"] {
+            let told = errors.matches(leak).count();
+            assert_eq!(told, processes as usize, "{leak}: {errors}");
+        }
+    }
+}
+
+#[test]
+fn a_killed_rank_is_an_error_of_operations_between_groups() {
+    let program = compile("death");
+    for what in ["inter-barrier", "inter-allreduce"] {
+        let output = run(4, &program, &[what]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        for rank in [0, 2, 3] {
+            let told = format!("[{rank}] rank {rank} is told: ");
+            assert!(said.contains(&told), "{what}: {said}\n{errors}");
+        }
+        assert_eq!(output.status.code(), Some(128 + 9), "{what}: {errors}");
+    }
 }
 
 #[test]

@@ -5,16 +5,16 @@
 
 use causeway_engine::Memory;
 
+use super::inter::{self, Root};
 use super::moving::{ring, shares};
 use super::place::Place;
 use crate::abi;
-use crate::buffer::temporary;
+use crate::buffer::{OwnedBuffer, temporary};
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
 use crate::operation::{Combine, Operation};
-use crate::process::{Active, Process};
-use crate::request::OwnedBuffer;
-use crate::schedule::Steps;
+use crate::process::Process;
+use crate::steps::Steps;
 
 /// From so many bytes on, an allreduce goes round a ring.
 const LONG_ALLREDUCE: usize = 64 << 10;
@@ -29,6 +29,8 @@ pub struct Reduction {
     /// Elements.
     pub count: u64,
     pub(crate) what: Combine,
+    /// What is to be copied first: operands that do not lie as functions of the program want them, from and to.
+    laid_out: Vec<(Memory, Memory)>,
     /// Where the result lies, and where the program wants it, if that is elsewhere.
     deliver: Option<(Memory, Memory)>,
 }
@@ -48,7 +50,6 @@ fn laid_out(buffer: &OwnedBuffer) -> Result<(Memory, Option<Memory>)> {
     })?;
     let memory = temporary(all as usize)?;
     let part = memory.slice(hull.start as usize..hull.end as usize);
-    part.copy_from(&buffer.memory);
     Ok((memory, Some(part)))
 }
 
@@ -70,10 +71,17 @@ impl Reduction {
             Err(operation) => Combine::predefined(operation, datatype)?,
         };
         let count = into.or(from).map_or(0, |buffer| buffer.count);
-        let from = from.map(laid_out).transpose()?.map(|(memory, _)| memory);
+        let mut copies = Vec::new();
+        let mut lay_out = |buffer: &OwnedBuffer| {
+            let (memory, part) = laid_out(buffer)?;
+            copies.extend(part.clone().map(|part| (buffer.memory.clone(), part)));
+            Ok::<_, Error>((memory, part))
+        };
+        let from = from.map(&mut lay_out).transpose()?;
+        let from = from.map(|(memory, _)| memory);
         let (result, deliver) = match into {
             Some(into) => {
-                let (memory, part) = laid_out(into)?;
+                let (memory, part) = lay_out(into)?;
                 (memory, part.map(|part| (part, into.memory.clone())))
             }
             None => {
@@ -86,12 +94,64 @@ impl Reduction {
             into: result,
             count,
             what,
+            laid_out: copies,
             deliver,
         })
     }
 
+    /// The first steps: the operands of this process are where the result goes.
+    pub(super) fn prepare(&self, steps: &mut Steps) {
+        self.lay_out(steps);
+        if let Some(from) = &self.from {
+            steps.copy(from, &self.into);
+        }
+    }
+
+    fn lay_out(&self, steps: &mut Steps) {
+        for (from, into) in &self.laid_out {
+            steps.copy(from, into);
+        }
+    }
+
+    /// What the call is compared by with those of others.
+    fn describe(&self, steps: &mut Steps) {
+        steps.described.operation = self.what.number();
+        steps.described.bytes = self.into.len() as u64;
+    }
+
+    /// The elements of each process, in memory that has those of all.
+    pub(super) fn blocks(&self, memory: &Memory, parts: &[u64]) -> Result<Vec<Memory>> {
+        let unit = self.unit() as u64;
+        let mut at = 0;
+        let block = |part: &u64| {
+            let end = part.checked_mul(unit).and_then(|len| len.checked_add(at));
+            let end = end.filter(|end| *end <= memory.len() as u64)?;
+            Some(memory.slice(std::mem::replace(&mut at, end) as usize..end as usize))
+        };
+        let blocks: Option<Vec<_>> = parts.iter().map(block).collect();
+        blocks.ok_or_else(|| Error::new(abi::ERR_COUNT, "the parts are more than the whole"))
+    }
+
+    /// Gives the program its part of a result.
+    pub(super) fn hand_over(
+        &self,
+        steps: &mut Steps,
+        block: &Memory,
+        mine: &OwnedBuffer,
+    ) -> Result<()> {
+        match laid_out(mine)?.1 {
+            None => steps.copy(block, &mine.memory),
+            Some(_) => {
+                let hull = mine.datatype.hull(mine.count)?;
+                let block = block.slice(hull.start as usize..hull.end as usize);
+                steps.copy(&block, &mine.memory);
+            }
+        }
+        Ok(())
+    }
+
     /// The last steps.
-    fn deliver(&self, steps: &mut Steps) {
+    pub(super) fn deliver(&self, steps: &mut Steps) {
         if let Some((from, into)) = &self.deliver {
             steps.fence();
             steps.copy(from, into);
@@ -113,35 +173,54 @@ pub enum Scan {
 }
 
 impl Process {
-    /// Starts a reduction whose result every process gets.
-    pub fn allreduce(&mut self, of: &Reduction, communicator: usize) -> Result<Active> {
-        let place = self.place(communicator)?;
-        let mut steps = Steps::default();
-        let is_long = of.into.len() >= LONG_ALLREDUCE && of.count >= u64::from(place.size);
-        if is_long && of.what.commutes() && place.size > 1 {
-            allreduce_by_ring(&mut steps, place, of)?;
-        } else {
-            if let Some(from) = &of.from {
-                steps.copy(from, &of.into);
-            }
-            allreduce_by_doubling(&mut steps, place, of)?;
+    /// A reduction of what this process has in two places.
+    pub fn reduce_local(of: &Reduction) -> Steps {
+        let mut steps = Steps::on(abi::COMM_SELF);
+        of.lay_out(&mut steps);
+        if let Some(from) = &of.from {
+            steps.combine(&of.what, from, &of.into, of.count);
         }
         of.deliver(&mut steps);
-        self.start_steps(communicator, steps)
+        steps
     }
 
-    /// Starts a reduction whose result the root gets. `into` of others than the root is scratch memory.
-    pub fn reduce(&mut self, of: &Reduction, root: i32, communicator: usize) -> Result<Active> {
-        let place = self.place(communicator)?;
+    /// A reduction whose result every process gets.
+    pub fn allreduce(&mut self, of: &Reduction, communicator: usize) -> Result<Steps> {
+        let sites = self.sites(communicator)?;
+        let place = sites.local;
+        let mut steps = Steps::on(communicator);
+        of.describe(&mut steps);
+        if sites.remote.is_some() {
+            inter::allreduce(&mut steps, sites, of)?;
+            return Ok(steps);
+        }
+        of.prepare(&mut steps);
+        let is_long = of.into.len() >= LONG_ALLREDUCE && of.count >= u64::from(place.size);
+        match is_long && of.what.commutes() && place.size > 1 {
+            true => allreduce_by_ring(&mut steps, place, of)?,
+            false => allreduce_by_doubling(&mut steps, place, of)?,
+        }
+        of.deliver(&mut steps);
+        Ok(steps)
+    }
+
+    /// A reduction whose result the root gets. `into` of others than the root is scratch memory.
+    pub fn reduce(&mut self, of: &Reduction, root: i32, communicator: usize) -> Result<Steps> {
+        let sites = self.sites(communicator)?;
+        let place = sites.local;
+        let mut steps = Steps::on(communicator);
+        of.describe(&mut steps);
+        steps.described.root = root;
+        if let Some(remote) = sites.remote {
+            inter::reduce(&mut steps, sites, Root::of(root, remote)?, of)?;
+            return Ok(steps);
+        }
         let valid = u32::try_from(root).ok().filter(|root| *root < place.size);
         let root = valid.ok_or_else(|| {
             let text = format!("the root {root} in a communicator of {}", place.size);
             Error::new(abi::ERR_ROOT, text)
         })?;
-        let mut steps = Steps::default();
-        if let Some(from) = &of.from {
-            steps.copy(from, &of.into);
-        }
+        of.prepare(&mut steps);
         // In the order of ranks, the tree's root is rank 0, wherever the result goes.
         let top = if of.what.commutes() { root } else { 0 };
         reduce_by_tree(&mut steps, place, top, of)?;
@@ -153,10 +232,10 @@ impl Process {
             }
         }
         of.deliver(&mut steps);
-        self.start_steps(communicator, steps)
+        Ok(steps)
     }
 
-    /// Starts a reduction of which each process gets a part: `parts` has the elements of each, and `mine` is where this
+    /// A reduction of which each process gets a part: `parts` has the elements of each, and `mine` is where this
     /// process's go. `of` has no place for the result.
     pub fn reduce_scatter(
         &mut self,
@@ -164,48 +243,33 @@ impl Process {
         parts: &[u64],
         mine: &OwnedBuffer,
         communicator: usize,
-    ) -> Result<Active> {
-        let place = self.place(communicator)?;
-        let mut steps = Steps::default();
-        let (result, part) = laid_out(mine)?;
-        let operands = of.from.as_ref().unwrap_or(&of.into);
+    ) -> Result<Steps> {
+        let sites = self.sites(communicator)?;
+        let place = sites.local;
+        let mut steps = Steps::on(communicator);
+        of.describe(&mut steps);
+        if sites.remote.is_some() {
+            inter::reduce_scatter(&mut steps, sites, of, parts, mine)?;
+            return Ok(steps);
+        }
+        of.prepare(&mut steps);
+        let blocks = of.blocks(&of.into, parts)?;
         if of.what.commutes() {
-            // Where the result goes, operands may lie that are still needed.
-            let apart = match overlap(operands, &result) {
-                true => temporary(result.len())?,
-                false => result.clone(),
-            };
-            reduce_scatter_by_ring(&mut steps, place, of, &blocks(operands, of, parts), &apart)?;
-            if apart.as_ptr() != result.as_ptr() {
-                steps.copy(&apart, &result);
-            }
+            reduce_scatter_by_ring(&mut steps, place, of, &blocks)?;
         } else {
-            if let Some(from) = &of.from {
-                steps.copy(from, &of.into);
-            }
-            let blocks = blocks(&of.into, of, parts);
             reduce_by_tree(&mut steps, place, 0, of)?;
-            if place.rank == 0 {
-                for rank in 1..place.size {
-                    steps.send(rank, blocks[rank as usize].clone());
-                }
-            } else {
-                steps.receive(0, blocks[place.rank as usize].clone());
-            }
-            steps.fence();
-            steps.copy(&blocks[place.rank as usize], &result);
+            deliver_parts(&mut steps, place, &blocks);
         }
-        if let Some(part) = part {
-            steps.fence();
-            steps.copy(&part, &mine.memory);
-        }
-        self.start_steps(communicator, steps)
+        of.hand_over(&mut steps, &blocks[place.rank as usize], mine)?;
+        Ok(steps)
     }
 
-    /// Starts a reduction over the ranks up to each, or those before it.
-    pub fn scan(&mut self, of: &Reduction, kind: Scan, communicator: usize) -> Result<Active> {
+    /// A reduction over the ranks up to each, or those before it.
+    pub fn scan(&mut self, of: &Reduction, kind: Scan, communicator: usize) -> Result<Steps> {
         let Place { rank, size } = self.place(communicator)?;
-        let mut steps = Steps::default();
+        let mut steps = Steps::on(communicator);
+        of.describe(&mut steps);
+        of.lay_out(&mut steps);
         let total = temporary(of.into.len())?;
         steps.copy(of.from.as_ref().unwrap_or(&of.into), &total);
         if rank > 0 {
@@ -224,33 +288,29 @@ impl Process {
             steps.copy(&total, &of.into);
         }
         of.deliver(&mut steps);
-        self.start_steps(communicator, steps)
+        Ok(steps)
     }
 }
 
-/// Each process's block of elements; `parts` has how many.
-fn blocks(memory: &Memory, of: &Reduction, parts: &[u64]) -> Vec<Memory> {
-    let unit = of.unit();
-    let mut at = 0;
-    let blocks = parts.iter().map(|part| {
-        let len = *part as usize * unit;
-        at += len;
-        memory.slice(at - len..at)
-    });
-    blocks.collect()
-}
-
-fn overlap(one: &Memory, other: &Memory) -> bool {
-    let range = |memory: &Memory| {
-        let start = memory.as_ptr().addr();
-        (start, start + memory.len())
-    };
-    let ((start, end), (other_start, other_end)) = (range(one), range(other));
-    start < other_end && other_start < end
+/// Rank 0 has all blocks, and sends each to its process.
+pub(super) fn deliver_parts(steps: &mut Steps, place: Place, blocks: &[Memory]) {
+    if place.rank == 0 {
+        for rank in 1..place.size {
+            steps.send(rank, blocks[rank as usize].clone());
+        }
+    } else {
+        steps.receive(0, blocks[place.rank as usize].clone());
+    }
+    steps.fence();
 }
 
 /// Each process combines what it has with what those that differ in one bit have, lowest bit first.
-fn reduce_by_tree(steps: &mut Steps, place: Place, root: u32, of: &Reduction) -> Result<()> {
+pub(super) fn reduce_by_tree(
+    steps: &mut Steps,
+    place: Place,
+    root: u32,
+    of: &Reduction,
+) -> Result<()> {
     let relative = place.relative_to(root);
     let mut own = of.into.clone();
     let mut mask = 1;
@@ -313,7 +373,7 @@ fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Res
         steps.send(there, own.clone());
         steps.receive(there, other.clone());
         steps.fence();
-        if partner < number || of.what.commutes() {
+        if partner < number {
             steps.combine(&of.what, &other, own, of.count);
         } else {
             steps.combine(&of.what, own, &other, of.count);
@@ -328,53 +388,32 @@ fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Res
     Ok(())
 }
 
-/// Each block goes round, and every process adds its own operands to it; so it ends at its own process, in `result`, where no
-/// operands lie.
+/// Each block goes round, and every process adds its own operands to it; so it ends at its own process.
 fn reduce_scatter_by_ring(
     steps: &mut Steps,
     place: Place,
     of: &Reduction,
     blocks: &[Memory],
-    result: &Memory,
 ) -> Result<()> {
     let Place { rank, size } = place;
-    if size == 1 {
-        steps.copy(&blocks[0], result);
-        return Ok(());
-    }
     let unit = of.unit().max(1);
-    let between = blocks.iter().map(Memory::len).max().filter(|_| size > 2);
-    let between = between.unwrap_or(0);
-    // What has come in one round goes on in the next.
-    let scratch = [temporary(between)?, temporary(between)?];
-    let mut going = blocks[place.previous() as usize].clone();
+    let longest = blocks.iter().map(Memory::len).max().unwrap_or(0);
+    let coming = temporary(longest)?;
     for round in 1..size {
-        let own = &blocks[((rank + 2 * size - round - 1) % size) as usize];
-        let coming = match round + 1 == size {
-            true => result.clone(),
-            false => scratch[(round % 2) as usize].slice(0..own.len()),
-        };
-        steps.send(place.next(), going);
+        let going = &blocks[((rank + size - round) % size) as usize];
+        let next = &blocks[((rank + 2 * size - round - 1) % size) as usize];
+        let coming = coming.slice(0..next.len());
+        steps.send(place.next(), going.clone());
         steps.receive(place.previous(), coming.clone());
         steps.fence();
-        steps.combine(&of.what, own, &coming, (own.len() / unit) as u64);
-        going = coming;
+        steps.combine(&of.what, &coming, next, (next.len() / unit) as u64);
     }
     Ok(())
 }
 
 fn allreduce_by_ring(steps: &mut Steps, place: Place, of: &Reduction) -> Result<()> {
-    let operands = of.from.as_ref().unwrap_or(&of.into);
-    let operands = shares(operands, of.unit(), place.size);
-    let results = shares(&of.into, of.unit(), place.size);
-    let own = &results[place.rank as usize];
-    if of.from.is_some() {
-        reduce_scatter_by_ring(steps, place, of, &operands, own)?;
-    } else {
-        let apart = temporary(own.len())?;
-        reduce_scatter_by_ring(steps, place, of, &operands, &apart)?;
-        steps.copy(&apart, own);
-    }
-    ring(steps, place, &results);
+    let blocks = shares(&of.into, of.unit(), place.size);
+    reduce_scatter_by_ring(steps, place, of, &blocks)?;
+    ring(steps, place, &blocks);
     Ok(())
 }
