@@ -73,9 +73,11 @@ fn identifier(name: &str) -> String {
 fn object(function: &Function) -> String {
     let mut params = function.params.iter();
     let communicator = params.find(|param| param.ty == "MPI_Comm" && param.array.is_empty());
-    match communicator {
-        Some(param) => format!("Object::Communicator({})", identifier(&param.name)),
-        None => "Object::None".to_owned(),
+    let window = function.params.iter().find(|param| param.ty == "MPI_Win");
+    match (communicator, window) {
+        (Some(param), _) => format!("Object::Communicator({})", identifier(&param.name)),
+        (None, Some(param)) => format!("Object::Window({})", identifier(&param.name)),
+        (None, None) => "Object::None".to_owned(),
     }
 }
 

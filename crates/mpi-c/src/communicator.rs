@@ -6,7 +6,7 @@ use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::making::Told;
 
-use crate::library::{complete, enter, with};
+use crate::library::{Object, complete, enter, with};
 use crate::types::{Handle, read_text, write_text};
 
 pub(crate) unsafe fn comm_rank(comm: Handle, rank: *mut c_int) -> Result<()> {
@@ -180,7 +180,7 @@ pub(crate) unsafe fn comm_free(comm: *mut Handle) -> Result<()> {
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe {
         let handle = comm.read();
-        crate::attributes::delete_all(handle)?;
+        crate::attributes::delete_all(Object::Communicator(handle))?;
         let handler = with(|process, _| process.free_communicator(handle))?;
         crate::errors::release(handler)?;
         comm.write(abi::COMM_NULL);

@@ -1,4 +1,4 @@
-//! Keys of what programs attach to communicators (MPI 5.0 §7.7.2).
+//! Keys of what programs attach to communicators and windows (MPI 5.0 §7.7.2).
 
 use std::ffi::c_int;
 

@@ -10,6 +10,7 @@
 //!
 //! The shared library is linked by `make mpi`, with versioned symbols.
 
+mod access;
 mod attributes;
 mod collective;
 mod communicator;
@@ -27,3 +28,4 @@ mod request;
 mod start;
 mod topology;
 mod types;
+mod window;

@@ -48,6 +48,7 @@ pub(crate) struct Library {
     pub(crate) last_code: Box<c_int>,
     pub(crate) program_number: Box<c_int>,
     pub(crate) universe_size: Box<c_int>,
+    pub(crate) window_values: BTreeMap<Handle, Box<crate::window::Values>>,
     predefined: Vec<Option<Datatype>>,
     foreign: ForeignMemory,
 }
@@ -67,6 +68,7 @@ pub(crate) enum Object {
     /// None: those of `MPI_COMM_SELF` do (MPI 5.0 §9.3).
     None,
     Communicator(Handle),
+    Window(Handle),
 }
 
 struct Instance {
@@ -173,6 +175,7 @@ impl Library {
             last_code: Box::default(),
             program_number: Box::default(),
             universe_size: Box::default(),
+            window_values: BTreeMap::new(),
             predefined,
             foreign: ForeignMemory::default(),
         }
@@ -290,6 +293,29 @@ impl Rest<'_> {
         // SAFETY: the caller's promise.
         unsafe { self.buffer(base, count, handle, writable, own) }
     }
+
+    /// `len` bytes at `base`.
+    ///
+    /// # Safety
+    /// They are valid for reads and writes for as long as the memory is used.
+    pub(crate) unsafe fn memory(&self, base: *mut c_void, len: usize) -> Result<Memory> {
+        let fits = base.addr().checked_add(len);
+        match NonNull::new(base.cast::<u8>()) {
+            Some(base) if fits.is_some_and(|end| end <= isize::MAX as usize) => {
+                // SAFETY: the caller's promise.
+                Ok(unsafe { self.foreign.span(base, len, true) }.clone())
+            }
+            None if len == 0 => {
+                // SAFETY: there are no bytes.
+                Ok(unsafe { self.foreign.span(NonNull::dangling(), 0, true) }.clone())
+            }
+            None => Err(at_null(len)),
+            Some(_) => {
+                let text = format!("{len} bytes at {base:p} are no memory");
+                Err(Error::new(abi::ERR_SIZE, text))
+            }
+        }
+    }
 }
 
 #[cold]
@@ -389,21 +415,19 @@ pub(crate) enum FoundHandler {
 
 impl Library {
     pub(crate) fn handler_of(&self, object: Object) -> FoundHandler {
-        let handle = match object {
-            Object::Communicator(handle) => handle,
-            _ => abi::COMM_SELF,
-        };
         let process = self.process.as_ref();
-        let found = process.and_then(|process| {
-            let communicator = process.communicator(handle);
-            // One that is none: errors that belong to no object go to MPI_COMM_SELF (MPI 5.0 §9.3).
-            communicator
-                .or_else(|_| process.communicator(abi::COMM_SELF))
-                .ok()
-        });
-        let set = found.map_or(abi::ERRORS_ARE_FATAL, |communicator| {
-            communicator.error_handler()
-        });
+        let of = |object| match (process?, object) {
+            (process, Object::Communicator(handle)) => {
+                Some((process.communicator(handle).ok()?.error_handler(), handle))
+            }
+            (process, Object::Window(handle)) => {
+                Some((process.window(handle).ok()?.error_handler(), handle))
+            }
+            _ => None,
+        };
+        // Errors that belong to no object go to MPI_COMM_SELF (MPI 5.0 §9.3).
+        let found = of(object).or_else(|| of(Object::Communicator(abi::COMM_SELF)));
+        let (set, handle) = found.unwrap_or((abi::ERRORS_ARE_FATAL, abi::COMM_SELF));
         match self.handlers.get(set) {
             Ok(handler) => FoundHandler::Program(handler.function, handle),
             Err(_) => FoundHandler::Predefined(set),

@@ -28,7 +28,8 @@ pub struct Told {
 }
 
 impl Told {
-    fn all(&self) -> Vec<[i64; WORDS]> {
+    /// What each has told.
+    pub(crate) fn all(&self) -> Vec<[i64; WORDS]> {
         let bytes = self.memory.to_vec();
         let each = bytes.chunks_exact(BYTES);
         each.map(|one| {

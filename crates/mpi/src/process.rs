@@ -18,6 +18,7 @@ use crate::request::Request;
 use crate::schedule::Schedules;
 use crate::status::Status;
 use crate::table::{Kind, Table};
+use crate::window::Windows;
 
 /// Waits that only events end.
 pub(crate) const FOR_EVER: Duration = Duration::MAX;
@@ -46,6 +47,7 @@ pub struct Process {
     pub(crate) requests: Table<Request>,
     pub(crate) messages: Table<Message>,
     pub(crate) schedules: Schedules,
+    pub(crate) windows: Windows,
     /// Completions that were just taken, to be looked at.
     pub(crate) taken: Vec<Completion>,
     pub(crate) universe_size: Option<i32>,
@@ -74,8 +76,13 @@ pub struct Active {
 #[derive(Debug)]
 pub(crate) enum Going {
     Send(OpId),
-    Receive { op: OpId, from_any: bool },
+    Receive {
+        op: OpId,
+        from_any: bool,
+    },
     Schedule(u32),
+    /// An access to a window.
+    Window(u64),
     Done(Status),
     Failed(Error),
 }
@@ -111,6 +118,7 @@ impl Process {
         let posts = endpoint.open_queue()?;
         let buffered = endpoint.open_queue()?;
         let steps = endpoint.open_queue()?;
+        let notices = endpoint.open_queue()?;
         let rank = launcher.rank();
         let most = peers.iter().map(|peer| peer.number as usize + 1).max();
         let mut by_number = vec![u32::MAX; most.unwrap_or(0)];
@@ -154,6 +162,7 @@ impl Process {
             requests: Table::new(Kind::Request, abi::ERR_REQUEST),
             messages: Table::new(Kind::Message, abi::ERR_REQUEST),
             schedules: Schedules::new(steps),
+            windows: Windows::new(notices),
             taken: Vec::new(),
             universe_size: None,
             program_number: 0,
@@ -241,6 +250,9 @@ impl Process {
         if !self.schedules.is_empty() {
             self.advance_schedules();
         }
+        if !self.windows.are_quiet() {
+            self.handle_notices();
+        }
     }
 
     /// Waits until an operation is done, or a function of the program is to be called.
@@ -269,7 +281,7 @@ impl Process {
     /// Whether nothing goes on that asks for more than what is waited for.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.schedules.is_empty() && self.buffered_pending == 0
+        self.schedules.is_empty() && self.buffered_pending == 0 && self.windows.are_quiet()
     }
 
     /// Waits until `ready` returns something. It is asked again whenever something has happened, and makes no progress itself.
@@ -316,6 +328,7 @@ impl Process {
                 }
                 return Ok(done);
             }
+            Going::Window(access) => return self.poll_access(access),
             Going::Send(op) => (op, false),
             Going::Receive { op, .. } => (op, true),
         };

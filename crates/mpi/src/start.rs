@@ -1,7 +1,7 @@
 //! How the processes of a program meet, and how they part (MPI 5.0 chapter 11).
 //!
 //! Each process listens, publishes its addresses and its host through the launcher, and looks the others up. Connections
-//! are made when they are needed. Processes on one host reach each other by shared memory.
+//! are made when they are needed. Processes on one host reach each other by shared memory, unless [`METHODS`] says otherwise.
 
 use std::path::PathBuf;
 
@@ -18,6 +18,10 @@ use crate::process::{Process, Waited};
 /// The directory for sockets that the launcher has made, and removes.
 pub const DIRECTORY: &str = "CAUSEWAY_RUN_DIRECTORY";
 
+/// The methods by which processes reach each other, with commas between: `shm` (shared memory, the only one unless this is set),
+/// `tcp` (connections over this host's loopback).
+pub const METHODS: &str = "CAUSEWAY_MPI_METHODS";
+
 /// What each process publishes, under `causeway-N`: the host's number and the addresses, with `;` between.
 fn key_of(rank: u32) -> String {
     format!("causeway-{rank}")
@@ -28,6 +32,28 @@ fn host() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     // In another network namespace the same paths may be other files, but other boots are other hosts for certain.
     boot.trim().to_owned()
+}
+
+/// The addresses to listen at, by the methods that the environment names, and whether memory can be shared by one of them.
+fn listen(rank: u32) -> Result<(Vec<String>, bool)> {
+    let methods = std::env::var(METHODS).unwrap_or_else(|_| "shm".into());
+    let mut addresses = Vec::new();
+    let mut shares = false;
+    for method in methods.split(',') {
+        match method {
+            "shm" => {
+                shares = true;
+                addresses.push(format!("shm://{}", socket(rank)?.display()));
+            }
+            "tcp" => addresses.push("tcp://127.0.0.1:0".to_owned()),
+            other => {
+                let text =
+                    format!("{METHODS}: no method is called {other:?}; there are shm and tcp");
+                return Err(Error::new(abi::ERR_OTHER, text));
+            }
+        }
+    }
+    Ok((addresses, shares))
 }
 
 /// Where to listen for processes of the same host.
@@ -50,17 +76,17 @@ impl Process {
     pub fn start() -> Result<Self> {
         let mut launcher = Launcher::find()?;
         let (rank, size) = (launcher.rank(), launcher.size());
-        let mut listen = Vec::new();
-        if size > 1 {
-            listen.push(format!("shm://{}", socket(rank)?.display()));
-        }
+        let (listen, shares) = match size {
+            1 => (Vec::new(), true),
+            _ => listen(rank)?,
+        };
         let mut endpoint = Endpoint::new(Config {
             listen,
             ..Config::default()
         })?;
         let universe_size = launcher.universe_size();
         let program_number = launcher.program_number().unwrap_or(0);
-        let (peers, hosts) = meet(&mut endpoint, &mut launcher)?;
+        let (peers, hosts) = meet(&mut endpoint, &mut launcher, shares)?;
         let mut process = Self::new(endpoint, launcher, peers, hosts)?;
         process.universe_size = universe_size;
         process.program_number = program_number;
@@ -85,11 +111,17 @@ impl Process {
 fn meet(
     endpoint: &mut Endpoint<crate::matching::Mpi>,
     launcher: &mut Launcher,
+    shares: bool,
 ) -> Result<(Vec<Peer>, Vec<u32>)> {
     let (rank, size) = (launcher.rank(), launcher.size());
     let own = endpoint.listening().join(",");
     if size > 1 {
-        launcher.put(&key_of(rank), &format!("{};{own}", host()))?;
+        // One that shares no memory is a host of its own.
+        let host = match shares {
+            true => host(),
+            false => format!("{}/{rank}", host()),
+        };
+        launcher.put(&key_of(rank), &format!("{host};{own}"))?;
         launcher.barrier()?;
     }
     let mut peers = Vec::with_capacity(size as usize);
