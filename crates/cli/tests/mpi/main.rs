@@ -1,6 +1,8 @@
 //! MPI as a C programmer meets it: the programs in `crates/mpi-c/tests/c`, built with the header and the library, started with
 //! `causeway run`.
 
+mod windows;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -74,6 +76,11 @@ fn compile(name: &str) -> PathBuf {
 
 /// Runs a program with so many processes; one that hangs is ended after a minute.
 fn run(processes: u32, program: &Path, arguments: &[&str]) -> Output {
+    run_over("shm", processes, program, arguments)
+}
+
+/// The same, with processes that reach each other by these methods.
+fn run_over(methods: &str, processes: u32, program: &Path, arguments: &[&str]) -> Output {
     let output = Command::new("timeout")
         .arg("60")
         .arg(env!("CARGO_BIN_EXE_causeway"))
@@ -81,6 +88,7 @@ fn run(processes: u32, program: &Path, arguments: &[&str]) -> Output {
         .arg(program)
         .args(arguments)
         .env("LD_LIBRARY_PATH", built())
+        .env("CAUSEWAY_MPI_METHODS", methods)
         .output();
     output.expect("it starts")
 }

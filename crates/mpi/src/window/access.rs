@@ -90,6 +90,16 @@ impl Access<'_> {
         }
     }
 
+    /// Whether all its elements, and those of its buffers, lie one behind the other.
+    #[inline]
+    fn is_simple(&self, act: &Act) -> bool {
+        let is_plain = |buffer: &Option<Buffer<'_>>| buffer.is_none_or(|buffer| buffer.is_plain());
+        self.datatype.is_contiguous()
+            && act.basic.size() == act.unit()
+            && is_plain(&self.origin)
+            && is_plain(&self.result)
+    }
+
     /// What it does to elements of predefined types.
     pub(super) fn act(&self) -> Result<Act> {
         match self.action {
@@ -251,33 +261,30 @@ impl Process {
         access: &Access<'_>,
     ) -> Result<()> {
         let act = access.act()?;
-        let data = access.operands(&act)?;
-        let landing = access.landing(&act)?;
-        let mut work = Work {
-            handle,
-            rank,
-            act,
-            data: data.as_ref(),
-            into: landing.as_ref().map(|landing| &landing.memory),
-            done: 0,
-        };
-        let unit = act.unit() as i64;
-        if access.datatype.is_contiguous() && act.basic.size() == act.unit() {
+        if access.is_simple(&act) {
+            let buffers = [access.origin, access.compare, access.result];
+            let operands = buffers.map(|buffer| buffer.map(|buffer| buffer.memory));
+            let mut work = Work::new(handle, rank, act, operands);
             let run = Run {
                 offset: range.start,
-                count: ((range.end - range.start) / unit) as u64,
+                count: access.bytes().unwrap_or(0) / act.unit() as u64,
             };
-            self.combine_run(&mut work, run)?;
-        } else {
-            let offset = range.start - access.datatype.hull(access.count)?.start;
-            let mut all = Runs::new(access.datatype, access.count, offset, act.basic)?;
-            let mut runs = Vec::new();
-            while all.next < all.total {
-                runs.clear();
-                all.take(RUNS, u64::MAX, &mut runs)?;
-                for run in &runs {
-                    self.combine_run(&mut work, *run)?;
-                }
+            return self.combine_run(&mut work, run);
+        }
+        let data = access.origin.as_ref();
+        let data = data.map(|origin| operands(origin, act.basic)).transpose()?;
+        let landing = access.landing(&act)?;
+        let into = landing.as_ref().map(|landing| &landing.memory);
+        let compare = access.compare.map(|compare| compare.memory);
+        let mut work = Work::new(handle, rank, act, [data.as_ref(), compare, into]);
+        let offset = range.start - access.datatype.hull(access.count)?.start;
+        let mut all = Runs::new(access.datatype, access.count, offset, act.basic)?;
+        let mut runs = Vec::new();
+        while all.next < all.total {
+            runs.clear();
+            all.take(RUNS, u64::MAX, &mut runs)?;
+            for run in &runs {
+                self.combine_run(&mut work, *run)?;
             }
         }
         landing.map_or(Ok(()), |landing| landing.finish())
@@ -330,32 +337,46 @@ struct Work<'a> {
     handle: usize,
     rank: u32,
     act: Act,
-    data: Option<&'a Memory>,
+    data: Source<'a>,
+    compare: Source<'a>,
     into: Option<&'a Memory>,
     /// Elements that are done.
     done: usize,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    /// Work with operands, what is compared with, and where results go.
+    #[inline]
+    fn new(handle: usize, rank: u32, act: Act, operands: [Option<&'a Memory>; 3]) -> Self {
+        let [data, compare, into] = operands;
+        let source =
+            |memory: Option<&'a Memory>| memory.map_or(Source::from(&[][..]), Source::from);
+        Self {
+            handle,
+            rank,
+            act,
+            data: source(data),
+            compare: source(compare),
+            into,
+            done: 0,
+        }
+    }
+
     #[inline]
     fn apply(&mut self, memory: &Memory, at: usize, count: usize) {
         let unit = self.act.unit();
         let (from, len) = (self.done * unit, count * unit);
-        let data = match self.data {
-            // Operands of one that compares are two.
-            Some(data) if self.act.operands() == 2 => Source::from(data),
-            Some(data) => Source::from(data).part(from, len),
-            None => Source::from(&[][..]),
+        let data = match self.act.operands() {
+            0 => self.data,
+            _ => self.data.part(from, len),
         };
         let mut into = self.into.map(Target::from);
         let fetched = into.as_mut().map(|into| into.part(from, len));
-        self.act.apply(memory, at, count, data, fetched);
+        self.act
+            .apply(memory, at, count, (data, self.compare), fetched);
         self.done += count;
     }
 }
-
-/// From so many bytes on, copies go past the caches.
-const STREAMED: usize = usize::MAX;
 
 #[inline]
 fn put(reached: &Reached<'_>, range: &Range<i64>, access: &Access<'_>) -> Result<()> {
@@ -365,16 +386,8 @@ fn put(reached: &Reached<'_>, range: &Range<i64>, access: &Access<'_>) -> Result
     let at = (range.start + reached.base) as usize;
     let len = (range.end - range.start) as usize;
     if origin.is_plain() && access.datatype.is_contiguous() {
-        match len >= STREAMED {
-            true => (reached.memory.slice(at..at + len)).stream_from(origin.memory),
-            false => copy_one(
-                &mut Target::from(reached.memory),
-                at,
-                Source::from(origin.memory),
-                0,
-                len,
-            ),
-        }
+        let mut memory = Target::from(reached.memory);
+        copy_one(&mut memory, at, Source::from(origin.memory), 0, len);
         return Ok(());
     }
     let (mine, theirs) = both_sides(origin, access)?;
@@ -395,18 +408,8 @@ fn get(reached: &Reached<'_>, range: &Range<i64>, access: &Access<'_>) -> Result
     let at = (range.start + reached.base) as usize;
     let len = (range.end - range.start) as usize;
     if result.is_plain() && access.datatype.is_contiguous() {
-        match len >= STREAMED {
-            true => result
-                .memory
-                .stream_from(&reached.memory.slice(at..at + len)),
-            false => copy_one(
-                &mut Target::from(result.memory),
-                0,
-                Source::from(reached.memory),
-                at,
-                len,
-            ),
-        }
+        let mut memory = Target::from(result.memory);
+        copy_one(&mut memory, 0, Source::from(reached.memory), at, len);
         return Ok(());
     }
     let (mine, theirs) = both_sides(result, access)?;

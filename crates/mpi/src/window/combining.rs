@@ -76,7 +76,8 @@ impl Act {
         }
     }
 
-    /// Works on `count` elements of `memory` from the byte `at` on, with operands from `data`. Tells first what they were, if that is asked for.
+    /// Works on `count` elements of `memory` from the byte `at` on, with operands from `data`; of a comparison, `compare` is the other one.
+    /// Tells first what they were, if that is asked for.
     ///
     /// # Panics
     /// If the memory, or one of the others, has not so many.
@@ -86,7 +87,7 @@ impl Act {
         memory: &Memory,
         at: usize,
         count: usize,
-        data: Source<'_>,
+        (data, compare): (Source<'_>, Source<'_>),
         fetched: Option<Target<'_>>,
     ) {
         let (unit, len) = (self.unit(), count * self.unit());
@@ -103,16 +104,17 @@ impl Act {
             }
             What::CompareAndSwap => {
                 let (mut old, mut expected) = ([0; LARGEST], [0; LARGEST]);
+                let (old, expected) = (&mut old[..unit], &mut expected[..unit]);
                 copy_one(
-                    &mut Target::from(&mut old[..]),
+                    &mut Target::from(&mut *old),
                     0,
                     Source::from(memory),
                     at,
                     unit,
                 );
-                copy_one(&mut Target::from(&mut expected[..]), 0, data, 0, unit);
+                copy_one(&mut Target::from(&mut *expected), 0, compare, 0, unit);
                 if old == expected {
-                    copy_one(&mut Target::from(memory), at, data, unit, unit);
+                    copy_one(&mut Target::from(memory), at, data, 0, unit);
                 }
             }
         }
@@ -317,17 +319,23 @@ mod tests {
     #[test]
     fn elements_are_compared_and_swapped() {
         let memory = Memory::from_vec(vec![1, 2, 3, 4]);
-        let act = Act::compare_and_swap(Basic::Int8T);
+        let act = Act::compare_and_swap(Basic::Int8);
         let mut old = [0];
         act.apply(
             &memory,
             2,
             1,
-            Source::from(&[3, 9][..]),
+            (Source::from(&[9][..]), Source::from(&[3][..])),
             Some(Target::from(&mut old[..])),
         );
         assert_eq!((old, memory.to_vec()), ([3], vec![1, 2, 9, 4]));
-        act.apply(&memory, 2, 1, Source::from(&[3, 7][..]), None);
+        act.apply(
+            &memory,
+            2,
+            1,
+            (Source::from(&[7][..]), Source::from(&[3][..])),
+            None,
+        );
         assert_eq!(memory.to_vec(), [1, 2, 9, 4]);
     }
 }

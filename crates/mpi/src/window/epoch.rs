@@ -237,7 +237,7 @@ impl Process {
         let window = self.window_mut(handle)?;
         let rank = rank.map(|rank| window.check_rank(rank)).transpose()?;
         if window.is_direct() {
-            causeway_sys::word::fence(std::sync::atomic::Ordering::SeqCst);
+            causeway_sys::membarrier::full();
             window.flushes = window.flushes.wrapping_add(1);
             // One who waits for others by looking at memory again and again does its part for them, too.
             if window.flushes % FLUSHES == 0 {
@@ -264,7 +264,7 @@ impl Process {
     /// Orders this process's own loads and stores with those of others (MPI 5.0 §12.5.4).
     pub fn synchronize(&mut self, handle: usize) -> Result<()> {
         self.window(handle)?;
-        causeway_sys::word::fence(std::sync::atomic::Ordering::SeqCst);
+        causeway_sys::membarrier::full();
         self.progress();
         Ok(())
     }

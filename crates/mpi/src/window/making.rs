@@ -1,7 +1,7 @@
 //! How windows are made and freed (MPI 5.0 §12.2).
 //!
 //! Processes tell each other the sizes and units of their memory, and make a communicator that belongs to the window; its
-//! number is the window's. If the window's memory is the library's to allocate, and all are on one host, the first of them
+//! number is the window's. If the window's memory is the library's to allocate, and all are on one host, the first of them hears from all,
 //! allocates an area for all, exports it to each, and tells each its region; each maps it, and they tell each other whether that has
 //! worked. Where it has not, each allocates memory of its own. In the end all wait for each other, so that nobody gets notices for a
 //! window that it does not know.
@@ -89,6 +89,8 @@ enum Stage {
     New,
     /// They tell each other sizes and units.
     Told(Told),
+    /// They send the first one something.
+    Met,
     /// The first one tells the others their regions; this one's comes here.
     Sent(Memory, Option<Area>),
     /// They tell each other whether they have mapped the area.
@@ -142,6 +144,7 @@ impl Process {
                 Ok(Some(active))
             }
             Stage::Told(told) => self.all_have_told(begun, &told).map(Some),
+            Stage::Met => self.offer_area(begun).map(Some),
             Stage::Sent(region, mut area) => {
                 if area.is_none() {
                     area = self.map_area(begun, &region)?;
@@ -177,13 +180,28 @@ impl Process {
         begun.units = all.iter().map(|words| words[2] as u64).collect();
         begun.communicator = self.duplicate(told)?;
         if begun.offered.flavor.is_allocated() {
-            return self.offer_area(begun);
+            begun.stage = Stage::Met;
+            return self.meet_first(begun.communicator);
         }
         let place = match begun.offered.memory.take() {
             Some(memory) => Place::Own(memory),
             None => Place::Attached(Vec::new()),
         };
         self.enter_window(begun, place)
+    }
+
+    /// All send the first process something, which is connected with each of them then: an export holds on to a connection that is still being
+    /// made, even if the other process has made one, too, that both were to use instead.
+    fn meet_first(&mut self, communicator: usize) -> Result<Active> {
+        let place = self.communicator(communicator)?;
+        let (is_first, blocks) = (place.rank() == 0, place.size());
+        let into = Blocks::Even {
+            memory: temporary(if is_first { blocks as usize } else { 0 })?,
+            blocks,
+        };
+        let from = Blocks::Each(vec![OwnedBuffer::bytes(temporary(1)?)]);
+        let into = is_first.then_some(&into);
+        self.gather(Some(&from), into, 0, communicator)
     }
 
     /// The first process tells each its region of the area, or none.

@@ -180,13 +180,14 @@ impl Process {
         let mut done = 0;
         for (memory, at, count) in places {
             let len = count * unit;
-            let data = match act.operands() {
-                1 => &access.data[done..done + len],
-                _ => &access.data[..],
+            let (compare, data) = match act.operands() {
+                1 => (&[][..], &access.data[done..done + len]),
+                _ => access.data.split_at(access.data.len() / 2),
             };
+            let operands = (Source::from(data), Source::from(compare));
             let mut all = Target::from(&mut fetched[..]);
             let into = (access.reply != 0).then(|| all.part(done, len));
-            act.apply(memory, at, count, Source::from(data), into);
+            act.apply(memory, at, count, operands, into);
             done += len;
         }
         Some(fetched)
