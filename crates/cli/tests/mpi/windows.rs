@@ -49,7 +49,10 @@ fn is_told(methods: &str, kind: &str, what: &str) {
 #[test]
 fn a_killed_rank_ends_waits_for_its_locks_and_epochs() {
     for what in ["fence", "exclusive", "shared", "start", "wait", "flush"] {
-        is_told("shm", "allocate", what);
+        if what != "flush" {
+            // The memory of a dead process is still there where it is shared.
+            is_told("shm", "allocate", what);
+        }
         is_told("shm", "create", what);
         is_told("tcp", "create", what);
     }
