@@ -95,7 +95,7 @@ impl Access<'_> {
     fn is_simple(&self, act: &Act) -> bool {
         let is_plain = |buffer: &Option<Buffer<'_>>| buffer.is_none_or(|buffer| buffer.is_plain());
         self.datatype.is_contiguous()
-            && act.basic.size() == act.unit()
+            && act.is_dense()
             && is_plain(&self.origin)
             && is_plain(&self.result)
     }
@@ -105,20 +105,23 @@ impl Access<'_> {
         match self.action {
             Action::Put => Act::combine(Op::Replace, Basic::Byte),
             Action::Get => Act::combine(Op::NoOp, Basic::Byte),
-            Action::Combine(op) => {
-                let basic = basic_of(self.datatype)?;
-                let is_other = |buffer: &Option<Buffer<'_>>| {
-                    let buffer = buffer.as_ref().filter(|buffer| buffer.count > 0);
-                    buffer.is_some_and(|buffer| basic_of(buffer.datatype).ok() != Some(basic))
-                };
-                if is_other(&self.origin) || is_other(&self.result) {
-                    let text = "the datatypes have elements of different predefined types";
-                    return Err(Error::new(abi::ERR_TYPE, text));
-                }
-                Act::combine(op, basic)
-            }
+            Action::Combine(op) => Act::combine(op, self.basic()?),
             Action::CompareAndSwap => basic_of(self.datatype).map(Act::compare_and_swap),
         }
+    }
+
+    /// The predefined type of all elements, of both sides.
+    fn basic(&self) -> Result<Basic> {
+        let basic = basic_of(self.datatype)?;
+        let is_other = |buffer: &Option<Buffer<'_>>| {
+            let buffer = buffer.as_ref().filter(|buffer| buffer.count > 0);
+            buffer.is_some_and(|buffer| basic_of(buffer.datatype).ok() != Some(basic))
+        };
+        if is_other(&self.origin) || is_other(&self.result) {
+            let text = "the datatypes have elements of different predefined types";
+            return Err(Error::new(abi::ERR_TYPE, text));
+        }
+        Ok(basic)
     }
 
     /// The operands, as notices and [`Act::apply`] have them.
@@ -260,7 +263,12 @@ impl Process {
         (rank, range): (u32, Range<i64>),
         access: &Access<'_>,
     ) -> Result<()> {
-        let act = access.act()?;
+        let act = match (access.action, self.windows.latest) {
+            // Who combines once, combines again.
+            (Action::Combine(op), Some(act)) if act.is(op, access.basic()?) => act,
+            _ => access.act()?,
+        };
+        self.windows.latest = Some(act);
         if access.is_simple(&act) {
             let buffers = [access.origin, access.compare, access.result];
             let operands = buffers.map(|buffer| buffer.map(|buffer| buffer.memory));

@@ -19,6 +19,10 @@ const LARGEST: usize = 32;
 pub(super) struct Act {
     what: What,
     pub(super) basic: Basic,
+    /// Bytes from one element to the next, in operands too.
+    unit: usize,
+    /// No element has a gap.
+    is_dense: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -34,14 +38,35 @@ impl Act {
             let text = format!("{} is not defined for the datatype", op.name());
             Error::new(abi::ERR_OP, text)
         })?;
-        let what = What::Combine(kernel, op);
-        Ok(Self { what, basic })
+        Ok(Self::new(What::Combine(kernel, op), basic))
     }
 
     /// Comparing, and swapping what is equal (MPI 5.0 §12.3.4).
     pub(super) fn compare_and_swap(basic: Basic) -> Self {
-        let what = What::CompareAndSwap;
-        Self { what, basic }
+        Self::new(What::CompareAndSwap, basic)
+    }
+
+    fn new(what: What, basic: Basic) -> Self {
+        let unit = basic.extent();
+        let is_dense = basic.size() == unit;
+        Self {
+            what,
+            basic,
+            unit,
+            is_dense,
+        }
+    }
+
+    /// Whether it is this operation on this type.
+    #[inline]
+    pub(super) fn is(&self, op: Op, basic: Basic) -> bool {
+        self.basic == basic && matches!(self.what, What::Combine(_, own) if own == op)
+    }
+
+    /// Whether no element has a gap.
+    #[inline]
+    pub(super) fn is_dense(&self) -> bool {
+        self.is_dense
     }
 
     /// What [`Act::number`] has numbered.
@@ -64,10 +89,11 @@ impl Act {
     /// Bytes from one element to the next, in operands too.
     #[inline]
     pub(super) fn unit(&self) -> usize {
-        self.basic.extent()
+        self.unit
     }
 
     /// How many operands there are for each element.
+    #[inline]
     pub(super) fn operands(&self) -> usize {
         match self.what {
             What::Combine(_, Op::NoOp) => 0,
@@ -122,7 +148,16 @@ impl Act {
 }
 
 /// The predefined type that all elements of a datatype have.
+#[inline]
 pub(super) fn basic_of(datatype: &Datatype) -> Result<Basic> {
+    match datatype.basic() {
+        Some(basic) => Ok(basic),
+        None => basic_of_derived(datatype),
+    }
+}
+
+#[cold]
+fn basic_of_derived(datatype: &Datatype) -> Result<Basic> {
     fn find(datatype: &Datatype) -> Option<Basic> {
         let known = datatype.basic().or_else(|| datatype.scalar());
         known.or_else(|| {

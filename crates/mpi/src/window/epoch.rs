@@ -44,6 +44,7 @@ impl Epoch {
     }
 
     /// Whether there is any epoch of locks.
+    #[inline]
     pub(super) fn is_passive(&self) -> bool {
         self.locked_all || self.locked > 0
     }
@@ -66,6 +67,7 @@ impl Epoch {
     }
 
     /// An error unless the lock of a rank, or of all, is held.
+    #[inline]
     pub(super) fn check_passive(&self, rank: Option<u32>) -> Result<()> {
         let is_held = rank.map_or(self.is_passive(), |rank| self.is_locked(rank));
         match is_held {
@@ -233,6 +235,7 @@ impl Process {
     }
 
     /// Waits until what this process has begun is done at its targets: at one rank, or at all.
+    #[inline]
     pub fn flush(&mut self, handle: usize, rank: Option<i32>) -> Result<Waited<()>> {
         let window = self.window_mut(handle)?;
         let rank = rank.map(|rank| window.check_rank(rank)).transpose()?;
@@ -245,6 +248,11 @@ impl Process {
             }
             return Ok(Waited::Done(()));
         }
+        self.flush_notices(handle, rank)
+    }
+
+    #[cold]
+    fn flush_notices(&mut self, handle: usize, rank: Option<u32>) -> Result<Waited<()>> {
         self.wait_for_news(|process| {
             process.take_error(handle)?;
             match process.is_flushed(handle, rank)? {
@@ -255,6 +263,7 @@ impl Process {
     }
 
     /// An error unless a lock of a rank, or of any, is held: what flushes of programs need.
+    #[inline]
     pub fn check_flush(&self, handle: usize, rank: Option<i32>) -> Result<()> {
         let window = self.window(handle)?;
         let rank = rank.map(|rank| window.check_rank(rank)).transpose()?;

@@ -41,6 +41,7 @@ use causeway_engine::types::Queue;
 pub use access::{Access, Action};
 use area::Area;
 use channel::{Channel, Operation};
+use combining::Act;
 pub use epoch::Epoch;
 use locking::Waiting;
 
@@ -119,6 +120,8 @@ pub(crate) struct Windows {
     /// Gets and requests that are not done.
     operations: HashMap<u64, Operation>,
     last_operation: u64,
+    /// What was done last to elements that this process reaches.
+    latest: Option<Act>,
     /// Where notices complete, and how many have not.
     queue: Queue,
     sending: usize,
@@ -133,6 +136,7 @@ impl Windows {
             channels: HashMap::new(),
             operations: HashMap::new(),
             last_operation: 0,
+            latest: None,
             queue,
             sending: 0,
         }
