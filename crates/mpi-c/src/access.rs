@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use causeway_mpi::abi;
 use causeway_mpi::buffer::Buffer;
 use causeway_mpi::error::{Error, Result};
-use causeway_mpi::process::Active;
+use causeway_mpi::process::{Active, Process};
 use causeway_mpi::reduction::Op;
 use causeway_mpi::window::{Access, Action};
 
@@ -30,7 +30,7 @@ struct Target {
 ///
 /// # Safety
 /// MPI's contract for the buffer of an access.
-#[inline]
+#[inline(always)]
 unsafe fn with_buffer<R>(
     rest: &Rest<'_>,
     buffer: Option<Described>,
@@ -46,17 +46,18 @@ unsafe fn with_buffer<R>(
     }
 }
 
-/// Starts an access. Of the three buffers, the first two are read, and the last one is written.
+/// Describes an access for `body`. Of the three buffers, the first two are read, and the last one is written.
 ///
 /// # Safety
 /// MPI's contract for the buffers of an access.
-#[inline]
-unsafe fn start(
+#[inline(always)]
+unsafe fn described<R>(
     action: Action,
     [origin, compare, result]: [Option<Described>; 3],
     target: Target,
     is_request: bool,
-) -> Result<Active> {
+    body: impl FnOnce(&mut Process, &Access<'_>) -> Result<R>,
+) -> Result<R> {
     with(|process, rest| {
         let datatype = rest.datatype(target.datatype)?;
         let count = count_of(target.count)?;
@@ -76,12 +77,41 @@ unsafe fn start(
                             datatype,
                             is_request,
                         };
-                        process.access(target.window, &access)
+                        body(process, &access)
                     })
                 })
             })
         }
     })
+}
+
+/// Starts an access.
+///
+/// # Safety
+/// MPI's contract for the buffers of an access.
+#[inline(always)]
+unsafe fn start(action: Action, buffers: [Option<Described>; 3], target: Target) -> Result<()> {
+    let start = |process: &mut Process, access: &Access<'_>| {
+        process.access(target.window, access).map(drop)
+    };
+    // SAFETY: the caller's promise.
+    unsafe { described(action, buffers, target, false, start) }
+}
+
+/// Starts an access that the program waits for.
+///
+/// # Safety
+/// MPI's contract for the buffers of an access.
+unsafe fn request(
+    action: Action,
+    buffers: [Option<Described>; 3],
+    target: Target,
+) -> Result<Active> {
+    let start = |process: &mut Process, access: &Access<'_>| {
+        process.access_with_request(target.window, access)
+    };
+    // SAFETY: the caller's promise.
+    unsafe { described(action, buffers, target, true, start) }
 }
 
 /// # Safety
@@ -125,7 +155,7 @@ macro_rules! with_target {
         ) -> Result<()> {
             let target = Target { rank, displacement, count, datatype, window };
             // SAFETY: the caller keeps MPI's contract.
-            unsafe { start($action, $buffers, target, false) }.map(drop)
+            unsafe { start($action, $buffers, target) }
         }
 
         pub(crate) unsafe fn $with_request(
@@ -140,7 +170,7 @@ macro_rules! with_target {
         ) -> Result<()> {
             let target = Target { rank, displacement, count, datatype, window };
             // SAFETY: the caller keeps MPI's contract.
-            unsafe { keep(start($action, $buffers, target, true)?, request) }
+            unsafe { keep(self::request($action, $buffers, target)?, request) }
         }
     )*};
 }
@@ -185,7 +215,7 @@ pub(crate) unsafe fn fetch_and_op(
     let origin = operands(op, (origin, 1, datatype));
     let buffers = [origin, None, Some((result.cast_const(), 1, datatype))];
     // SAFETY: the caller keeps MPI's contract.
-    unsafe { start(Action::Combine(op), buffers, target, false) }.map(drop)
+    unsafe { start(Action::Combine(op), buffers, target) }
 }
 
 pub(crate) unsafe fn compare_and_swap(
@@ -206,5 +236,5 @@ pub(crate) unsafe fn compare_and_swap(
     };
     let buffers = [origin, compare, result.cast_const()].map(|base| Some((base, 1, datatype)));
     // SAFETY: the caller keeps MPI's contract.
-    unsafe { start(Action::CompareAndSwap, buffers, target, false) }.map(drop)
+    unsafe { start(Action::CompareAndSwap, buffers, target) }
 }

@@ -12,7 +12,7 @@ use crate::abi;
 use crate::buffer::Buffer;
 use crate::datatype::{Basic, Datatype, Elements};
 use crate::error::{Error, Result};
-use crate::process::{Active, Process};
+use crate::process::{Active, Going, Process};
 use crate::reduction::Op;
 use crate::status::Status;
 
@@ -230,20 +230,28 @@ fn outside(rank: u32, access: &Access<'_>, size: i64) -> Error {
 }
 
 impl Process {
-    /// Starts an access to a window.
+    /// Starts an access to a window, whose request the program waits for.
+    pub fn access_with_request(&mut self, handle: usize, access: &Access<'_>) -> Result<Active> {
+        let mut active = Active::done(Status::empty(), abi::COMM_SELF);
+        if let Some(operation) = self.access(handle, access)? {
+            active.state = Going::Window(operation);
+        }
+        Ok(active)
+    }
+
+    /// Starts an access to a window. Returns its number if it has a request, and is not done already.
     #[inline]
-    pub fn access(&mut self, handle: usize, access: &Access<'_>) -> Result<Active> {
+    pub fn access(&mut self, handle: usize, access: &Access<'_>) -> Result<Option<u64>> {
         let window = self.window(handle)?;
-        let done = |status| Ok(Active::done(status, abi::COMM_SELF));
         if access.rank == abi::PROC_NULL {
-            return done(Status::of_nobody());
+            return Ok(None);
         }
         let rank = window.check_rank(access.rank)?;
         window.epoch.check_access(rank, access.is_request)?;
         access.check()?;
         let range = window.range(rank, access)?;
         if range.is_empty() {
-            return done(Status::empty());
+            return Ok(None);
         }
         let Some(reached) = window.reach(rank, &range)? else {
             return self.access_by_notice(handle, rank, access);
@@ -253,7 +261,7 @@ impl Process {
             Action::Get => get(&reached, &range, access)?,
             _ => self.combine(handle, (rank, range), access)?,
         }
-        done(Status::empty())
+        Ok(None)
     }
 
     /// Combines elements of memory that this process reaches.

@@ -15,7 +15,7 @@ use super::{Access, Action};
 use crate::abi;
 use crate::communicator::Peer;
 use crate::error::{Error, Result};
-use crate::process::{Active, Going, Process};
+use crate::process::Process;
 use crate::status::Status;
 
 /// Accesses on the way to one process.
@@ -125,13 +125,14 @@ impl Job {
 }
 
 impl Process {
-    /// Starts an access to memory of another process's own.
+    /// Starts an access to memory of another process's own. Returns its number if it has a request.
+    #[cold]
     pub(super) fn access_by_notice(
         &mut self,
         handle: usize,
         rank: u32,
         access: &Access<'_>,
-    ) -> Result<Active> {
+    ) -> Result<Option<u64>> {
         let window = self.window(handle)?;
         let (number, process) = (window.number, window.process(rank));
         let peer = window.peers[rank as usize];
@@ -146,7 +147,6 @@ impl Process {
         };
         let landing = access.landing(&act)?;
         let missing = landing.as_ref().map_or(0, |landing| landing.memory.len());
-        let mut active = Active::done(Status::empty(), abi::COMM_SELF);
         let windows = &mut self.windows;
         let mut operation = 0;
         let has_reply = landing.is_some();
@@ -163,9 +163,6 @@ impl Process {
                 error: None,
             };
             windows.operations.insert(operation, entry);
-            if access.is_request {
-                active.state = Going::Window(operation);
-            }
         }
         let job = Job {
             window: (number, handle),
@@ -177,7 +174,7 @@ impl Process {
         };
         self.channel(process, peer).jobs.push_back(job);
         self.pump(process);
-        Ok(active)
+        Ok(access.is_request.then_some(operation))
     }
 
     /// What goes on with a process.
