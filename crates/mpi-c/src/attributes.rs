@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 
-use crate::keys::{FIRST_KEY, Key};
+use crate::keys::{FIRST_KEY, Key, Values};
 use crate::library::{Object, enter, with};
 use crate::types::{Callback, Handle};
 
@@ -175,7 +175,7 @@ attributes_of!(
     win_set_attr,
     win_delete_attr,
     win_get_attr,
-    crate::window::predefined
+    predefined_of_window
 );
 
 pub(crate) unsafe fn win_create_keyval(
@@ -233,6 +233,39 @@ fn all_of(object: Object) -> Result<Vec<(c_int, usize)>> {
     attributes(object, |attributes| {
         let all = attributes.iter();
         all.map(|(key, value)| (*key, *value)).collect()
+    })
+}
+
+/// The value of a window's predefined attribute (MPI 5.0 §12.2.6): the memory's address, or that of a number.
+fn predefined_of_window(win: Handle, keyval: c_int) -> Result<Option<usize>> {
+    let (base, values) = with(|process, _| {
+        let window = process.window(win)?;
+        let base = window
+            .memory()
+            .map_or(0, |memory| memory.as_ptr().expose_provenance());
+        let values = Values {
+            size: window.size() as i64,
+            unit: window.unit() as c_int,
+            flavor: window.flavor().value(),
+            model: abi::WIN_UNIFIED,
+        };
+        Ok((base, values))
+    })?;
+    if keyval == abi::WIN_BASE {
+        return Ok(Some(base));
+    }
+    enter(|library| {
+        let values = library
+            .window_values
+            .entry(win)
+            .or_insert_with(|| Box::new(values));
+        Ok(match keyval {
+            abi::WIN_SIZE => Some(std::ptr::from_ref(&values.size).expose_provenance()),
+            abi::WIN_DISP_UNIT => Some(std::ptr::from_ref(&values.unit).expose_provenance()),
+            abi::WIN_CREATE_FLAVOR => Some(std::ptr::from_ref(&values.flavor).expose_provenance()),
+            abi::WIN_MODEL => Some(std::ptr::from_ref(&values.model).expose_provenance()),
+            _ => None,
+        })
     })
 }
 

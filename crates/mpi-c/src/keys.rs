@@ -15,3 +15,12 @@ pub(crate) struct Key {
     /// Both functions get it.
     pub(crate) extra: usize,
 }
+
+/// What the values of a window's predefined attributes point to.
+#[derive(Debug)]
+pub(crate) struct Values {
+    pub(crate) size: i64,
+    pub(crate) unit: c_int,
+    pub(crate) flavor: c_int,
+    pub(crate) model: c_int,
+}

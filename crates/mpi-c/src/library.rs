@@ -19,7 +19,7 @@ use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
 use causeway_sys::memory::{ForeignMemory, Memory};
 
-use crate::keys::{FIRST_KEY, Key};
+use crate::keys::{FIRST_KEY, Key, Values};
 use crate::types::{Handle, count_of};
 
 /// The handles of predefined datatypes lie from here on.
@@ -48,7 +48,7 @@ pub(crate) struct Library {
     pub(crate) last_code: Box<c_int>,
     pub(crate) program_number: Box<c_int>,
     pub(crate) universe_size: Box<c_int>,
-    pub(crate) window_values: BTreeMap<Handle, Box<crate::window::Values>>,
+    pub(crate) window_values: BTreeMap<Handle, Box<Values>>,
     predefined: Vec<Option<Datatype>>,
     foreign: ForeignMemory,
 }

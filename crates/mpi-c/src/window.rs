@@ -10,15 +10,6 @@ use causeway_mpi::window::{Begun, Flavor, Offered};
 use crate::library::{Object, complete, enter, wait_for, with};
 use crate::types::{Handle, NumbersOut, read_text, write_text};
 
-/// What the values of a window's predefined attributes point to.
-#[derive(Debug)]
-pub(crate) struct Values {
-    size: i64,
-    unit: c_int,
-    flavor: c_int,
-    model: c_int,
-}
-
 fn size_of(size: i64) -> Result<u64> {
     u64::try_from(size)
         .map_err(|_| Error::new(abi::ERR_SIZE, format!("the size {size} is negative")))
@@ -321,37 +312,4 @@ pub(crate) unsafe fn win_get_info(win: Handle, info_used: *mut Handle) -> Result
     let hints = with(|process, _| Ok(process.window_mut(win)?.info().clone()))?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { crate::info::insert(hints, info_used) }
-}
-
-/// The value of a predefined attribute (MPI 5.0 §12.2.6): the memory's address, or that of a number.
-pub(crate) fn predefined(win: Handle, keyval: c_int) -> Result<Option<usize>> {
-    let (base, values) = with(|process, _| {
-        let window = process.window(win)?;
-        let base = window
-            .memory()
-            .map_or(0, |memory| memory.as_ptr().expose_provenance());
-        let values = Values {
-            size: window.size() as i64,
-            unit: window.unit() as c_int,
-            flavor: window.flavor().value(),
-            model: abi::WIN_UNIFIED,
-        };
-        Ok((base, values))
-    })?;
-    if keyval == abi::WIN_BASE {
-        return Ok(Some(base));
-    }
-    enter(|library| {
-        let values = library
-            .window_values
-            .entry(win)
-            .or_insert_with(|| Box::new(values));
-        Ok(match keyval {
-            abi::WIN_SIZE => Some(std::ptr::from_ref(&values.size).expose_provenance()),
-            abi::WIN_DISP_UNIT => Some(std::ptr::from_ref(&values.unit).expose_provenance()),
-            abi::WIN_CREATE_FLAVOR => Some(std::ptr::from_ref(&values.flavor).expose_provenance()),
-            abi::WIN_MODEL => Some(std::ptr::from_ref(&values.model).expose_provenance()),
-            _ => None,
-        })
-    })
 }

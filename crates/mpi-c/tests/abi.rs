@@ -135,6 +135,7 @@ const NOT_YET: &[&str] = &[
     "File",
     "Gather",
     "Gatherv",
+    "Get",
     "Grequest",
     "Group",
     "Ineighbor",

@@ -18,7 +18,7 @@ use crate::request::Request;
 use crate::schedule::Schedules;
 use crate::status::Status;
 use crate::table::{Kind, Table};
-use crate::window::Windows;
+use crate::window::state::Windows;
 
 /// Waits that only events end.
 pub(crate) const FOR_EVER: Duration = Duration::MAX;

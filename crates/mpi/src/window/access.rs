@@ -7,7 +7,7 @@ use causeway_sys::blocks::{Source, Target, copy_one};
 use causeway_wire::window::Run;
 
 use super::combining::{Act, Landing, Runs, basic_of, operands};
-use super::{Place, Window};
+use super::state::{Place, Window};
 use crate::abi;
 use crate::buffer::Buffer;
 use crate::datatype::{Basic, Datatype, Elements};

@@ -5,11 +5,10 @@ use causeway_sys::blocks::{Source, Target, copy_one};
 use causeway_wire::window::{COMPARE_AND_SWAP, Run};
 
 use crate::abi;
-use crate::buffer::{Buffer, temporary};
+use crate::buffer::{Buffer, OwnedBuffer, temporary};
 use crate::datatype::{Basic, Datatype, Elements};
 use crate::error::{Error, Result};
 use crate::reduction::{Kernel, Op};
-use crate::request::OwnedBuffer;
 
 /// The largest predefined type, `MPI_C_LONG_DOUBLE_COMPLEX`, has so many bytes.
 const LARGEST: usize = 32;

@@ -1,46 +1,10 @@
 //! Locks (MPI 5.0 §12.5.3), of memory in an area and of processes' own.
 
-use std::collections::VecDeque;
-
 use causeway_wire::window::Notice;
 
-use super::Place;
+use super::state::Place;
 use crate::error::Result;
 use crate::process::{Process, Waited};
-
-/// Those that have the lock of this process's own memory, and those that wait for it, in their order.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    /// One has it alone.
-    is_exclusive: bool,
-    /// How many have it.
-    holders: u32,
-    /// Ranks, and whether each wants it alone.
-    queue: VecDeque<(u32, bool)>,
-}
-
-impl Waiting {
-    pub(super) fn ask(&mut self, rank: u32, exclusive: bool) {
-        self.queue.push_back((rank, exclusive));
-    }
-
-    pub(super) fn give_back(&mut self) {
-        self.holders = self.holders.saturating_sub(1);
-        self.is_exclusive = false;
-    }
-
-    /// The next one that gets it now.
-    pub(super) fn next(&mut self) -> Option<u32> {
-        let &(rank, exclusive) = self.queue.front()?;
-        if self.is_exclusive || exclusive && self.holders > 0 {
-            return None;
-        }
-        self.queue.pop_front();
-        self.is_exclusive = exclusive;
-        self.holders += 1;
-        Some(rank)
-    }
-}
 
 /// Attempts to take a lock before sleeping.
 const ATTEMPTS: u32 = 200;
@@ -141,20 +105,14 @@ impl Process {
         Ok(true)
     }
 
-    /// Gives the lock of a rank, or those of all, back, behind a flush.
+    /// Gives the lock of a rank, or those of all, back, behind a flush. [`Process::check_unlock`] has been asked before.
     pub fn unlock(&mut self, handle: usize, rank: Option<i32>) -> Result<()> {
-        let window = self.window_mut(handle)?;
-        match rank {
-            None => window.epoch.locked_all = false,
-            Some(_) if window.epoch.locked_all => {
-                let text = "all locks were taken together: MPI_Win_unlock_all gives them back";
-                return Err(crate::error::Error::new(crate::abi::ERR_RMA_SYNC, text));
-            }
-            Some(_) => {}
-        }
         match rank {
             Some(rank) => self.give_back_lock(handle, rank as u32),
-            None => self.give_back_locks(handle),
+            None => {
+                self.window_mut(handle)?.epoch.locked_all = false;
+                self.give_back_locks(handle)
+            }
         }
     }
 
@@ -215,33 +173,11 @@ impl Process {
             return Ok(());
         }
         std::thread::yield_now();
-        if *tries % ATTEMPTS_PER_LOOK != 0 {
+        if !tries.is_multiple_of(ATTEMPTS_PER_LOOK) {
             return Ok(());
         }
         self.greet(handle, &[holder]);
         self.progress();
         self.check_members(handle)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn locks_are_given_in_order() {
-        let mut waiting = Waiting::default();
-        for (rank, exclusive) in [(1, false), (2, false), (3, true), (4, false), (5, false)] {
-            waiting.ask(rank, exclusive);
-        }
-        assert_eq!((waiting.next(), waiting.next()), (Some(1), Some(2)));
-        assert_eq!(waiting.next(), None);
-        waiting.give_back();
-        assert_eq!(waiting.next(), None);
-        waiting.give_back();
-        assert_eq!((waiting.next(), waiting.next()), (Some(3), None));
-        waiting.give_back();
-        assert_eq!((waiting.next(), waiting.next()), (Some(4), Some(5)));
-        assert_eq!(waiting.next(), None);
     }
 }

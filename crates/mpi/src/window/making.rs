@@ -13,45 +13,16 @@ use causeway_engine::{Access, Memory, RegionDescriptor};
 use causeway_wire::codec::{Reader, Wire};
 
 use super::area::{self, Area};
-use super::locking::Waiting;
-use super::{Epoch, Other, Place, Window};
+use super::epoch::Epoch;
+use super::state::{Flavor, Other, Place, Window};
+use super::waiting::Waiting;
 use crate::abi;
-use crate::buffer::temporary;
+use crate::buffer::{OwnedBuffer, temporary};
 use crate::collective::Blocks;
 use crate::error::{Error, Result};
 use crate::info::Info;
 use crate::making::Told;
 use crate::process::{Active, Process};
-use crate::request::OwnedBuffer;
-
-/// What a window is made by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flavor {
-    /// `MPI_Win_create`
-    Create,
-    /// `MPI_Win_allocate`
-    Allocate,
-    /// `MPI_Win_allocate_shared`
-    Shared,
-    /// `MPI_Win_create_dynamic`
-    Dynamic,
-}
-
-impl Flavor {
-    /// The value of the attribute `MPI_WIN_CREATE_FLAVOR`.
-    pub fn value(self) -> i32 {
-        match self {
-            Self::Create => abi::WIN_FLAVOR_CREATE,
-            Self::Allocate => abi::WIN_FLAVOR_ALLOCATE,
-            Self::Shared => abi::WIN_FLAVOR_SHARED,
-            Self::Dynamic => abi::WIN_FLAVOR_DYNAMIC,
-        }
-    }
-
-    fn is_allocated(self) -> bool {
-        matches!(self, Self::Allocate | Self::Shared)
-    }
-}
 
 /// What this process offers to a window.
 #[derive(Debug)]

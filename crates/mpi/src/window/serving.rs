@@ -7,8 +7,8 @@ use causeway_sys::blocks::{Source, Target};
 use causeway_wire::codec::Wire;
 use causeway_wire::window::{self as wire, MAX_DATA, Notice};
 
-use super::channel::TAG;
 use super::combining::Act;
+use super::sending::TAG;
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::process::{Process, Waited};
