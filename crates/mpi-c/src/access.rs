@@ -4,13 +4,12 @@
 use std::ffi::{c_int, c_void};
 
 use causeway_mpi::abi;
-use causeway_mpi::buffer::Buffer;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::process::{Active, Process};
 use causeway_mpi::reduction::Op;
 use causeway_mpi::window::{Access, Action};
 
-use crate::library::{Rest, with};
+use crate::library::{Placed, with};
 use crate::types::{Handle, count_of};
 
 /// A buffer as a call describes it: address, count, datatype.
@@ -24,26 +23,6 @@ struct Target {
     count: i64,
     datatype: Handle,
     window: Handle,
-}
-
-/// Describes a buffer for `body`, if there is one.
-///
-/// # Safety
-/// MPI's contract for the buffer of an access.
-#[inline(always)]
-unsafe fn with_buffer<R>(
-    rest: &Rest<'_>,
-    buffer: Option<Described>,
-    writable: bool,
-    body: impl FnOnce(Option<Buffer<'_>>) -> Result<R>,
-) -> Result<R> {
-    match buffer {
-        None => body(None),
-        // SAFETY: the caller's promise.
-        Some((base, count, datatype)) => unsafe {
-            rest.buffer(base, count, datatype, writable, |buffer| body(Some(buffer)))
-        },
-    }
 }
 
 /// Describes an access for `body`. Of the three buffers, the first two are read, and the last one is written.
@@ -61,27 +40,28 @@ unsafe fn described<R>(
     with(|process, rest| {
         let datatype = rest.datatype(target.datatype)?;
         let count = count_of(target.count)?;
-        // SAFETY: the caller's promise.
-        unsafe {
-            with_buffer(rest, origin, false, |origin| {
-                with_buffer(rest, compare, false, |compare| {
-                    with_buffer(rest, result, true, |result| {
-                        let access = Access {
-                            action,
-                            origin,
-                            compare,
-                            result,
-                            rank: target.rank,
-                            displacement: target.displacement,
-                            count,
-                            datatype,
-                            is_request,
-                        };
-                        body(process, &access)
-                    })
-                })
-            })
-        }
+        let placed = |buffer: Option<Described>, writable| match buffer {
+            // SAFETY: the caller's promise.
+            Some((base, count, datatype)) => unsafe {
+                rest.placed(base, count, datatype, writable).map(Some)
+            },
+            None => Ok(None),
+        };
+        let origin = placed(origin, false)?;
+        let compare = placed(compare, false)?;
+        let result = placed(result, true)?;
+        let access = Access {
+            action,
+            origin: origin.as_ref().map(Placed::buffer),
+            compare: compare.as_ref().map(Placed::buffer),
+            result: result.as_ref().map(Placed::buffer),
+            rank: target.rank,
+            displacement: target.displacement,
+            count,
+            datatype,
+            is_request,
+        };
+        body(process, &access)
     })
 }
 

@@ -17,7 +17,7 @@ use causeway_mpi::process::{Active, Process, Waited};
 use causeway_mpi::schedule::Call;
 use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
-use causeway_sys::memory::{ForeignMemory, Memory};
+use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
 use crate::keys::{FIRST_KEY, Key, Values};
 use crate::types::{Handle, count_of};
@@ -152,6 +152,25 @@ pub(crate) struct Rest<'a> {
     pub(crate) operations: &'a Table<Operation>,
 }
 
+/// Elements at an address of the program's.
+pub(crate) struct Placed<'a> {
+    memory: BorrowedSpan<'a>,
+    count: u64,
+    datatype: &'a Datatype,
+}
+
+impl Placed<'_> {
+    /// As a buffer.
+    #[inline(always)]
+    pub(crate) fn buffer(&self) -> Buffer<'_> {
+        Buffer {
+            memory: &self.memory,
+            count: self.count,
+            datatype: self.datatype,
+        }
+    }
+}
+
 impl Library {
     fn new() -> Self {
         let mut predefined = vec![None; PREDEFINED_TYPES];
@@ -228,6 +247,23 @@ impl Rest<'_> {
         writable: bool,
         body: impl FnOnce(Buffer<'_>) -> Result<R>,
     ) -> Result<R> {
+        // SAFETY: the caller's promise.
+        let placed = unsafe { self.placed(base, count, handle, writable) }?;
+        body(placed.buffer())
+    }
+
+    /// The same, for the caller to use.
+    ///
+    /// # Safety
+    /// As [`Rest::buffer`], until what the description is used for is complete.
+    #[inline(always)]
+    pub(crate) unsafe fn placed(
+        &self,
+        base: *const c_void,
+        count: i64,
+        handle: Handle,
+        writable: bool,
+    ) -> Result<Placed<'_>> {
         let datatype = self.datatype(handle)?;
         let count = count_of(count)?;
         if !datatype.is_committed() {
@@ -265,8 +301,8 @@ impl Rest<'_> {
         }
         // SAFETY: the caller's promise.
         let memory = unsafe { self.foreign.span(start, len, writable) };
-        body(Buffer {
-            memory: &memory,
+        Ok(Placed {
+            memory,
             count,
             datatype,
         })
