@@ -9,7 +9,7 @@ use causeway_mpi::process::{Active, Process};
 use causeway_mpi::reduction::Op;
 use causeway_mpi::window::{Access, Action};
 
-use crate::library::{Placed, with};
+use crate::library::{Placed, Rest, with};
 use crate::types::{Handle, count_of};
 
 /// A buffer as a call describes it: address, count, datatype.
@@ -23,6 +23,26 @@ struct Target {
     count: i64,
     datatype: Handle,
     window: Handle,
+}
+
+/// Describes a buffer, if there is one. (Inlined always: what is written word by word and moved right afterwards costs more than all else
+/// in a small access.)
+///
+/// # Safety
+/// MPI's contract for the buffer of an access.
+#[inline(always)]
+unsafe fn placed<'a>(
+    rest: &'a Rest<'_>,
+    buffer: Option<Described>,
+    writable: bool,
+) -> Result<Option<Placed<'a>>> {
+    match buffer {
+        None => Ok(None),
+        // SAFETY: the caller's promise.
+        Some((base, count, datatype)) => unsafe {
+            Ok(Some(rest.placed(base, count, datatype, writable)?))
+        },
+    }
 }
 
 /// Describes an access for `body`. Of the three buffers, the first two are read, and the last one is written.
@@ -40,16 +60,12 @@ unsafe fn described<R>(
     with(|process, rest| {
         let datatype = rest.datatype(target.datatype)?;
         let count = count_of(target.count)?;
-        let placed = |buffer: Option<Described>, writable| match buffer {
-            // SAFETY: the caller's promise.
-            Some((base, count, datatype)) => unsafe {
-                rest.placed(base, count, datatype, writable).map(Some)
-            },
-            None => Ok(None),
+        // SAFETY: the caller's promise.
+        let (origin, compare, result) = unsafe {
+            let origin = placed(rest, origin, false)?;
+            let compare = placed(rest, compare, false)?;
+            (origin, compare, placed(rest, result, true)?)
         };
-        let origin = placed(origin, false)?;
-        let compare = placed(compare, false)?;
-        let result = placed(result, true)?;
         let access = Access {
             action,
             origin: origin.as_ref().map(Placed::buffer),
