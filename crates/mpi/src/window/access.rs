@@ -16,8 +16,10 @@ use crate::process::{Active, Going, Process};
 use crate::reduction::Op;
 use crate::status::Status;
 
-/// What is done to the target's elements.
+/// What is done to the target's elements. (Its first part is a word of its own: one that is written in parts and read whole right afterwards costs
+/// a tenth of a small access.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Action {
     /// They are replaced.
     Put,
@@ -256,7 +258,7 @@ impl Process {
         let Some(reached) = window.reach(rank, &range)? else {
             return self.access_by_notice(handle, rank, access);
         };
-        match access.action {
+        match &access.action {
             Action::Put => put(&reached, &range, access)?,
             Action::Get => get(&reached, &range, access)?,
             _ => self.combine(handle, (rank, range), access)?,
@@ -271,12 +273,17 @@ impl Process {
         (rank, range): (u32, Range<i64>),
         access: &Access<'_>,
     ) -> Result<()> {
-        let act = match (access.action, self.windows.latest) {
-            // Who combines once, combines again.
-            (Action::Combine(op), Some(act)) if act.is(op, access.basic()?) => act,
-            _ => access.act()?,
+        // Who combines once, combines again.
+        let again = match (&access.action, &self.windows.latest) {
+            (Action::Combine(op), Some(act)) => act.is(*op, access.basic()?),
+            _ => false,
         };
-        self.windows.latest = Some(act);
+        if !again {
+            self.windows.latest = Some(access.act()?);
+        }
+        let Some(act) = self.windows.latest else {
+            return Ok(());
+        };
         if access.is_simple(&act) {
             let buffers = [access.origin, access.compare, access.result];
             let operands = buffers.map(|buffer| buffer.map(|buffer| buffer.memory));
