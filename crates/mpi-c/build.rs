@@ -75,10 +75,13 @@ fn object(function: &Function) -> String {
     let communicator = params.find(|param| param.ty == "MPI_Comm" && param.array.is_empty());
     let mut params = function.params.iter();
     let session = params.find(|param| param.ty == "MPI_Session");
-    match (communicator, session) {
-        (Some(param), _) => format!("Object::Communicator({})", identifier(&param.name)),
-        (None, Some(param)) => format!("Object::Session({})", identifier(&param.name)),
-        (None, None) => "Object::None".to_owned(),
+    let mut params = function.params.iter();
+    let window = params.find(|param| param.ty == "MPI_Win");
+    match (communicator, session, window) {
+        (Some(param), _, _) => format!("Object::Communicator({})", identifier(&param.name)),
+        (_, Some(param), _) => format!("Object::Session({})", identifier(&param.name)),
+        (_, _, Some(param)) => format!("Object::Window({})", identifier(&param.name)),
+        (None, None, None) => "Object::None".to_owned(),
     }
 }
 

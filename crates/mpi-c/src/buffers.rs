@@ -60,7 +60,7 @@ unsafe fn detach(owner: Owner, buffer_addr: *mut c_void, size: NumbersOut) -> Re
 /// The pointer is valid for writes.
 unsafe fn iflush(owner: Owner, request: *mut Handle) -> Result<()> {
     let handle = with(|process, _| {
-        let active = process.flush(owner);
+        let active = process.flush_buffer(owner);
         process.keep(active)
     })?;
     // SAFETY: the caller's promise.

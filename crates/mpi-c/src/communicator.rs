@@ -9,7 +9,7 @@ use causeway_mpi::making::Told;
 use causeway_mpi::meeting::Meeting;
 use causeway_mpi::process::Active;
 
-use crate::library::{complete, enter, with};
+use crate::library::{Object, complete, enter, with};
 use crate::types::{Handle, read_text, write_text};
 
 pub(crate) unsafe fn comm_rank(comm: Handle, rank: *mut c_int) -> Result<()> {
@@ -376,7 +376,7 @@ pub(crate) unsafe fn comm_free(comm: *mut Handle) -> Result<()> {
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe {
         let handle = comm.read();
-        crate::attributes::delete_all(handle)?;
+        crate::attributes::delete_all(Object::Communicator(handle))?;
         let handler = with(|process, _| process.free_communicator(handle))?;
         crate::errors::release(handler)?;
         comm.write(abi::COMM_NULL);

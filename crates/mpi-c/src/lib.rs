@@ -11,6 +11,7 @@
 //! The shared library is linked by `make mpi`, with versioned symbols.
 
 mod abi_info;
+mod access;
 mod attributes;
 mod buffers;
 mod collective;
@@ -35,3 +36,4 @@ mod session;
 mod start;
 mod topology;
 mod types;
+mod window;

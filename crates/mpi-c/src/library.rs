@@ -21,9 +21,9 @@ use causeway_mpi::schedule::Call;
 use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
 use causeway_sys::entering::{self, Entry, Next};
-use causeway_sys::memory::{ForeignMemory, Memory};
+use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
-use crate::keys::{FIRST_KEY, Key};
+use crate::keys::{FIRST_KEY, Key, Values};
 use crate::types::{Handle, count_of};
 
 /// The handles of predefined datatypes lie from here on.
@@ -57,6 +57,7 @@ pub(crate) struct Library {
     pub(crate) last_code: Box<c_int>,
     pub(crate) program_number: Box<c_int>,
     pub(crate) universe_size: Box<c_int>,
+    pub(crate) window_values: BTreeMap<Handle, Box<Values>>,
     predefined: Vec<Option<Datatype>>,
     foreign: ForeignMemory,
 }
@@ -77,6 +78,7 @@ pub(crate) enum Object {
     None,
     Communicator(Handle),
     Session(Handle),
+    Window(Handle),
 }
 
 /// What any thread may ask at any time (MPI 5.0 §11.6.1).
@@ -247,6 +249,25 @@ pub(crate) struct Rest<'a> {
     pub(crate) operations: &'a Table<Operation>,
 }
 
+/// Elements at an address of the program's.
+pub(crate) struct Placed<'a> {
+    memory: BorrowedSpan<'a>,
+    count: u64,
+    datatype: &'a Datatype,
+}
+
+impl Placed<'_> {
+    /// As a buffer.
+    #[inline(always)]
+    pub(crate) fn buffer(&self) -> Buffer<'_> {
+        Buffer {
+            memory: &self.memory,
+            count: self.count,
+            datatype: self.datatype,
+        }
+    }
+}
+
 impl Library {
     fn new() -> Self {
         let mut predefined = vec![None; PREDEFINED_TYPES];
@@ -272,6 +293,7 @@ impl Library {
             last_code: Box::default(),
             program_number: Box::default(),
             universe_size: Box::default(),
+            window_values: BTreeMap::new(),
             predefined,
             foreign: ForeignMemory::default(),
         }
@@ -324,6 +346,23 @@ impl Rest<'_> {
         writable: bool,
         body: impl FnOnce(Buffer<'_>) -> Result<R>,
     ) -> Result<R> {
+        // SAFETY: the caller's promise.
+        let placed = unsafe { self.placed(base, count, handle, writable) }?;
+        body(placed.buffer())
+    }
+
+    /// The same, for the caller to use.
+    ///
+    /// # Safety
+    /// As [`Rest::buffer`], until what the description is used for is complete.
+    #[inline(always)]
+    pub(crate) unsafe fn placed(
+        &self,
+        base: *const c_void,
+        count: i64,
+        handle: Handle,
+        writable: bool,
+    ) -> Result<Placed<'_>> {
         let datatype = self.datatype(handle)?;
         let count = count_of(count)?;
         if !datatype.is_committed() {
@@ -361,8 +400,8 @@ impl Rest<'_> {
         }
         // SAFETY: the caller's promise.
         let memory = unsafe { self.foreign.span(start, len, writable) };
-        body(Buffer {
-            memory: &memory,
+        Ok(Placed {
+            memory,
             count,
             datatype,
         })
@@ -388,6 +427,29 @@ impl Rest<'_> {
         };
         // SAFETY: the caller's promise.
         unsafe { self.buffer(base, count, handle, writable, own) }
+    }
+
+    /// `len` bytes at `base`.
+    ///
+    /// # Safety
+    /// They are valid for reads and writes for as long as the memory is used.
+    pub(crate) unsafe fn memory(&self, base: *mut c_void, len: usize) -> Result<Memory> {
+        let fits = base.addr().checked_add(len);
+        match NonNull::new(base.cast::<u8>()) {
+            Some(base) if fits.is_some_and(|end| end <= isize::MAX as usize) => {
+                // SAFETY: the caller's promise.
+                Ok(unsafe { self.foreign.span(base, len, true) }.clone())
+            }
+            None if len == 0 => {
+                // SAFETY: there are no bytes.
+                Ok(unsafe { self.foreign.span(NonNull::dangling(), 0, true) }.clone())
+            }
+            None => Err(at_null(len)),
+            Some(_) => {
+                let text = format!("{len} bytes at {base:p} are no memory");
+                Err(Error::new(abi::ERR_SIZE, text))
+            }
+        }
     }
 }
 
@@ -528,30 +590,20 @@ pub(crate) enum FoundHandler {
 
 impl Library {
     pub(crate) fn handler_of(&self, object: Object) -> FoundHandler {
-        let handle = match object {
-            Object::Communicator(handle) => handle,
-            Object::Session(session) => {
-                let set = self.sessions.get(session);
-                let set = set.map_or(abi::ERRORS_ARE_FATAL, |session| session.error_handler);
-                return self.found(set, session);
-            }
-            Object::None => abi::COMM_SELF,
-        };
         let process = self.process.as_ref();
-        let found = process.and_then(|process| {
-            let communicator = process.communicator(handle);
-            // One that is none: errors that belong to no object go to MPI_COMM_SELF (MPI 5.0 §9.3).
-            communicator
-                .or_else(|_| process.communicator(abi::COMM_SELF))
-                .ok()
-        });
-        let set = found.map_or(abi::ERRORS_ARE_FATAL, |communicator| {
-            communicator.error_handler()
-        });
-        self.found(set, handle)
-    }
-
-    fn found(&self, set: Handle, handle: Handle) -> FoundHandler {
+        let of = |object| match object {
+            Object::Communicator(handle) => {
+                Some((process?.communicator(handle).ok()?.error_handler(), handle))
+            }
+            Object::Window(handle) => Some((process?.window(handle).ok()?.error_handler(), handle)),
+            Object::Session(handle) => {
+                Some((self.sessions.get(handle).ok()?.error_handler, handle))
+            }
+            Object::None => None,
+        };
+        // Errors that belong to no object go to MPI_COMM_SELF (MPI 5.0 §9.3).
+        let found = of(object).or_else(|| of(Object::Communicator(abi::COMM_SELF)));
+        let (set, handle) = found.unwrap_or((abi::ERRORS_ARE_FATAL, abi::COMM_SELF));
         match self.handlers.get(set) {
             Ok(handler) => FoundHandler::Program(handler.function, handle),
             Err(_) => FoundHandler::Predefined(set),

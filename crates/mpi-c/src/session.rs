@@ -12,7 +12,7 @@ use causeway_mpi::group::Group;
 use causeway_mpi::info::Info;
 
 use crate::errors::{hold, release};
-use crate::library::{Object, enter, handle};
+use crate::library::enter;
 use crate::types::{Callback, Handle, read_text, write_text};
 
 /// A session.
@@ -153,38 +153,4 @@ pub(crate) unsafe fn session_create_errhandler(
 ) -> Result<()> {
     // SAFETY: the caller's pointers, as MPI has it: functions for sessions have the shape of those for communicators.
     unsafe { crate::errors::comm_create_errhandler(function, errhandler) }
-}
-
-pub(crate) unsafe fn session_set_errhandler(session: Handle, errhandler: Handle) -> Result<()> {
-    enter(|library| library.check_handler(errhandler))?;
-    check(session)?;
-    hold(errhandler)?;
-    let old = enter(|library| {
-        let session = library.sessions.get_mut(session)?;
-        Ok(std::mem::replace(&mut session.error_handler, errhandler))
-    })?;
-    release(old)
-}
-
-pub(crate) unsafe fn session_get_errhandler(
-    session: Handle,
-    errhandler: *mut Handle,
-) -> Result<()> {
-    let handler = enter(|library| Ok(library.sessions.get(session)?.error_handler))?;
-    crate::errors::show(handler)?;
-    // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { errhandler.write(handler) };
-    Ok(())
-}
-
-pub(crate) unsafe fn session_call_errhandler(session: Handle, errorcode: c_int) -> Result<()> {
-    check(session)?;
-    let text = enter(|library| library.codes.text_of(errorcode))?;
-    let error = Error::new(errorcode, text);
-    handle(
-        "MPI_Session_call_errhandler",
-        Object::Session(session),
-        &error,
-    );
-    Ok(())
 }

@@ -95,7 +95,7 @@ impl Process {
     }
 
     /// Starts to wait until a buffer is empty.
-    pub fn flush(&self, owner: Owner) -> Active {
+    pub fn flush_buffer(&self, owner: Owner) -> Active {
         let communicator = match owner {
             Owner::Process => abi::COMM_SELF,
             Owner::Communicator(handle) => handle,

@@ -3,7 +3,7 @@
 //! A program's processes [start] with the help of a [launcher], and meet; then each is a [`Process`]. Read
 //! [`process`] first, then what it does: messages ([`point`], [`message`]) of elements ([`buffer`], [`datatype`]), matched
 //! with receives by MPI's rules ([`matching`]); [`communicator`]s of [`group`]s with [`topology`], and [how they are made](making); [`collective`]
-//! operations as [`schedule`]s, with [`operation`]s that combine elements ([`reduction`]); [`request`]s for all that goes
+//! operations as [`schedule`]s, with [`operation`]s that combine elements ([`reduction`]); [`window`]s of memory that others access; [`request`]s for all that goes
 //! on, and their [`status`]. [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
 //! values, [`abi`] the standard ABI's numbers.
 //!
@@ -41,5 +41,6 @@ pub mod status;
 pub mod steps;
 pub mod table;
 pub mod topology;
+pub mod window;
 
 pub use process::Process;

@@ -38,6 +38,7 @@ pub struct Told {
 type Member = (u32, Peer);
 
 impl Told {
+    /// What each has told.
     pub(crate) fn all(&self) -> Vec<[i64; WORDS]> {
         let bytes = self.memory.to_vec();
         let each = bytes.chunks_exact(BYTES);
@@ -248,6 +249,13 @@ impl Process {
             active.state = Going::Making(schedule, Box::new(told.clone()));
         }
         Ok((active, told))
+    }
+
+    /// Makes a communicator of the same processes, all of which have told their numbers.
+    pub(crate) fn duplicate_by(&mut self, told: &Told) -> Result<usize> {
+        let (local, _) = self.members(told)?;
+        let local = Vec::from_iter(local.into_iter().map(|(member, _)| member));
+        self.add_below(told, &local, &[])
     }
 
     /// All processes have told their numbers of a duplicate.

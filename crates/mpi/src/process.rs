@@ -20,6 +20,7 @@ use crate::request::Request;
 use crate::schedule::Schedules;
 use crate::status::Status;
 use crate::table::{Kind, Table};
+use crate::window::state::Windows;
 
 /// Waits that only events end.
 pub(crate) const FOR_EVER: Duration = Duration::MAX;
@@ -51,6 +52,7 @@ pub struct Process {
     pub(crate) partitioned: Vec<Option<Box<crate::partitioned::Partitioned>>>,
     /// The tag of the next partition that is sent for the first time.
     pub(crate) next_partition: u32,
+    pub(crate) windows: Windows,
     /// Completions that were just taken, to be looked at.
     pub(crate) taken: Vec<Completion>,
     pub(crate) universe_size: Option<i32>,
@@ -98,6 +100,8 @@ pub(crate) enum Going {
     General,
     /// A receive and a send.
     Both(Box<(Active, Active)>),
+    /// An access to a window.
+    Window(u64),
     Done(Status),
     Failed(Error),
 }
@@ -154,6 +158,7 @@ impl Process {
         let posts = endpoint.open_queue()?;
         let buffered = endpoint.open_queue()?;
         let steps = endpoint.open_queue()?;
+        let notices = endpoint.open_queue()?;
         let rank = launcher.rank();
         let most = peers.iter().map(|peer| peer.number as usize + 1).max();
         let mut by_number = vec![u32::MAX; most.unwrap_or(0)];
@@ -193,6 +198,7 @@ impl Process {
             schedules: Schedules::new(steps),
             partitioned: Vec::new(),
             next_partition: 0,
+            windows: Windows::new(notices),
             taken: Vec::new(),
             universe_size: None,
             program_number: 0,
@@ -291,6 +297,9 @@ impl Process {
         if !self.schedules.is_empty() {
             self.advance_schedules();
         }
+        if !self.windows.are_quiet() {
+            self.handle_notices();
+        }
     }
 
     /// Waits until an operation is done, or a function of the program is to be called.
@@ -319,7 +328,7 @@ impl Process {
     /// Whether nothing goes on that asks for more than what is waited for.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.schedules.is_empty() && !self.buffers.has_any()
+        self.schedules.is_empty() && !self.buffers.has_any() && self.windows.are_quiet()
     }
 
     /// Waits until `ready` returns something. It is asked again whenever something has happened, and makes no progress itself.
@@ -407,6 +416,7 @@ impl Process {
             Going::Flush(owner) => return Ok(self.poll_flush(owner)),
             Going::General => return Ok(None),
             Going::Both(ref mut both) => return self.poll_both(both),
+            Going::Window(access) => return self.poll_access(access),
             Going::Send(op) => (op, false),
             Going::Receive { op, .. } => (op, true),
         };

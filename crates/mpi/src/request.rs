@@ -1,11 +1,12 @@
 //! Requests: operations that a program has a handle for (MPI 5.0 §3.7).
 
 use crate::abi;
-use crate::buffer::OwnedBuffer;
 use crate::error::{Error, Result};
 use crate::point::{Mode, Route};
 use crate::process::{Active, Going, Process};
 use crate::status::Status;
+
+pub use crate::buffer::OwnedBuffer;
 
 /// A request.
 #[derive(Debug)]

@@ -32,6 +32,8 @@ pub enum Kind {
     Datatype = 8,
     /// `MPI_Session`
     Session = 9,
+    /// `MPI_Win`
+    Window = 10,
 }
 
 /// Objects of one kind.

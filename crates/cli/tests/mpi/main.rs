@@ -1,6 +1,8 @@
 //! MPI as a C programmer meets it: the programs in `crates/mpi-c/tests/c`, built with the header and the library, started with
 //! `causeway run`.
 
+mod windows;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;

@@ -173,6 +173,7 @@ impl Datatype {
 
     /// The predefined type that it is; `None` for derived ones, and for those that `MPI_Type_create_f90_real` and its
     /// like return.
+    #[inline]
     pub fn basic(&self) -> Option<Basic> {
         self.0.basic
     }
