@@ -1,5 +1,6 @@
 //! One-sided communication, over memory that is shared and over connections.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::{compile, run_with};
@@ -35,12 +36,11 @@ fn random_accesses_do_what_they_do_to_arrays() {
 }
 
 /// Runs the program in which rank 1 is killed.
-fn is_told(methods: &str, kind: &str, what: &str) {
-    let program = compile("windows-death");
+fn is_told(program: &Path, methods: &str, kind: &str, what: &str) {
     let start = Instant::now();
     let output = run_with(
         4,
-        &program,
+        program,
         &[what, kind],
         &[("CAUSEWAY_MPI_METHODS", methods)],
     );
@@ -58,12 +58,13 @@ fn is_told(methods: &str, kind: &str, what: &str) {
 
 #[test]
 fn a_killed_rank_ends_waits_for_its_locks_and_epochs() {
+    let program = compile("windows-death");
     for what in ["fence", "exclusive", "shared", "start", "wait", "flush"] {
         if what != "flush" {
             // The memory of a dead process is still there where it is shared.
-            is_told("shm", "allocate", what);
+            is_told(&program, "shm", "allocate", what);
         }
-        is_told("shm", "create", what);
-        is_told("tcp", "create", what);
+        is_told(&program, "shm", "create", what);
+        is_told(&program, "tcp", "create", what);
     }
 }

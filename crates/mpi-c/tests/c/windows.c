@@ -1,8 +1,11 @@
-/* Windows of every kind, every way to order accesses, every access, and what is known of a window. */
+/* Windows of every kind, every way to order accesses, every access, and what is known of a window. With an argument, nothing that is wrong is
+ * tried: other libraries do not all notice. */
 #include "check.h"
 #include <stdint.h>
 
 #define MANY 1000
+
+static int strict;
 
 static int right(void) { return (rank + 1) % size; }
 static int left(void) { return (rank + size - 1) % size; }
@@ -287,8 +290,10 @@ static void known(int kind, void *base, MPI_Aint bytes, int unit, MPI_Win win) {
     OK(MPI_Errhandler_free(&set));
     OK(MPI_Win_call_errhandler(win, MPI_ERR_RMA_CONFLICT));
     CHECK(handled == MPI_ERR_RMA_CONFLICT);
-    CHECK(class_of(MPI_Win_unlock(0, win)) == MPI_ERR_RMA_SYNC);
-    CHECK(handled == MPI_ERR_RMA_SYNC);
+    if (strict) {
+        CHECK(class_of(MPI_Win_unlock(0, win)) == MPI_ERR_RMA_SYNC);
+        CHECK(handled == MPI_ERR_RMA_SYNC);
+    }
     OK(MPI_Info_create(&info));
     OK(MPI_Info_set(info, "no_locks", "false"));
     OK(MPI_Win_set_info(win, info));
@@ -354,7 +359,7 @@ static void dynamic(void) {
     OK(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win));
     OK(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
     OK(MPI_Win_attach(win, memory, sizeof memory));
-    CHECK(class_of(MPI_Win_attach(win, memory + 1, 4)) == MPI_ERR_RMA_ATTACH);
+    if (strict) CHECK(class_of(MPI_Win_attach(win, memory + 1, 4)) == MPI_ERR_RMA_ATTACH);
     OK(MPI_Get_address(memory, &own));
     OK(MPI_Allgather(&own, 1, MPI_AINT, where, 1, MPI_AINT, MPI_COMM_WORLD));
     value = 1000 + rank;
@@ -367,14 +372,16 @@ static void dynamic(void) {
     OK(MPI_Fetch_and_op(&value, &got, MPI_INT, right(), where[right()] + 20, MPI_REPLACE, win));
     OK(MPI_Win_flush(right(), win));
     CHECK(got == value);
-    /* Outside of what is attached. */
-    int code = MPI_Get(&got, 1, MPI_INT, right(), 64, 1, MPI_INT, win);
-    if (code == MPI_SUCCESS) code = MPI_Win_flush(right(), win);
-    CHECK(class_of(code) == MPI_ERR_RMA_RANGE);
+    if (strict) {
+        /* Outside of what is attached. */
+        int code = MPI_Get(&got, 1, MPI_INT, right(), 64, 1, MPI_INT, win);
+        if (code == MPI_SUCCESS) code = MPI_Win_flush(right(), win);
+        CHECK(class_of(code) == MPI_ERR_RMA_RANGE);
+    }
     OK(MPI_Win_unlock_all(win));
     OK(MPI_Barrier(MPI_COMM_WORLD));
     OK(MPI_Win_detach(win, memory));
-    CHECK(class_of(MPI_Win_detach(win, memory)) == MPI_ERR_RMA_ATTACH);
+    if (strict) CHECK(class_of(MPI_Win_detach(win, memory)) == MPI_ERR_RMA_ATTACH);
     OK(MPI_Win_free(&win));
     free(where);
 }
@@ -406,6 +413,7 @@ int main(int argc, char **argv) {
     MPI_Win win;
     void *base;
     begin(&argc, &argv);
+    strict = argc == 1;
     int can_share = 1;
     for (int kind = 0; kind < KINDS; kind++) {
         MPI_Aint bytes = MANY * 8;
@@ -419,7 +427,7 @@ int main(int argc, char **argv) {
         fences(base, win);
         opened(base, win);
         requests(base, win);
-        mistakes(base, win);
+        if (strict) mistakes(base, win);
         drop(kind, base, &win);
         CHECK(deletes == 2);
         OK(make(kind, bytes, 8, &base, &win));
