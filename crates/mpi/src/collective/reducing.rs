@@ -310,8 +310,9 @@ fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Res
     while mask < power {
         let partner = number ^ mask;
         let there = stands_for(partner);
-        steps.send(there, own.clone());
+        // What comes finds its receive: the partner sends at the same time.
         steps.receive(there, other.clone());
+        steps.send(there, own.clone());
         steps.fence();
         if partner < number || of.what.commutes() {
             steps.combine(&of.what, &other, own, of.count);
@@ -354,8 +355,8 @@ fn reduce_scatter_by_ring(
             true => result.clone(),
             false => scratch[(round % 2) as usize].slice(0..own.len()),
         };
-        steps.send(place.next(), going);
         steps.receive(place.previous(), coming.clone());
+        steps.send(place.next(), going);
         steps.fence();
         steps.combine(&of.what, own, &coming, (own.len() / unit) as u64);
         going = coming;
