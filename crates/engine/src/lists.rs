@@ -166,8 +166,8 @@ impl<Kind> List<Kind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slab::Slab;
 
+    #[derive(Default)]
     struct Item(Links);
     impl Linked for Item {
         fn links(&mut self) -> &mut Links {
@@ -175,13 +175,27 @@ mod tests {
         }
     }
 
+    #[derive(Default)]
+    struct Items([Item; 4]);
+
+    impl std::ops::Index<u32> for Items {
+        type Output = Item;
+        fn index(&self, index: u32) -> &Item {
+            &self.0[index as usize]
+        }
+    }
+
+    impl IndexMut<u32> for Items {
+        fn index_mut(&mut self, index: u32) -> &mut Item {
+            &mut self.0[index as usize]
+        }
+    }
+
     #[test]
     fn lists_lose_any_entry() {
-        let mut slab = Slab::default();
+        let mut slab = Items::default();
         let mut list = List::<Owned>::default();
-        let ids: Vec<_> = (0..4)
-            .map(|_| slab.insert(Item(Links::default())))
-            .collect();
+        let ids = [0, 1, 2, 3];
         for &id in &ids {
             list.push_back(&mut slab, id);
         }

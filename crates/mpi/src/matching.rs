@@ -2,14 +2,16 @@
 //! open. Messages of one source match in the order in which they were sent, receives in the order in which they
 //! were posted.
 //!
-//! A match costs the same however many others wait, and nothing is allocated for a message or a receive ([`receives`],
-//! [`messages`]).
+//! A match costs the same however many others wait, and nothing is allocated for a message or a receive (`receives`,
+//! `messages`).
 
+mod key;
 mod messages;
 mod receives;
 
 use causeway_engine::matcher::Matcher;
 
+use key::{ANY_SOURCE, ANY_TAG, Key};
 use messages::Messages;
 use receives::Receives;
 
@@ -36,62 +38,21 @@ impl MpiPattern {
         self.is_of(peer, word)
     }
 
-    /// The word that a message of this communicator and tag carries.
-    pub fn word(context: u32, tag: u32) -> u64 {
-        u64::from(context) << 32 | u64::from(tag)
-    }
-}
-
-/// Which of source and tag are open: a bit for each.
-type Kind = u32;
-
-const ANY_TAG: Kind = 1;
-const ANY_SOURCE: Kind = 2;
-/// How many kinds of patterns there are.
-const KINDS: Kind = 4;
-
-/// A pattern as entries are found by it. What is open is 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Key {
-    context: u32,
-    source: u32,
-    tag: u32,
-    kind: Kind,
-}
-
-impl Key {
     #[inline(always)]
-    fn of_pattern(pattern: MpiPattern) -> Self {
-        let any_tag = if pattern.tag.is_none() { ANY_TAG } else { 0 };
-        let any_source = if pattern.source.is_none() {
-            ANY_SOURCE
-        } else {
-            0
-        };
-        Self {
-            context: pattern.context,
-            source: pattern.source.unwrap_or(0),
-            tag: pattern.tag.unwrap_or(0),
+    fn key(self) -> Key {
+        let any_tag = if self.tag.is_none() { ANY_TAG } else { 0 };
+        let any_source = if self.source.is_none() { ANY_SOURCE } else { 0 };
+        Key {
+            context: self.context,
+            source: self.source.unwrap_or(0),
+            tag: self.tag.unwrap_or(0),
             kind: any_tag | any_source,
         }
     }
 
-    /// The pattern of this kind that a message matches.
-    #[inline(always)]
-    fn of_message(peer: u32, word: u64, kind: Kind) -> Self {
-        Self {
-            context: (word >> 32) as u32,
-            source: if kind & ANY_SOURCE == 0 { peer } else { 0 },
-            tag: if kind & ANY_TAG == 0 { word as u32 } else { 0 },
-            kind,
-        }
-    }
-
-    #[inline(always)]
-    fn words(self) -> (u64, u64) {
-        let one = u64::from(self.context) << 32 | u64::from(self.tag);
-        let other = u64::from(self.source) << 32 | u64::from(self.kind);
-        (one, other)
+    /// The word that a message of this communicator and tag carries.
+    pub fn word(context: u32, tag: u32) -> u64 {
+        u64::from(context) << 32 | u64::from(tag)
     }
 }
 
@@ -117,12 +78,12 @@ impl Matcher for Mpi {
 
     #[inline(always)]
     fn post(&mut self, receive: u32, pattern: MpiPattern) {
-        self.receives.post(receive, Key::of_pattern(pattern));
+        self.receives.post(receive, pattern.key());
     }
 
     #[inline(always)]
     fn remember(&mut self, receive: u32, pattern: MpiPattern) {
-        self.receives.remember(receive, Key::of_pattern(pattern));
+        self.receives.remember(receive, pattern.key());
     }
 
     fn post_again(&mut self, receive: u32) {
@@ -161,11 +122,11 @@ impl Matcher for Mpi {
 
     #[inline]
     fn take(&mut self, pattern: MpiPattern) -> Option<u32> {
-        self.messages.take(Key::of_pattern(pattern))
+        self.messages.take(pattern.key())
     }
 
     fn find(&mut self, pattern: MpiPattern) -> Option<u32> {
-        self.messages.find(Key::of_pattern(pattern))
+        self.messages.find(pattern.key())
     }
 
     #[inline(always)]

@@ -311,6 +311,15 @@ impl Process {
                 op,
                 from_any: false,
             } => (op, true),
+            Going::Schedule(at) if self.waits_for_only(at) => {
+                if let Some(call) = self.wait_for_steps(at)? {
+                    return Ok(Waited::Call(call));
+                }
+                if let Some(status) = self.poll(active)? {
+                    return Ok(Waited::Done(status));
+                }
+                return self.wait_for_news(|process| process.poll(active));
+            }
             _ => return self.wait_for_news(|process| process.poll(active)),
         };
         if !self.is_quiet() || self.has_threads {
@@ -323,6 +332,14 @@ impl Process {
                     .map(Waited::Done);
             }
         }
+    }
+
+    /// Whether nothing but a schedule goes on that asks for progress.
+    fn waits_for_only(&self, at: u32) -> bool {
+        !self.has_threads
+            && !self.buffers.has_any()
+            && self.windows.are_quiet()
+            && self.schedules.is_only(at)
     }
 
     /// Whether nothing goes on that asks for more than what is waited for.

@@ -19,7 +19,7 @@ use crate::collective::{ring, split};
 use crate::communicator::{Channel, Communicator, Peer};
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
-use crate::process::{Active, Process};
+use crate::process::{Active, FOR_EVER, Process};
 use crate::status::Status;
 use crate::steps::{Step, Steps};
 
@@ -121,6 +121,20 @@ impl Schedules {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.places.len() == self.free.len() && self.orphans.is_empty()
+    }
+
+    /// Whether a schedule is all that goes on.
+    #[inline]
+    pub(crate) fn is_only(&self, at: u32) -> bool {
+        let others = self.places.len() - self.free.len();
+        let is_here = self.places.get(at as usize).is_some_and(Option::is_some);
+        is_here && others == 1 && self.orphans.is_empty()
+    }
+
+    /// The sends and receives of a schedule that are going on.
+    fn pending(&self, at: u32) -> &[OpId] {
+        let schedule = self.places.get(at as usize).and_then(Option::as_ref);
+        schedule.map_or(&[], |schedule| &schedule.pending)
     }
 
     fn add(&mut self, schedule: Box<Schedule>) -> u32 {
@@ -474,6 +488,32 @@ impl Process {
             };
             if let Some(error) = failed {
                 return self.fail(at, error);
+            }
+        }
+    }
+
+    /// Waits for a schedule that is all that goes on, until it is done, or a function of the program is to be called. Of several
+    /// sends and receives any may fail, so that only a single one is waited for alone.
+    pub(crate) fn wait_for_steps(&mut self, at: u32) -> Result<Option<Call>> {
+        loop {
+            if let Some(call) = self.take_call() {
+                return Ok(Some(call));
+            }
+            let news = self.endpoint.news();
+            match self.schedules.pending(at) {
+                [] => return Ok(None),
+                [op] => {
+                    if let Some(done) = self.endpoint.test(*op, FOR_EVER)? {
+                        self.step_done(done);
+                    }
+                }
+                [first, ..] => {
+                    let first = *first;
+                    self.advance_schedules();
+                    if self.schedules.pending(at).first() == Some(&first) {
+                        self.endpoint.wait_for_news(news, FOR_EVER);
+                    }
+                }
             }
         }
     }

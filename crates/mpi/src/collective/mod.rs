@@ -71,8 +71,9 @@ impl Process {
         let nothing = temporary(0)?;
         let mut distance = 1;
         while distance < size {
-            steps.send((rank + distance) % size, nothing.clone());
+            // What comes finds its receive: all send at the same time.
             steps.receive((rank + size - distance) % size, nothing.clone());
+            steps.send((rank + distance) % size, nothing.clone());
             steps.fence();
             distance *= 2;
         }

@@ -370,8 +370,9 @@ fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Res
     while mask < power {
         let partner = number ^ mask;
         let there = stands_for(partner);
-        steps.send(there, own.clone());
+        // What comes finds its receive: the partner sends at the same time.
         steps.receive(there, other.clone());
+        steps.send(there, own.clone());
         steps.fence();
         if partner < number {
             steps.combine(&of.what, &other, own, of.count);
@@ -403,8 +404,8 @@ fn reduce_scatter_by_ring(
         let going = &blocks[((rank + size - round) % size) as usize];
         let next = &blocks[((rank + 2 * size - round - 1) % size) as usize];
         let coming = coming.slice(0..next.len());
-        steps.send(place.next(), going.clone());
         steps.receive(place.previous(), coming.clone());
+        steps.send(place.next(), going.clone());
         steps.fence();
         steps.combine(&of.what, &coming, next, (next.len() / unit) as u64);
     }

@@ -6,7 +6,7 @@
 use causeway_engine::lists::{Bucket, Linked, Links};
 use causeway_engine::matcher::table::{Filed, Table};
 
-use super::{KINDS, Key, Kind};
+use super::key::{KINDS, Key, Kind};
 
 /// See the module's page.
 #[derive(Default)]

@@ -8,7 +8,7 @@
 use causeway_engine::lists::{Bucket, Linked, Links, List};
 use causeway_engine::matcher::table::{Filed, Table};
 
-use super::{ANY_SOURCE, KINDS, Key, Kind};
+use super::key::{ANY_SOURCE, KINDS, Key, Kind};
 
 /// See the module's page.
 #[derive(Default)]
