@@ -44,8 +44,8 @@ pub(crate) struct Library {
     /// Datatypes of Fortran's kinds that the program has asked for.
     pub(crate) kinds: Vec<(Handle, Datatype)>,
     /// What the program has said of Fortran.
-    pub(crate) fortran: crate::abi_info::Fortran,
-    pub(crate) sessions: Table<crate::session::Session>,
+    pub(crate) fortran: crate::objects::Fortran,
+    pub(crate) sessions: Table<crate::objects::Session>,
     pub(crate) operations: Table<Operation>,
     pub(crate) handlers: Table<Handler>,
     pub(crate) codes: Codes,

@@ -9,10 +9,11 @@ use crate::collective::{Place, broadcast_by_tree, split};
 use crate::communicator::{Channel, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::making::{WORDS, reached, telling};
+use crate::making::{reached, telling};
 use crate::process::{Active, Process};
 use crate::schedule::Among;
 use crate::steps::Steps;
+use crate::told::WORDS;
 
 /// What is told of one process: its number in the program, and its number of the new communicator.
 const ENTRY: usize = 8;
