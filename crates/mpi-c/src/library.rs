@@ -35,6 +35,8 @@ pub(crate) struct Library {
     pub(crate) is_finalized: bool,
     /// The process has parted from the others.
     pub(crate) is_over: bool,
+    /// The operating system's number of the process that has met the others.
+    pub(crate) started_by: u32,
     pub(crate) thread_level: c_int,
     pub(crate) infos: Table<Info>,
     pub(crate) groups: Table<Arc<Group>>,
@@ -172,6 +174,7 @@ impl Library {
             is_initialized: false,
             is_finalized: false,
             is_over: false,
+            started_by: 0,
             thread_level: abi::THREAD_SINGLE,
             infos: Table::new(Kind::Info, abi::ERR_INFO),
             groups: Table::new(Kind::Group, abi::ERR_GROUP),

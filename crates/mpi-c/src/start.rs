@@ -58,6 +58,7 @@ pub(crate) fn begin() -> Result<()> {
             process.limit_buffered(*owner, Some(*size as u64));
         }
         library.process = Some(process);
+        library.started_by = std::process::id();
         Ok(true)
     })?;
     if is_first {
@@ -71,9 +72,11 @@ pub(crate) fn begin() -> Result<()> {
 extern "C" fn at_exit() {
     let _ = enter(|library| {
         let is_used = library.is_initialized && !library.is_finalized;
-        match is_used || !library.sessions.is_empty() {
-            true => Ok(()),
-            false => part(library),
+        // A forked child is another process than the one that has met the others.
+        let is_it = library.started_by == std::process::id();
+        match is_it && !is_used && library.sessions.is_empty() {
+            true => part(library),
+            false => Ok(()),
         }
     });
 }

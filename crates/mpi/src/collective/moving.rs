@@ -20,6 +20,17 @@ fn check_root(root: i32, place: Place) -> Result<u32> {
     })
 }
 
+/// An error if data are to be in their place already, which those of another group cannot be.
+fn check_not_in_place(from: Option<&Blocks>) -> Result<()> {
+    match from {
+        Some(_) => Ok(()),
+        None => Err(Error::new(
+            abi::ERR_BUFFER,
+            "MPI_IN_PLACE is not allowed over inter-communicators",
+        )),
+    }
+}
+
 /// The two sides of an operation, as steps use them.
 struct Sides {
     from: Vec<Memory>,
@@ -142,6 +153,7 @@ impl Process {
         let mut steps = Steps::on(communicator);
         let sides = Sides::new(&mut steps, from, Some(into))?;
         if sites.remote.is_some() {
+            check_not_in_place(from)?;
             inter::exchange(&mut steps, sites, &sides.from, &sides.into);
             return Ok(steps);
         }
@@ -175,6 +187,7 @@ impl Process {
         let mut steps = Steps::on(communicator);
         let mut sides = Sides::new(&mut steps, from, Some(into))?;
         if sites.remote.is_some() {
+            check_not_in_place(from)?;
             inter::exchange(&mut steps, sites, &sides.from, &sides.into);
             return Ok(steps);
         }
