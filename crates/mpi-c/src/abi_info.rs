@@ -9,14 +9,6 @@ use causeway_mpi::info::Info;
 use crate::library::enter;
 use crate::types::{Handle, array};
 
-/// What was said of Fortran.
-#[derive(Debug, Default)]
-pub(crate) struct Fortran {
-    info: Option<Info>,
-    /// True and false, of the same size.
-    booleans: Option<(Vec<u8>, Vec<u8>)>,
-}
-
 pub(crate) unsafe fn abi_get_info(info: *mut Handle) -> Result<()> {
     let mut told = Info::default();
     for key in ["mpi_aint_size", "mpi_count_size", "mpi_offset_size"] {

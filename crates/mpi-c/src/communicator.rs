@@ -5,9 +5,9 @@ use std::ffi::{c_char, c_int};
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::info::Info;
-use causeway_mpi::making::Told;
 use causeway_mpi::meeting::Meeting;
 use causeway_mpi::process::Active;
+use causeway_mpi::told::Told;
 
 use crate::library::{Object, complete, enter, with};
 use crate::types::{Handle, read_text, write_text};

@@ -29,6 +29,7 @@ mod keys;
 mod leaks;
 mod library;
 mod neighbours;
+mod objects;
 mod partitioned;
 mod point;
 mod request;

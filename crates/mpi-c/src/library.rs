@@ -35,6 +35,8 @@ pub(crate) struct Library {
     pub(crate) process: Option<Process>,
     /// The process has parted from the others.
     pub(crate) is_over: bool,
+    /// The operating system's number of the process that has met the others.
+    pub(crate) started_by: u32,
     pub(crate) infos: Table<Info>,
     pub(crate) groups: Table<Arc<Group>>,
     pub(crate) types: Table<Datatype>,
@@ -43,8 +45,8 @@ pub(crate) struct Library {
     /// Datatypes of Fortran's kinds that the program has asked for.
     pub(crate) kinds: Vec<(Handle, Datatype)>,
     /// What the program has said of Fortran.
-    pub(crate) fortran: crate::abi_info::Fortran,
-    pub(crate) sessions: Table<crate::session::Session>,
+    pub(crate) fortran: crate::objects::Fortran,
+    pub(crate) sessions: Table<crate::objects::Session>,
     pub(crate) operations: Table<Operation>,
     pub(crate) handlers: Table<Handler>,
     pub(crate) codes: Codes,
@@ -277,6 +279,7 @@ impl Library {
         Self {
             process: None,
             is_over: false,
+            started_by: 0,
             infos: Table::new(Kind::Info, abi::ERR_INFO),
             groups: Table::new(Kind::Group, abi::ERR_GROUP),
             types: Table::new(Kind::Datatype, abi::ERR_TYPE),

@@ -13,14 +13,8 @@ use causeway_mpi::info::Info;
 
 use crate::errors::{hold, release};
 use crate::library::enter;
+use crate::objects::Session;
 use crate::types::{Callback, Handle, read_text, write_text};
-
-/// A session.
-#[derive(Debug)]
-pub(crate) struct Session {
-    pub(crate) error_handler: Handle,
-    hints: Info,
-}
 
 /// The sets of processes that there are.
 const SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];

@@ -57,6 +57,7 @@ pub(crate) fn begin(level: c_int) -> Result<()> {
         }
         set_level(level, &mut process);
         library.process = Some(process);
+        library.started_by = std::process::id();
         Ok(true)
     })?;
     if is_first {
@@ -70,9 +71,11 @@ pub(crate) fn begin(level: c_int) -> Result<()> {
 extern "C" fn at_exit() {
     let _ = enter(|library| {
         let is_used = STAGE.is_initialized.load(Relaxed) && !STAGE.is_finalized.load(Relaxed);
-        match is_used || !library.sessions.is_empty() {
-            true => Ok(()),
-            false => part(library),
+        // A forked child is another process than the one that has met the others.
+        let is_it = library.started_by == std::process::id();
+        match is_it && !is_used && library.sessions.is_empty() {
+            true => part(library),
+            false => Ok(()),
         }
     });
 }

@@ -3,11 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::abi;
-use crate::error::{Error, Result};
-use crate::process::{Active, Going, Process};
-use crate::status::Status;
-
 /// What a buffer is attached to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
@@ -21,7 +16,7 @@ pub enum Owner {
 pub(crate) const NOBODY: u64 = u64::MAX;
 
 impl Owner {
-    fn number(self) -> u64 {
+    pub(crate) fn number(self) -> u64 {
         match self {
             Self::Process => 0,
             Self::Communicator(handle) => handle as u64,
@@ -33,13 +28,13 @@ impl Owner {
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     /// The bytes of each, by owner.
-    limits: BTreeMap<Owner, u64>,
+    pub(crate) limits: BTreeMap<Owner, u64>,
     /// Messages by the number of the owner of their buffer.
     pending: BTreeMap<u64, usize>,
 }
 
 impl Buffers {
-    fn is_empty(&self, owner: Owner) -> bool {
+    pub(crate) fn is_empty(&self, owner: Owner) -> bool {
         !self.pending.contains_key(&owner.number())
     }
 
@@ -58,54 +53,5 @@ impl Buffers {
 
     pub(crate) fn has_any(&self) -> bool {
         !self.pending.is_empty()
-    }
-}
-
-impl Process {
-    /// Sets how many bytes a buffered message may have, or that there is no buffer.
-    pub fn limit_buffered(&mut self, owner: Owner, limit: Option<u64>) {
-        match limit {
-            Some(limit) => self.buffers.limits.insert(owner, limit),
-            None => self.buffers.limits.remove(&owner),
-        };
-    }
-
-    /// The number of the buffer that a message of so many bytes goes into; an error if it has no room.
-    pub(crate) fn buffer_for(&self, communicator: usize, bytes: usize) -> Result<u64> {
-        let needed = (bytes as u64).saturating_add(abi::BSEND_OVERHEAD as u64);
-        let own = Owner::Communicator(communicator);
-        let owner = match self.buffers.limits.contains_key(&own) {
-            true => own,
-            false => Owner::Process,
-        };
-        match self.buffers.limits.get(&owner) {
-            Some(limit) if needed <= *limit => Ok(owner.number()),
-            Some(limit) => {
-                let text = format!("{needed} bytes, with the overhead, in a buffer of {limit}");
-                Err(Error::new(abi::ERR_BUFFER, text))
-            }
-            None => Err(Error::new(abi::ERR_BUFFER, "no buffer is attached")),
-        }
-    }
-
-    /// Whether messages in a buffer are still here.
-    pub fn has_buffered(&mut self, owner: Owner) -> bool {
-        self.drain();
-        !self.buffers.is_empty(owner)
-    }
-
-    /// Starts to wait until a buffer is empty.
-    pub fn flush_buffer(&self, owner: Owner) -> Active {
-        let communicator = match owner {
-            Owner::Process => abi::COMM_SELF,
-            Owner::Communicator(handle) => handle,
-        };
-        let mut active = Active::done(Status::empty(), communicator);
-        active.state = Going::Flush(owner);
-        active
-    }
-
-    pub(crate) fn poll_flush(&self, owner: Owner) -> Option<Status> {
-        self.buffers.is_empty(owner).then(Status::empty)
     }
 }

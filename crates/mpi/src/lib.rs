@@ -2,8 +2,10 @@
 //!
 //! A program's processes [start] with the help of a [launcher], and meet; then each is a [`Process`]. Read
 //! [`process`] first, then what it does: messages ([`point`], [`message`]) of elements ([`buffer`], [`datatype`]), matched
-//! with receives by MPI's rules ([`matching`]); [`communicator`]s of [`group`]s with [`topology`], and [how they are made](making); [`collective`]
-//! operations as [`schedule`]s, with [`operation`]s that combine elements ([`reduction`]); [`window`]s of memory that others access; [`request`]s for all that goes
+//! with receives by MPI's rules ([`matching`]), into [buffers that are attached](buffering); [`communicator`]s of [`group`]s with
+//! [`topology`], and [how they are made](making), also by two groups that [meet](meeting); [`collective`] operations as
+//! [`steps`] that are started as [`schedule`]s, compared first in the [checking mode](checking), with [`operation`]s that combine elements ([`reduction`]);
+//! [`window`]s of memory that others access; [`request`]s for all that goes
 //! on, and their [`status`]. [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
 //! values, [`abi`] the standard ABI's numbers.
 //!
@@ -30,7 +32,8 @@ pub mod matching;
 pub mod meeting;
 pub mod message;
 pub mod operation;
-pub mod partitioned;
+mod partitioned;
+mod partitions;
 pub mod point;
 pub mod process;
 pub mod reduction;
@@ -40,6 +43,7 @@ pub mod start;
 pub mod status;
 pub mod steps;
 pub mod table;
+pub mod told;
 pub mod topology;
 pub mod window;
 

@@ -17,46 +17,10 @@ use crate::group::Group;
 use crate::process::{Active, Going, Process};
 use crate::schedule::Among;
 use crate::steps::Steps;
-
-/// What one process tells the others: its number of the new communicator, and two values more.
-pub(crate) const WORDS: usize = 3;
-const BYTES: usize = WORDS * 8;
-
-/// What processes have told each other when its operation is done.
-#[derive(Debug, Clone)]
-pub struct Told {
-    communicator: usize,
-    /// This process's number of the new communicator.
-    number: u32,
-    /// The words of each, in the order of the communicator's `everyone`.
-    memory: Memory,
-    /// The new communicator, if there is one already.
-    new: usize,
-}
+use crate::told::{BYTES, Told, WORDS};
 
 /// One of the processes of a new communicator, by its number in the program, and how it is reached.
 type Member = (u32, Peer);
-
-impl Told {
-    /// What each has told.
-    pub(crate) fn all(&self) -> Vec<[i64; WORDS]> {
-        let bytes = self.memory.to_vec();
-        let each = bytes.chunks_exact(BYTES);
-        each.map(|one| {
-            let mut words = [0; WORDS];
-            for (word, bytes) in words.iter_mut().zip(one.chunks_exact(8)) {
-                *word = bytes.try_into().map_or(0, i64::from_ne_bytes);
-            }
-            words
-        })
-        .collect()
-    }
-
-    /// The communicator that is being made.
-    pub fn new_handle(&self) -> usize {
-        self.new
-    }
-}
 
 /// How a process is reached that knows the new communicator by this number.
 pub(crate) fn reached(peer: Peer, number: i64) -> Result<Peer> {

@@ -9,10 +9,11 @@ use crate::collective::{Place, broadcast_by_tree, split};
 use crate::communicator::{Channel, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::making::{WORDS, reached, telling};
+use crate::making::{reached, telling};
 use crate::process::{Active, Process};
 use crate::schedule::Among;
 use crate::steps::Steps;
+use crate::told::WORDS;
 
 /// What is told of one process: its number in the program, and its number of the new communicator.
 const ENTRY: usize = 8;
@@ -37,6 +38,8 @@ pub struct Meeting {
     ours: Memory,
     theirs: Memory,
     stage: u32,
+    /// Why this process cannot take part to the end. It goes on all the same, as its group waits for it.
+    failed: Option<Error>,
 }
 
 fn put(memory: &Memory, at: usize, value: u32) {
@@ -66,20 +69,28 @@ impl Process {
         // Out of range is an error here.
         communicator.peer(leader)?;
         let rank = communicator.rank();
-        let other = if leader as u32 == rank {
-            let through = self.communicator(peer)?;
-            Some(Among {
-                channel: Channel::Making,
-                context: through.context(Channel::Making),
-                tag: crate::communicator::check_tag(tag)?,
-                peers: [through.peer(remote_leader)?].into(),
-            })
-        } else {
-            None
+        let is_leader = leader as u32 == rank;
+        let other = is_leader.then(|| self.other_leader(peer, remote_leader, tag));
+        let (other, failed) = match other.transpose() {
+            Ok(other) => (other, None),
+            Err(error) => (None, Some(error)),
         };
         let group = self.communicator(local)?.local.members().to_vec();
         let among = self.among_all(local)?;
-        self.meeting((local, rank, leader as u32), among, other, group)
+        let mut meeting = self.meeting((local, rank, leader as u32), among, other, group)?;
+        meeting.failed = failed;
+        Ok(meeting)
+    }
+
+    /// The other group's leader.
+    fn other_leader(&self, peer: usize, leader: i32, tag: i32) -> Result<Among> {
+        let through = self.communicator(peer)?;
+        Ok(Among {
+            channel: Channel::Making,
+            context: through.context(Channel::Making),
+            tag: crate::communicator::check_tag(tag)?,
+            peers: [through.peer(leader)?].into(),
+        })
     }
 
     /// Begins to make an inter-communicator of two groups that need not have a communicator in common. Only the local leader
@@ -130,6 +141,7 @@ impl Process {
             ours,
             theirs,
             stage: 0,
+            failed: None,
         })
     }
 
@@ -148,8 +160,8 @@ impl Process {
                 }
             }
             2 => {
-                if went.is_err() {
-                    // The group must not wait for ever.
+                if let Err(error) = went {
+                    meeting.failed = Some(error);
                     put(&meeting.theirs, 0, NOBODY);
                 }
                 self.tell_group_of_others(meeting, steps).map(Some)
@@ -189,6 +201,9 @@ impl Process {
 
     /// Makes the inter-communicator. Returns its handle.
     pub fn met(&mut self, meeting: &Meeting, handler: Option<usize>) -> Result<usize> {
+        if let Some(error) = &meeting.failed {
+            return Err(error.clone());
+        }
         let theirs = meeting.theirs.to_vec();
         let many = get(&theirs, 0);
         if many == NOBODY {

@@ -3,17 +3,16 @@
 //! When a send is made, it tells the receiver how many partitions it has, and the tag of the first; receives are matched with
 //! sends by that. Then each partition is a message of its own, whatever partitions the receiver has.
 
-use std::ops::Range;
-
 use causeway_engine::Memory;
-use causeway_engine::types::{OpId, Posted};
+use causeway_engine::types::Posted;
 
 use crate::abi;
 use crate::buffer::{OwnedBuffer, temporary};
 use crate::buffering::NOBODY;
-use crate::communicator::{Channel, Peer};
+use crate::communicator::Channel;
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
+use crate::partitions::Partitioned;
 use crate::point::Route;
 use crate::process::{Active, Going, Process};
 use crate::request::Plan;
@@ -21,62 +20,6 @@ use crate::status::Status;
 
 /// Bytes of what a sender tells: the tag of its first partition, how many there are, and the bytes of each.
 const TOLD: usize = 16;
-
-/// A partitioned message, which is sent or received again and again.
-#[derive(Debug)]
-pub(crate) struct Partitioned {
-    is_send: bool,
-    route: Route,
-    /// Nobody for `MPI_PROC_NULL`.
-    peer: Option<Peer>,
-    /// Own partitions, and all of their data in one piece.
-    parts: Vec<OwnedBuffer>,
-    stream: Memory,
-    /// Whether the stream is other memory than the program's.
-    is_copied: bool,
-    told: Memory,
-    /// The receive of what the sender tells.
-    telling: Option<OpId>,
-    /// The tag of the first message and the bytes of each, when that is known.
-    messages: Option<(u32, u64)>,
-    /// What goes on, by message.
-    pending: Vec<(OpId, usize)>,
-    /// Sender: partitions that are ready. Receiver: messages that have arrived.
-    marked: Vec<bool>,
-    error: Option<Error>,
-    is_started: bool,
-    /// The request was freed: it is gone when it is done.
-    is_orphan: bool,
-}
-
-impl Partitioned {
-    /// The bytes of a partition in the stream.
-    fn bytes_of(&self, part: usize) -> Range<usize> {
-        let size = self.stream.len() / self.parts.len().max(1);
-        part * size..(part + 1) * size
-    }
-
-    fn is_done(&self) -> bool {
-        self.error.is_some()
-            || (self.messages.is_some() && self.pending.is_empty() && self.is_marked())
-    }
-
-    fn is_marked(&self) -> bool {
-        self.marked.iter().all(|marked| *marked)
-    }
-
-    /// Whether all messages with bytes of a partition have arrived.
-    fn has_arrived(&self, part: usize) -> bool {
-        let Some((_, size)) = self.messages else {
-            return false;
-        };
-        let bytes = self.bytes_of(part);
-        let size = (size as usize).max(1);
-        let messages = bytes.start / size..bytes.end.div_ceil(size);
-        let marked = self.marked.get(messages);
-        marked.is_some_and(|all| all.iter().all(|marked| *marked))
-    }
-}
 
 fn none() -> Error {
     Error::new(abi::ERR_REQUEST, "the request is no partitioned one")
@@ -105,7 +48,9 @@ impl Process {
         let is_copied = whole.is_none();
         let mut made = Partitioned {
             is_send,
-            route,
+            rank: route.rank,
+            tag: route.tag,
+            communicator: route.communicator,
             peer,
             stream: whole.map_or_else(|| temporary(total), Ok)?,
             is_copied,
@@ -148,7 +93,7 @@ impl Process {
                 match self.endpoint.post_receive(pattern, &into, self.posts, 0)? {
                     Posted::Pending(op) => made.telling = Some(op),
                     Posted::Complete(done) => match done.result {
-                        Ok(_) => learn(&mut made),
+                        Ok(_) => made.learn(),
                         Err(error) => made.error = Some(error.into()),
                     },
                 }
@@ -171,7 +116,7 @@ impl Process {
     /// Starts a partitioned message.
     pub(crate) fn start_partitioned(&mut self, at: u32) -> Result<Active> {
         let it = self.partitioned_at(at)?;
-        let communicator = it.route.communicator;
+        let communicator = it.communicator;
         it.is_started = true;
         let is_none = it.peer.is_none();
         it.marked.fill(is_none);
@@ -189,7 +134,7 @@ impl Process {
         let (Some((first, size)), Some(peer), false) = (it.messages, it.peer, it.is_send) else {
             return Ok(());
         };
-        let (communicator, stream) = (it.route.communicator, it.stream.clone());
+        let (communicator, stream) = (it.communicator, it.stream.clone());
         let many = it.marked.len();
         let context = self
             .communicator(communicator)?
@@ -225,7 +170,7 @@ impl Process {
             let it = self.partitioned_at(at)?;
             it.telling = None;
             match done.result {
-                Ok(_) => learn(it),
+                Ok(_) => it.learn(),
                 Err(error) => it.error = Some(error.into()),
             }
             if it.is_started && it.error.is_none() {
@@ -247,7 +192,7 @@ impl Process {
             return Ok(None);
         }
         it.is_started = false;
-        let (error, communicator) = (it.error.clone(), it.route.communicator);
+        let (error, communicator) = (it.error.clone(), it.communicator);
         if let Some(error) = error {
             for (op, _) in std::mem::take(&mut it.pending) {
                 self.endpoint.cancel(op);
@@ -262,7 +207,7 @@ impl Process {
         let bytes = it.stream.len() as u64;
         let status = match it.is_send {
             true => Status::of_send(),
-            false => Status::of_message(it.route.rank, it.route.tag, bytes),
+            false => Status::of_message(it.rank, it.tag, bytes),
         };
         if it.is_orphan {
             self.partitioned[at as usize] = None;
@@ -354,23 +299,4 @@ impl Process {
             self.endpoint.cancel(op);
         }
     }
-}
-
-/// A receive knows what its sender has told.
-fn learn(it: &mut Partitioned) {
-    let told = it.told.to_vec();
-    let four = |at: usize| told[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);
-    let size = told[8..16].try_into().map_or(0, u64::from_ne_bytes);
-    let (first, many) = (four(0), four(4));
-    let total = size.checked_mul(many.into());
-    if total != Some(it.stream.len() as u64) {
-        let text = format!(
-            "the sender has {many} partitions of {size} bytes, the receiver {} bytes in all",
-            it.stream.len()
-        );
-        it.error = Some(Error::new(abi::ERR_TRUNCATE, text));
-        return;
-    }
-    it.messages = Some((first, size));
-    it.marked = vec![false; many as usize];
 }

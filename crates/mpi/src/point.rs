@@ -4,11 +4,12 @@ use causeway_engine::Memory;
 
 use crate::abi;
 use crate::buffer::{Buffer, temporary};
+use crate::buffering::Owner;
 use crate::communicator::check_tag;
 use crate::datatype::Basic;
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
-use crate::process::{Active, Process};
+use crate::process::{Active, Going, Process};
 use crate::status::Status;
 
 /// When a send is done (MPI 5.0 §3.4).
@@ -181,5 +182,54 @@ impl Process {
                 Err(Error::new(abi::ERR_PROC_ABORTED, text).on(route.communicator))
             }
         }
+    }
+}
+
+impl Process {
+    /// Sets how many bytes a buffered message may have, or that there is no buffer.
+    pub fn limit_buffered(&mut self, owner: Owner, limit: Option<u64>) {
+        match limit {
+            Some(limit) => self.buffers.limits.insert(owner, limit),
+            None => self.buffers.limits.remove(&owner),
+        };
+    }
+
+    /// The number of the buffer that a message of so many bytes goes into; an error if it has no room.
+    pub(crate) fn buffer_for(&self, communicator: usize, bytes: usize) -> Result<u64> {
+        let needed = (bytes as u64).saturating_add(abi::BSEND_OVERHEAD as u64);
+        let own = Owner::Communicator(communicator);
+        let owner = match self.buffers.limits.contains_key(&own) {
+            true => own,
+            false => Owner::Process,
+        };
+        match self.buffers.limits.get(&owner) {
+            Some(limit) if needed <= *limit => Ok(owner.number()),
+            Some(limit) => {
+                let text = format!("{needed} bytes, with the overhead, in a buffer of {limit}");
+                Err(Error::new(abi::ERR_BUFFER, text))
+            }
+            None => Err(Error::new(abi::ERR_BUFFER, "no buffer is attached")),
+        }
+    }
+
+    /// Whether messages in a buffer are still here.
+    pub fn has_buffered(&mut self, owner: Owner) -> bool {
+        self.drain();
+        !self.buffers.is_empty(owner)
+    }
+
+    /// Starts to wait until a buffer is empty.
+    pub fn flush_buffer(&self, owner: Owner) -> Active {
+        let communicator = match owner {
+            Owner::Process => abi::COMM_SELF,
+            Owner::Communicator(handle) => handle,
+        };
+        let mut active = Active::done(Status::empty(), communicator);
+        active.state = Going::Flush(owner);
+        active
+    }
+
+    pub(crate) fn poll_flush(&self, owner: Owner) -> Option<Status> {
+        self.buffers.is_empty(owner).then(Status::empty)
     }
 }

@@ -49,7 +49,7 @@ pub struct Process {
     pub(crate) requests: Table<Request>,
     pub(crate) messages: Table<Message>,
     pub(crate) schedules: Schedules,
-    pub(crate) partitioned: Vec<Option<Box<crate::partitioned::Partitioned>>>,
+    pub(crate) partitioned: Vec<Option<Box<crate::partitions::Partitioned>>>,
     /// The tag of the next partition that is sent for the first time.
     pub(crate) next_partition: u32,
     pub(crate) windows: Windows,
@@ -91,7 +91,7 @@ pub(crate) enum Going {
     },
     Schedule(u32),
     /// A communicator that is being made.
-    Making(u32, Box<crate::making::Told>),
+    Making(u32, Box<crate::told::Told>),
     /// A partitioned message.
     Partitioned(u32),
     /// A buffer that gets empty.

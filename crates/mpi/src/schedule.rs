@@ -12,10 +12,7 @@ use causeway_engine::Memory;
 use causeway_engine::types::{Completion, OpError, OpId, Posted, Queue};
 
 use crate::abi;
-use crate::buffer::temporary;
 use crate::buffering::NOBODY;
-use crate::checking::{self, Comparison};
-use crate::collective::{ring, split};
 use crate::communicator::{Channel, Communicator, Peer};
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
@@ -251,25 +248,6 @@ impl Process {
         } else if let Some(Some(schedule)) = self.schedules.places.get_mut(at as usize) {
             schedule.is_kept = false;
         }
-    }
-
-    /// Has all processes tell each other what they call, and compare it, before anything else.
-    fn prepend_comparison(&self, steps: &mut Steps) -> Result<()> {
-        let sites = self.sites(steps.communicator)?;
-        let (place, turned) = sites.all();
-        let memory = temporary(place.size as usize * checking::BYTES)?;
-        let blocks = split(&memory, place.size);
-        let mut before = Steps::on(steps.communicator);
-        before.turn(turned);
-        before.copy(&steps.described.encode(), &blocks[place.rank as usize]);
-        ring(&mut before, place, &blocks);
-        before.list.push(Step::Compare(Arc::new(Comparison {
-            told: blocks,
-            is_whole: sites.remote.is_none(),
-        })));
-        before.list.append(&mut steps.list);
-        steps.list = before.list;
-        Ok(())
     }
 
     /// Looks at what has completed, and goes on with the schedules concerned.

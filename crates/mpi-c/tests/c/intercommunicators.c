@@ -134,6 +134,12 @@ static void errors(void) {
     CHECK(class == MPI_ERR_COMM);
     OK(MPI_Error_class(MPI_Bcast(&in, 1, MPI_INT, remote, inter), &class));
     CHECK(class == MPI_ERR_ROOT);
+    OK(MPI_Error_class(MPI_Allgather(MPI_IN_PLACE, 1, MPI_INT, &in, 0, MPI_INT, inter), &class));
+    CHECK(class == MPI_ERR_BUFFER);
+    /* A wrong argument of a leader is an error everywhere. */
+    MPI_Comm none;
+    OK(MPI_Comm_set_errhandler(half, MPI_ERRORS_RETURN));
+    CHECK(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, size, 1, &none) != MPI_SUCCESS);
     OK(MPI_Error_class(MPI_Send(&in, 1, MPI_INT, remote, 0, inter), &class));
     CHECK(class == MPI_ERR_RANK);
 }

@@ -2,10 +2,9 @@
 
 use causeway_engine::Memory;
 
-use super::Reduction;
-use super::moving::broadcast_within;
+use super::operands::{Reduction, deliver_parts, reduce_by_tree};
 use super::place::Sites;
-use super::reducing::{deliver_parts, reduce_by_tree};
+use super::spreading::broadcast_within;
 use crate::abi;
 use crate::buffer::{Buffer, OwnedBuffer, temporary};
 use crate::error::{Error, Result};

@@ -19,17 +19,21 @@
 //! processes of rank 0 between the groups.
 
 mod blocks;
+mod comparing;
 mod inter;
 mod moving;
 mod neighbours;
+mod operands;
 mod place;
 mod reducing;
+mod spreading;
 
 pub use blocks::Blocks;
 pub(crate) use blocks::split;
-pub(crate) use moving::{broadcast_by_tree, ring};
+pub use operands::Reduction;
 pub(crate) use place::{Place, Sites};
-pub use reducing::{Reduction, Scan};
+pub use reducing::Scan;
+pub(crate) use spreading::{broadcast_by_tree, ring};
 
 use crate::abi;
 use crate::buffer::temporary;

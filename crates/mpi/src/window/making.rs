@@ -21,8 +21,8 @@ use crate::buffer::{OwnedBuffer, temporary};
 use crate::collective::Blocks;
 use crate::error::{Error, Result};
 use crate::info::Info;
-use crate::making::Told;
 use crate::process::{Active, Process};
+use crate::told::Told;
 
 /// What this process offers to a window.
 #[derive(Debug)]
