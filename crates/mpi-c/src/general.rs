@@ -8,7 +8,7 @@ use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::request::General;
 
-use crate::library::with;
+use crate::library::{wake_all, with};
 use crate::types::{Callback, Handle, Status};
 
 type Query = unsafe extern "C" fn(*mut c_void, *mut Status) -> c_int;
@@ -86,7 +86,9 @@ pub(crate) unsafe fn grequest_start(
 }
 
 pub(crate) unsafe fn grequest_complete(request: Handle) -> Result<()> {
-    match with(|process, _| process.complete_general(request))? {
+    let general = with(|process, _| process.complete_general(request))?;
+    wake_all();
+    match general {
         // SAFETY: the functions are the program's.
         Some(general) => unsafe { free(general) },
         None => Ok(()),

@@ -201,8 +201,8 @@ fn interrupt() {
     }
 }
 
-/// Has all threads that wait look for themselves.
-fn wake_all() {
+/// Has all threads that wait look for themselves: what they wait for may have come otherwise than by a message.
+pub(crate) fn wake_all() {
     if INSTANCE.entry.is_shared() {
         INSTANCE.entry.wake_waiters();
         interrupt();

@@ -7,7 +7,7 @@ use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::point::Route;
 
-use crate::library::with;
+use crate::library::{wake_all, with};
 use crate::point::at_once;
 use crate::types::{Handle, array};
 
@@ -88,12 +88,20 @@ pub(crate) unsafe fn precv_init(
     unsafe { plan((buf, partitions, count, datatype), route, false, request) }
 }
 
+/// Partitions are ready; another thread may wait until all are.
+fn ready(request: Handle, partitions: impl IntoIterator<Item = c_int>) -> Result<()> {
+    let mut all = partitions.into_iter();
+    with(|process, _| all.try_for_each(|part| process.ready(request, part.into())))?;
+    wake_all();
+    Ok(())
+}
+
 pub(crate) unsafe fn pready(partition: c_int, request: Handle) -> Result<()> {
-    with(|process, _| process.ready(request, partition.into()))
+    ready(request, [partition])
 }
 
 pub(crate) unsafe fn pready_range(low: c_int, high: c_int, request: Handle) -> Result<()> {
-    with(|process, _| (low..=high).try_for_each(|part| process.ready(request, part.into())))
+    ready(request, low..=high)
 }
 
 pub(crate) unsafe fn pready_list(
@@ -104,10 +112,7 @@ pub(crate) unsafe fn pready_list(
     let many = crate::topology::length(length)?;
     // SAFETY: the caller's array, as MPI has it.
     let partitions = unsafe { array(partitions, many, "array_of_partitions") }?;
-    with(|process, _| {
-        let mut all = partitions.iter();
-        all.try_for_each(|part| process.ready(request, (*part).into()))
-    })
+    ready(request, partitions.iter().copied())
 }
 
 pub(crate) unsafe fn parrived(request: Handle, partition: c_int, flag: *mut c_int) -> Result<()> {
