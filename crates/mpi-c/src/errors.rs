@@ -91,15 +91,21 @@ pub(crate) unsafe fn comm_set_errhandler(comm: Handle, errhandler: Handle) -> Re
     }
 }
 
+/// The program gets a handle of a handler, also of one that it has freed.
+pub(crate) fn keep_handler(handler: Handle) -> Result<()> {
+    if is_predefined(handler) {
+        return Ok(());
+    }
+    enter(|library| {
+        library.handlers.get_mut(handler)?.is_freed = false;
+        Ok(())
+    })
+}
+
 pub(crate) unsafe fn comm_get_errhandler(comm: Handle, errhandler: *mut Handle) -> Result<()> {
     let handler =
         crate::library::with(|process, _| Ok(process.communicator(comm)?.error_handler()))?;
-    if !is_predefined(handler) {
-        enter(|library| {
-            library.handlers.get_mut(handler)?.is_freed = false;
-            Ok(())
-        })?;
-    }
+    keep_handler(handler)?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { errhandler.write(handler) };
     Ok(())

@@ -16,6 +16,8 @@ mod communicator;
 mod datatype;
 mod errors;
 mod exports;
+mod file;
+mod file_access;
 mod graphs;
 mod group;
 mod handles;

@@ -1,7 +1,7 @@
 //! The one instance of the library in this process: what calls find when they enter, and what becomes of their errors.
 
 use std::cell::{Cell, UnsafeCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -38,6 +38,10 @@ pub(crate) struct Library {
     pub(crate) types: Table<Datatype>,
     pub(crate) operations: Table<Operation>,
     pub(crate) handlers: Table<Handler>,
+    /// The error handler of `MPI_FILE_NULL`, which files get that are opened.
+    pub(crate) file_handler: usize,
+    /// Names of representations of data in files that the program has registered.
+    pub(crate) representations: BTreeSet<Vec<u8>>,
     pub(crate) codes: Codes,
     pub(crate) keys: BTreeMap<c_int, Key>,
     /// The key that was made last.
@@ -67,6 +71,8 @@ pub(crate) enum Object {
     /// None: those of `MPI_COMM_SELF` do (MPI 5.0 §9.3).
     None,
     Communicator(Handle),
+    /// A file, or `MPI_FILE_NULL` for what concerns no open one.
+    File(Handle),
 }
 
 struct Instance {
@@ -166,6 +172,8 @@ impl Library {
             types: Table::new(Kind::Datatype, abi::ERR_TYPE),
             operations: Table::new(Kind::Operation, abi::ERR_OP),
             handlers: Table::new(Kind::ErrorHandler, abi::ERR_ERRHANDLER),
+            file_handler: abi::ERRORS_RETURN,
+            representations: BTreeSet::new(),
             codes: Codes::default(),
             keys: BTreeMap::new(),
             next_key: FIRST_KEY,
@@ -389,11 +397,16 @@ pub(crate) enum FoundHandler {
 
 impl Library {
     pub(crate) fn handler_of(&self, object: Object) -> FoundHandler {
+        let process = self.process.as_ref();
         let handle = match object {
             Object::Communicator(handle) => handle,
-            _ => abi::COMM_SELF,
+            Object::File(file) => {
+                let found = process.and_then(|process| process.file(file).ok());
+                let set = found.map_or(self.file_handler, |found| found.error_handler());
+                return self.found_handler(set, file);
+            }
+            Object::None => abi::COMM_SELF,
         };
-        let process = self.process.as_ref();
         let found = process.and_then(|process| {
             let communicator = process.communicator(handle);
             // One that is none: errors that belong to no object go to MPI_COMM_SELF (MPI 5.0 §9.3).
@@ -404,8 +417,12 @@ impl Library {
         let set = found.map_or(abi::ERRORS_ARE_FATAL, |communicator| {
             communicator.error_handler()
         });
+        self.found_handler(set, handle)
+    }
+
+    fn found_handler(&self, set: usize, object: Handle) -> FoundHandler {
         match self.handlers.get(set) {
-            Ok(handler) => FoundHandler::Program(handler.function, handle),
+            Ok(handler) => FoundHandler::Program(handler.function, object),
             Err(_) => FoundHandler::Predefined(set),
         }
     }

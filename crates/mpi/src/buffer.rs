@@ -4,7 +4,7 @@ use causeway_engine::Memory;
 use causeway_sys::blocks::{Source, Target};
 
 use crate::abi;
-use crate::datatype::{self, Datatype, Elements};
+use crate::datatype::{self, Basic, Datatype, Elements};
 use crate::error::{Error, Result};
 
 /// Elements in memory. The memory is that of their hull ([`Datatype::hull`]).
@@ -16,6 +16,54 @@ pub struct Buffer<'a> {
     pub count: u64,
     /// Of what.
     pub datatype: &'a Datatype,
+}
+
+/// A [`Buffer`] that is kept.
+#[derive(Debug, Clone)]
+pub struct OwnedBuffer {
+    /// The hull.
+    pub memory: Memory,
+    /// How many.
+    pub count: u64,
+    /// Of what.
+    pub datatype: Datatype,
+}
+
+impl OwnedBuffer {
+    /// All of some memory, as bytes.
+    pub fn bytes(memory: Memory) -> Self {
+        Self {
+            count: memory.len() as u64,
+            memory,
+            datatype: Basic::Byte.into(),
+        }
+    }
+
+    /// The data as one piece of memory.
+    pub fn packed(&self) -> Result<Memory> {
+        self.as_buffer().packed()
+    }
+
+    /// Bytes of data.
+    pub fn bytes_of_data(&self) -> Result<u64> {
+        Ok(Elements::new(self.datatype.clone(), self.count)?.bytes())
+    }
+
+    /// Puts data that lie in one piece where they belong.
+    pub fn unpack(&self, stream: &[u8]) -> Result<()> {
+        let elements = Elements::new(self.datatype.clone(), self.count)?;
+        elements.unpack(0, Source::from(stream), &mut Target::from(&self.memory))?;
+        Ok(())
+    }
+
+    /// The same, borrowed.
+    pub fn as_buffer(&self) -> Buffer<'_> {
+        Buffer {
+            memory: &self.memory,
+            count: self.count,
+            datatype: &self.datatype,
+        }
+    }
 }
 
 /// A message that was received into other memory than the program's.

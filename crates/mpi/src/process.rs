@@ -11,6 +11,7 @@ use crate::communicator::{Communicator, FIRST_FREE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::info::Info;
+use crate::io::file::File;
 use crate::launcher::Launcher;
 use crate::matching::Mpi;
 use crate::message::Message;
@@ -46,6 +47,7 @@ pub struct Process {
     pub(crate) requests: Table<Request>,
     pub(crate) messages: Table<Message>,
     pub(crate) schedules: Schedules,
+    pub(crate) files: Table<File>,
     /// Completions that were just taken, to be looked at.
     pub(crate) taken: Vec<Completion>,
     pub(crate) universe_size: Option<i32>,
@@ -91,7 +93,7 @@ impl Active {
     }
 
     /// One that is done.
-    pub(crate) fn done(status: Status, communicator: usize) -> Self {
+    pub fn done(status: Status, communicator: usize) -> Self {
         Self {
             state: Going::Done(status),
             communicator,
@@ -154,6 +156,7 @@ impl Process {
             requests: Table::new(Kind::Request, abi::ERR_REQUEST),
             messages: Table::new(Kind::Message, abi::ERR_REQUEST),
             schedules: Schedules::new(steps),
+            files: Table::new(Kind::File, abi::ERR_FILE),
             taken: Vec::new(),
             universe_size: None,
             program_number: 0,
@@ -206,6 +209,16 @@ impl Process {
             )),
             other => self.communicators.get_mut(other),
         }
+    }
+
+    /// The open file of a handle.
+    pub fn file(&self, handle: usize) -> Result<&File> {
+        self.files.get(handle)
+    }
+
+    /// The open file of a handle, to be changed.
+    pub fn file_mut(&mut self, handle: usize) -> Result<&mut File> {
+        self.files.get_mut(handle)
     }
 
     /// How the processes of a group are reached.

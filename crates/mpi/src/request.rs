@@ -1,11 +1,7 @@
 //! Requests: operations that a program has a handle for (MPI 5.0 §3.7).
 
-use causeway_engine::Memory;
-use causeway_sys::blocks::{Source, Target};
-
 use crate::abi;
-use crate::buffer::Buffer;
-use crate::datatype::{Basic, Datatype, Elements};
+pub use crate::buffer::OwnedBuffer;
 use crate::error::{Error, Result};
 use crate::point::{Mode, Route};
 use crate::process::{Active, Process};
@@ -39,54 +35,6 @@ pub enum Plan {
         /// From there.
         route: Route,
     },
-}
-
-/// A [`Buffer`] that is kept.
-#[derive(Debug, Clone)]
-pub struct OwnedBuffer {
-    /// The hull.
-    pub memory: Memory,
-    /// How many.
-    pub count: u64,
-    /// Of what.
-    pub datatype: Datatype,
-}
-
-impl OwnedBuffer {
-    /// All of some memory, as bytes.
-    pub fn bytes(memory: Memory) -> Self {
-        Self {
-            count: memory.len() as u64,
-            memory,
-            datatype: Basic::Byte.into(),
-        }
-    }
-
-    /// The data as one piece of memory.
-    pub fn packed(&self) -> Result<Memory> {
-        self.as_buffer().packed()
-    }
-
-    /// Bytes of data.
-    pub fn bytes_of_data(&self) -> Result<u64> {
-        Ok(Elements::new(self.datatype.clone(), self.count)?.bytes())
-    }
-
-    /// Puts data that lie in one piece where they belong.
-    pub fn unpack(&self, stream: &[u8]) -> Result<()> {
-        let elements = Elements::new(self.datatype.clone(), self.count)?;
-        elements.unpack(0, Source::from(stream), &mut Target::from(&self.memory))?;
-        Ok(())
-    }
-
-    /// The same, borrowed.
-    pub fn as_buffer(&self) -> Buffer<'_> {
-        Buffer {
-            memory: &self.memory,
-            count: self.count,
-            datatype: &self.datatype,
-        }
-    }
 }
 
 /// How a request is.

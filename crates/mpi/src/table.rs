@@ -32,6 +32,8 @@ pub enum Kind {
     Datatype = 8,
     /// `MPI_Session`
     Session = 9,
+    /// `MPI_File`
+    File = 12,
 }
 
 /// Objects of one kind.
