@@ -27,5 +27,6 @@ mod library;
 mod point;
 mod request;
 mod start;
+mod tool;
 mod topology;
 mod types;

@@ -42,6 +42,7 @@ pub(crate) struct Library {
     pub(crate) file_handler: usize,
     /// Names of representations of data in files that the program has registered.
     pub(crate) representations: BTreeSet<Vec<u8>>,
+    pub(crate) tools: crate::tool::Tools,
     pub(crate) codes: Codes,
     pub(crate) keys: BTreeMap<c_int, Key>,
     /// The key that was made last.
@@ -73,6 +74,8 @@ pub(crate) enum Object {
     Communicator(Handle),
     /// A file, or `MPI_FILE_NULL` for what concerns no open one.
     File(Handle),
+    /// What tools call: errors are returned.
+    Tool,
 }
 
 struct Instance {
@@ -174,6 +177,7 @@ impl Library {
             handlers: Table::new(Kind::ErrorHandler, abi::ERR_ERRHANDLER),
             file_handler: abi::ERRORS_RETURN,
             representations: BTreeSet::new(),
+            tools: Default::default(),
             codes: Codes::default(),
             keys: BTreeMap::new(),
             next_key: FIRST_KEY,
@@ -372,6 +376,9 @@ pub(crate) fn unsupported() -> Error {
 #[inline(never)]
 pub(crate) fn handle(name: &str, object: Object, error: &Error) -> c_int {
     let code = error.code();
+    if let Object::Tool = object {
+        return code;
+    }
     let object = match (object, error.communicator()) {
         (Object::None, Some(communicator)) => Object::Communicator(communicator),
         (object, _) => object,
@@ -405,7 +412,7 @@ impl Library {
                 let set = found.map_or(self.file_handler, |found| found.error_handler());
                 return self.found_handler(set, file);
             }
-            Object::None => abi::COMM_SELF,
+            Object::None | Object::Tool => abi::COMM_SELF,
         };
         let found = process.and_then(|process| {
             let communicator = process.communicator(handle);

@@ -6,12 +6,13 @@ use std::time::Duration;
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::process::Process;
+use causeway_mpi::tool::{SETTINGS, Setting, Settings};
 
 use crate::library::{end, enter};
 use crate::types::{Handle, write_text};
 
 /// The most that threads may do (MPI 5.0 §11.6.2).
-const MOST_THREADS: c_int = abi::THREAD_SERIALIZED;
+pub(crate) const MOST_THREADS: c_int = abi::THREAD_SERIALIZED;
 
 pub(crate) unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
     start(abi::THREAD_SINGLE)
@@ -36,6 +37,12 @@ fn start(level: c_int) -> Result<()> {
             return Err(Error::new(abi::ERR_OTHER, "MPI_Init was called before"));
         }
         let mut process = Process::start()?;
+        let changed = |setting: Setting| {
+            library.tools.settings.get(setting) != Settings::default().get(setting)
+        };
+        for setting in SETTINGS.iter().filter(|setting| changed(setting.what)) {
+            process.apply(&library.tools.settings, setting.what)?;
+        }
         process.limit_buffered(library.buffer.map(|(_, size)| size as u64));
         library.process = Some(process);
         library.is_initialized = true;

@@ -163,7 +163,6 @@ const NOT_YET: &[&str] = &[
     "Scatter",
     "Scatterv",
     "Session",
-    "T",
     "Type",
     "Unpack",
     "Unpublish",

@@ -4,7 +4,8 @@
 //! [`process`] first, then what it does: messages ([`point`], [`message`]) of elements ([`buffer`], [`datatype`]), matched
 //! with receives by MPI's rules ([`matching`]); [`communicator`]s of [`group`]s with [`topology`], and [how they are made](making); [`collective`]
 //! operations as [`schedule`]s, with [`operation`]s that combine elements ([`reduction`]); [`request`]s for all that goes
-//! on, and their [`status`]; files ([`io`]). [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
+//! on, and their [`status`]; files ([`io`]). [`tool`]s set and
+//! look at some of it. [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
 //! values, [`abi`] the standard ABI's numbers.
 //!
 //! All progress is made inside calls. Nothing here calls functions of the program: a wait that comes to one returns it
@@ -36,6 +37,7 @@ pub mod schedule;
 pub mod start;
 pub mod status;
 pub mod table;
+pub mod tool;
 pub mod topology;
 
 pub use process::Process;

@@ -48,6 +48,8 @@ pub struct Process {
     pub(crate) messages: Table<Message>,
     pub(crate) schedules: Schedules,
     pub(crate) files: Table<File>,
+    /// Bytes that a process collects at a time in collective access to files.
+    pub(crate) file_buffer: u64,
     /// Completions that were just taken, to be looked at.
     pub(crate) taken: Vec<Completion>,
     pub(crate) universe_size: Option<i32>,
@@ -157,6 +159,7 @@ impl Process {
             messages: Table::new(Kind::Message, abi::ERR_REQUEST),
             schedules: Schedules::new(steps),
             files: Table::new(Kind::File, abi::ERR_FILE),
+            file_buffer: crate::io::file::BUFFER,
             taken: Vec::new(),
             universe_size: None,
             program_number: 0,

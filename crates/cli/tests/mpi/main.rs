@@ -162,3 +162,8 @@ fn a_killed_rank_is_named_to_all_others_and_nothing_hangs() {
 fn files() {
     succeeds("files");
 }
+
+#[test]
+fn tools() {
+    succeeds("tools");
+}

@@ -76,8 +76,8 @@ pub(crate) struct Hints {
     pub(crate) nodes: u32,
 }
 
-/// Bytes that each process collects at a time.
-const BUFFER: u64 = 1 << 20;
+/// Bytes that each process collects at a time, if nobody says otherwise.
+pub(crate) const BUFFER: u64 = 1 << 20;
 const LEAST_BUFFER: u64 = 4096;
 const MOST_BUFFER: u64 = 1 << 30;
 
@@ -105,10 +105,10 @@ impl Hints {
     }
 
     /// Without an info object, for a file of so many processes.
-    pub(crate) fn of(processes: u32) -> Self {
+    pub(crate) fn of(processes: u32, buffer: u64) -> Self {
         Self {
             together: true,
-            buffer: BUFFER,
+            buffer: buffer.clamp(LEAST_BUFFER, MOST_BUFFER),
             nodes: processes.max(1),
         }
     }

@@ -135,8 +135,8 @@ fn open_with(
         shared.set(at_end)?;
     }
     agree(caller, communicator, Ok(()))?;
-    let hints = Hints::of(group.size()).with(info);
     caller.with(|process| {
+        let hints = Hints::of(group.size(), process.file_buffer).with(info);
         process.files.insert(File {
             storage,
             communicator,
