@@ -15,7 +15,7 @@ type Copy = unsafe extern "C" fn(Handle, c_int, usize, usize, *mut usize, *mut c
 type Delete = unsafe extern "C" fn(Handle, c_int, usize, usize) -> c_int;
 
 /// The values of predefined keys, which stay where they are.
-static VALUES: [c_int; 2] = [c_int::MAX, 0];
+static VALUES: [c_int; 3] = [c_int::MAX, 0, abi::ANY_SOURCE];
 
 /// How a function of the program's has ended.
 fn outcome(code: c_int, what: &str) -> Result<()> {
@@ -123,9 +123,11 @@ pub(crate) unsafe fn comm_delete_attr(comm: Handle, keyval: c_int) -> Result<()>
 
 /// The address of a predefined key's value.
 fn predefined(keyval: c_int) -> Result<Option<usize>> {
-    let [most, zero] = &VALUES;
+    let [most, zero, any] = &VALUES;
     Ok(match keyval {
-        abi::TAG_UB | abi::IO => Some(std::ptr::from_ref(most).expose_provenance()),
+        // Any process can read and write files.
+        abi::IO => Some(std::ptr::from_ref(any).expose_provenance()),
+        abi::TAG_UB => Some(std::ptr::from_ref(most).expose_provenance()),
         abi::WTIME_IS_GLOBAL => Some(std::ptr::from_ref(zero).expose_provenance()),
         abi::LASTUSEDCODE => enter(|library| {
             *library.last_code = library.codes.last_used();

@@ -162,15 +162,13 @@ pub(crate) unsafe fn add_error_string(errorcode: c_int, string: *const c_char) -
     enter(|library| library.codes.set_text(errorcode, text))
 }
 
-macro_rules! removals {
-    ($($name:ident),*) => {$(
-        pub(crate) unsafe fn $name(code: c_int) -> Result<()> {
-            enter(|library| library.codes.remove(code))
-        }
-    )*};
+pub(crate) unsafe fn remove_error_class(class: c_int) -> Result<()> {
+    enter(|library| library.codes.remove(class, true))
 }
 
-removals!(remove_error_class, remove_error_code);
+pub(crate) unsafe fn remove_error_code(code: c_int) -> Result<()> {
+    enter(|library| library.codes.remove(code, false))
+}
 
 pub(crate) unsafe fn remove_error_string(code: c_int) -> Result<()> {
     enter(|library| library.codes.set_text(code, String::new()))

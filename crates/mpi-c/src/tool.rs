@@ -98,7 +98,9 @@ unsafe fn find<'a>(
     // SAFETY: the caller's promise.
     unsafe {
         let name = read_text(name, "name")?;
-        let found = names.enumerate().find(|(_, known)| known.as_bytes() == name);
+        let found = names
+            .enumerate()
+            .find(|(_, known)| known.as_bytes() == name);
         let Some((at, _)) = found else {
             let text = String::from_utf8_lossy(name);
             return Err(Error::new(abi::T_ERR_INVALID_NAME, text));
@@ -207,7 +209,9 @@ fn no_handle() -> Error {
 
 /// The setting of a handle.
 fn setting_of(handle: Handle) -> Result<&'static Variable<causeway_mpi::tool::Setting>> {
-    let index = handle.checked_sub(FIRST).and_then(|index| SETTINGS.get(index));
+    let index = handle
+        .checked_sub(FIRST)
+        .and_then(|index| SETTINGS.get(index));
     index.ok_or_else(no_handle)
 }
 
@@ -360,11 +364,7 @@ pub(crate) unsafe fn t_pvar_handle_free(session: Handle, handle: *mut Handle) ->
     Ok(())
 }
 
-pub(crate) unsafe fn t_pvar_read(
-    session: Handle,
-    handle: Handle,
-    buf: *mut c_void,
-) -> Result<()> {
+pub(crate) unsafe fn t_pvar_read(session: Handle, handle: Handle, buf: *mut c_void) -> Result<()> {
     let value = tools(|library| {
         let index = library.place(session, handle)?.unwrap_or(-1);
         let measure = at(MEASURES, index)?;

@@ -242,7 +242,9 @@ impl Process {
 
 /// The entry of a list at an index that a tool gives.
 pub fn at<T>(list: &'static [T], index: i32) -> Result<&'static T> {
-    let found = usize::try_from(index).ok().and_then(|index| list.get(index));
+    let found = usize::try_from(index)
+        .ok()
+        .and_then(|index| list.get(index));
     found.ok_or_else(|| {
         let text = format!("the index {index} of {}", list.len());
         Error::new(abi::T_ERR_INVALID_INDEX, text)

@@ -143,9 +143,9 @@ pub fn set_info(caller: &mut impl Caller, file: usize, info: &Info) -> Result<()
 /// Waits until what this process has written would survive a loss of power.
 pub fn sync(caller: &mut impl Caller, file: usize) -> Result<()> {
     let (communicator, storage) = opened(caller, file)?;
-    let synced = storage
-        .sync()
-        .map_err(|error| failed("synchronising", &error));
+    let is_dirty = caller.with(|process| Ok(process.files.get(file)?.is_dirty))?;
+    let synced = if is_dirty { storage.sync() } else { Ok(()) };
+    let synced = synced.map_err(|error| failed("synchronising", &error));
     agree(caller, communicator, synced)?;
     caller.with(|process| {
         process.files.get_mut(file)?.is_dirty = false;
