@@ -28,5 +28,6 @@ mod point;
 mod request;
 mod start;
 mod tool;
+mod tools;
 mod topology;
 mod types;

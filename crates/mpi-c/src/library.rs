@@ -42,7 +42,7 @@ pub(crate) struct Library {
     pub(crate) file_handler: usize,
     /// Names of representations of data in files that the program has registered.
     pub(crate) representations: BTreeSet<Vec<u8>>,
-    pub(crate) tools: crate::tool::Tools,
+    pub(crate) tools: crate::tools::Tools,
     pub(crate) codes: Codes,
     pub(crate) keys: BTreeMap<c_int, Key>,
     /// The key that was made last.

@@ -1,25 +1,16 @@
 //! What tools can set and look at (MPI 5.0 chapter 15). Errors are returned: no error handler is called.
 //!
 //! There are no events, no sources of them, and no enumerations: the standard allows for none.
+#![allow(clippy::too_many_arguments, reason = "they are the standard's")]
 
 use std::ffi::{c_char, c_int, c_void};
 
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
-use causeway_mpi::tool::{CATEGORIES, Category, MEASURES, SETTINGS, Settings, Variable, at};
+use causeway_mpi::tool::{CATEGORIES, Category, MEASURES, SETTINGS, Variable, at};
 
 use crate::library::{Library, enter};
 use crate::types::{Handle, read_text, write_text};
-
-/// What the library keeps for tools.
-#[derive(Debug, Default)]
-pub(crate) struct Tools {
-    /// How often `MPI_T_init_thread` was called more often than `MPI_T_finalize`.
-    users: u32,
-    pub(crate) settings: Settings,
-    /// Handles of what is measured that are open, by session.
-    sessions: Vec<Option<Vec<Option<c_int>>>>,
-}
 
 /// Handles of settings are their indices from here on; those of sessions and measures likewise.
 const FIRST: Handle = 0x1000;
@@ -461,7 +452,6 @@ pub(crate) unsafe fn t_category_get_num_events(index: c_int, into: *mut c_int) -
 /// Functions of objects of which there are none: whatever is named is none.
 macro_rules! of_nothing {
     ($($name:ident($($ty:ty),*) = $class:expr;)*) => {$(
-        #[allow(clippy::too_many_arguments, reason = "they are the standard's")]
         pub(crate) unsafe fn $name($(_: $ty),*) -> Result<()> {
             is_there()?;
             Err(Error::new($class, "there is no such object"))

@@ -6,7 +6,7 @@
 //!
 //! Operations have several steps, between which a process waits for others. They are written one step after the other,
 //! and ask their [`caller`] to wait: [`opening`] and closing, [`setting`]s that all processes make together,
-//! [`access`] by one process or in order, and by all processes together in few large pieces ([`together`]).
+//! [`access`] by one process ([`transfer`]) or in order, and by all processes together in few large pieces ([`together`]).
 //!
 //! Access by one process is done when its call returns, whether that is a nonblocking one or not: files of the operating system have no
 //! other way that is faster. So nonblocking collective access is access by each process alone, which waits for
@@ -21,4 +21,5 @@ pub mod posix;
 pub mod setting;
 pub mod storage;
 pub mod together;
+pub mod transfer;
 pub mod view;

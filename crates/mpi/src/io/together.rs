@@ -14,9 +14,9 @@ use crate::buffer::{OwnedBuffer, temporary};
 use crate::collective::Blocks;
 use crate::error::{Error, Result};
 
-use super::access::Opened;
 use super::caller::{Caller, agree, numbers_in, tell};
 use super::storage::{Extent, failed};
+use super::transfer::Opened;
 
 /// Pieces of this many bytes are transferred by those who have them: calls of the operating system cost less than handing
 /// them on.
