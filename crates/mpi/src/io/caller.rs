@@ -60,32 +60,30 @@ pub(crate) fn agree<T>(
     communicator: usize,
     result: Result<T>,
 ) -> Result<T> {
+    agree_on(caller, communicator, result, "", [0; 2])
+}
+
+/// The same, for a step with arguments that have to be the same on all processes: `what` says which.
+pub(crate) fn agree_on<T>(
+    caller: &mut impl Caller,
+    communicator: usize,
+    result: Result<T>,
+    what: &str,
+    arguments: [i64; 2],
+) -> Result<T> {
     let class = result.as_ref().err().map_or(abi::SUCCESS, Error::code);
-    let all = tell(caller, communicator, [class.into()])?;
+    let [first, second] = arguments;
+    let all = tell(caller, communicator, [class.into(), first, second])?;
     let value = result?;
     let failed = all
         .iter()
-        .enumerate()
-        .find(|(_, [class])| *class != abi::SUCCESS.into());
-    match failed {
-        None => Ok(value),
-        Some((rank, [class])) => {
-            let text = format!("it has failed on rank {rank}");
-            Err(Error::new(*class as i32, text))
-        }
+        .position(|[class, ..]| *class != abi::SUCCESS.into());
+    if let Some(rank) = failed {
+        let text = format!("it has failed on rank {rank}");
+        return Err(Error::new(all[rank][0] as i32, text));
     }
-}
-
-/// An error if an argument is not the same on all processes.
-pub(crate) fn check_same(
-    caller: &mut impl Caller,
-    communicator: usize,
-    what: &str,
-    value: i64,
-) -> Result<()> {
-    let all = tell(caller, communicator, [value])?;
-    match all.iter().all(|[other]| *other == value) {
-        true => Ok(()),
+    match all.iter().all(|[_, others @ ..]| *others == arguments) {
+        true => Ok(value),
         false => {
             let text = format!("{what} is not the same on all processes");
             Err(Error::new(abi::ERR_NOT_SAME, text))

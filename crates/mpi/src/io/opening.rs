@@ -8,7 +8,7 @@ use crate::abi;
 use crate::error::{Error, Result};
 use crate::info::Info;
 
-use super::caller::{Caller, agree, check_same, tell};
+use super::caller::{Caller, agree, agree_on, tell};
 use super::file::{File, Hints};
 use super::pointer::SharedPointer;
 use super::posix::Posix;
@@ -95,8 +95,8 @@ fn open_with(
     info: &Info,
     error_handler: usize,
 ) -> Result<usize> {
-    agree(caller, communicator, check_mode(mode))?;
-    check_same(caller, communicator, "the mode", mode.into())?;
+    let checked = check_mode(mode);
+    agree_on(caller, communicator, checked, "the mode", [mode.into(), 0])?;
     let (rank, group) = caller.with(|process| {
         let it = process.communicator(communicator)?;
         Ok((it.rank(), Arc::clone(it.group())))

@@ -6,7 +6,7 @@ use crate::abi;
 use crate::error::{Error, Result};
 use crate::info::Info;
 
-use super::caller::{Caller, agree, check_same};
+use super::caller::{Caller, agree, agree_on};
 use super::file::File;
 use super::storage::{Storage, failed};
 use super::view::View;
@@ -63,15 +63,11 @@ fn opened(caller: &mut impl Caller, file: usize) -> Result<(usize, Arc<dyn Stora
 /// Sets the view, and all pointers to its beginning.
 pub fn set_view(caller: &mut impl Caller, file: usize, view: Result<View>) -> Result<()> {
     let (communicator, _) = opened(caller, file)?;
-    let view = agree(caller, communicator, view)?;
-    check_same(
-        caller,
-        communicator,
-        "the elementary type's size",
-        view.unit() as i64,
-    )?;
-    let representation = view.representation as i64;
-    check_same(caller, communicator, "the representation", representation)?;
+    let same = view.as_ref().map_or([0; 2], |view| {
+        [view.unit() as i64, view.representation as i64]
+    });
+    let what = "the elementary type's size or the representation";
+    let view = agree_on(caller, communicator, view, what, same)?;
     caller.with(|process| {
         let rank = process.communicator(communicator)?.rank();
         let it = process.files.get_mut(file)?;
@@ -108,8 +104,8 @@ pub fn set_size(caller: &mut impl Caller, file: usize, size: i64, allocate: bool
     })?;
     let bytes = u64::try_from(size)
         .map_err(|_| Error::new(abi::ERR_ARG, format!("the size {size} is negative")));
-    let bytes = agree(caller, communicator, allowed.and(bytes))?;
-    check_same(caller, communicator, "the size", size)?;
+    let bytes = allowed.and(bytes);
+    let bytes = agree_on(caller, communicator, bytes, "the size", [size, 0])?;
     let done = match rank {
         0 if allocate => storage.allocate(bytes),
         0 => storage.resize(bytes),
@@ -122,7 +118,7 @@ pub fn set_size(caller: &mut impl Caller, file: usize, size: i64, allocate: bool
 /// Sets whether access is atomic.
 pub fn set_atomicity(caller: &mut impl Caller, file: usize, flag: bool) -> Result<()> {
     let (communicator, _) = opened(caller, file)?;
-    check_same(caller, communicator, "the flag", flag.into())?;
+    agree_on(caller, communicator, Ok(()), "the flag", [flag.into(), 0])?;
     caller.with(|process| {
         process.files.get_mut(file)?.is_atomic = flag;
         Ok(())
@@ -156,8 +152,8 @@ pub fn sync(caller: &mut impl Caller, file: usize) -> Result<()> {
 /// Moves the shared pointer.
 pub fn seek_shared(caller: &mut impl Caller, file: usize, offset: i64, whence: i32) -> Result<()> {
     let (communicator, _) = opened(caller, file)?;
-    check_same(caller, communicator, "the offset", offset)?;
-    check_same(caller, communicator, "whence", whence.into())?;
+    let same = [offset, whence.into()];
+    agree_on(caller, communicator, Ok(()), "the offset or whence", same)?;
     let moved = caller.with(|process| {
         let rank = process.communicator(communicator)?.rank();
         let it = process.files.get(file)?;
