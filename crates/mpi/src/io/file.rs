@@ -68,8 +68,8 @@ pub enum SplitPlace {
 /// What hints say.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hints {
-    /// `collective_buffering`
-    pub(crate) together: bool,
+    /// `collective_buffering`, if somebody has said so.
+    pub(crate) together: Option<bool>,
     /// `cb_buffer_size`, bytes
     pub(crate) buffer: u64,
     /// `cb_nodes`
@@ -91,8 +91,8 @@ impl Hints {
     /// §14.2.8).
     pub(crate) fn with(mut self, info: &Info) -> Self {
         match info.get(b"collective_buffering").ok().flatten() {
-            Some(b"true") => self.together = true,
-            Some(b"false") => self.together = false,
+            Some(b"true") => self.together = Some(true),
+            Some(b"false") => self.together = Some(false),
             _ => {}
         }
         if let Some(bytes) = number(info, "cb_buffer_size") {
@@ -107,7 +107,7 @@ impl Hints {
     /// Without an info object, for a file of so many processes.
     pub(crate) fn of(processes: u32, buffer: u64) -> Self {
         Self {
-            together: true,
+            together: None,
             buffer: buffer.clamp(LEAST_BUFFER, MOST_BUFFER),
             nodes: processes.max(1),
         }
@@ -116,10 +116,9 @@ impl Hints {
     /// As an info object.
     pub(crate) fn info(self) -> Result<Info> {
         let mut info = Info::default();
-        info.set(
-            b"collective_buffering",
-            self.together.to_string().as_bytes(),
-        )?;
+        if let Some(together) = self.together {
+            info.set(b"collective_buffering", together.to_string().as_bytes())?;
+        }
         info.set(b"cb_buffer_size", self.buffer.to_string().as_bytes())?;
         info.set(b"cb_nodes", self.nodes.to_string().as_bytes())?;
         Ok(info)

@@ -18,6 +18,10 @@ const GAP: u64 = 4096;
 /// Bytes that are read at a time where extents lie close to each other.
 const SIEVE: u64 = 256 << 10;
 
+/// Measured on tmpfs with 4 MiB of each of two processes, together and apart: 34 and 75 ms with pieces of 64 bytes, 17 and 8
+/// with 512, the same with 4096. Reading together took longer with all of them (92 and 26 ms with 16 bytes).
+const SMALL_WRITE: u64 = 256;
+
 /// A lock of the file's description: it goes with the description, also if the process is killed.
 struct Locked<'a>(&'a File);
 
@@ -162,6 +166,14 @@ impl Storage for Posix {
 
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn small_piece(&self, writes: bool) -> u64 {
+        match writes {
+            true => SMALL_WRITE,
+            // What lies close together is read together anyway.
+            false => 0,
+        }
     }
 
     fn lock(&self, exclusive: bool) -> io::Result<Box<dyn Lock + '_>> {

@@ -74,6 +74,10 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// Waits until what was written would survive a loss of power.
     fn sync(&self) -> io::Result<()>;
 
+    /// Bytes of a piece below which it costs less to hand pieces to one process, which writes or reads many at a time,
+    /// than to write or read each where it is wanted.
+    fn small_piece(&self, writes: bool) -> u64;
+
     /// Locks the file against others that lock it: all of them if `exclusive`, else those who lock it exclusively. Waits
     /// until that is possible.
     fn lock(&self, exclusive: bool) -> io::Result<Box<dyn Lock + '_>>;

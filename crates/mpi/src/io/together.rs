@@ -18,8 +18,7 @@ use super::caller::{Caller, agree, numbers_in, tell};
 use super::storage::{Extent, failed};
 use super::transfer::Opened;
 
-/// Pieces of this many bytes are transferred by those who have them: calls of the operating system cost less than handing
-/// them on.
+/// Pieces of this many bytes are transferred by those who have them, even if hints ask for collecting.
 const LARGE_PIECE: u64 = 16 << 10;
 /// The parts of the file that processes collect begin at multiples of this.
 const BLOCK: u64 = 4096;
@@ -91,7 +90,7 @@ impl Access {
 }
 
 impl Plan {
-    fn of(spans: &[[i64; 3]], buffer: u64, nodes: u32, rank: u32) -> Option<Self> {
+    fn of(spans: &[[i64; 3]], small: u64, (buffer, nodes): (u64, u32), rank: u32) -> Option<Self> {
         let mut touched: Vec<Range<u64>> = spans
             .iter()
             .filter(|[from, to, _]| from < to)
@@ -105,7 +104,7 @@ impl Plan {
                 let span = (to - from) as u64;
                 (bytes + span, pieces + span.div_ceil((*piece).max(1) as u64))
             });
-        if !is_mixed || total / pieces.max(1) >= LARGE_PIECE {
+        if !is_mixed || total / pieces.max(1) >= small {
             return None;
         }
         let start = touched.first()?.start;
@@ -153,22 +152,28 @@ pub(crate) fn plan(caller: &mut impl Caller, access: &Access) -> Result<Option<P
         piece => piece,
     };
     let hints = opened.hints;
+    let small = match hints.together {
+        Some(false) => 0,
+        Some(true) => LARGE_PIECE,
+        None => opened.storage.small_piece(access.writes),
+    };
     let own = [
         span.start,
         span.end,
         piece,
-        hints.together.into(),
+        small,
         hints.buffer,
         hints.nodes.into(),
     ];
     let all = tell(caller, opened.communicator, own.map(|number| number as i64))?;
-    let [.., together, buffer, nodes] = all[0];
+    let [.., small, buffer, nodes] = all[0];
     let spans = Vec::from_iter(all.iter().map(|[from, to, piece, ..]| [*from, *to, *piece]));
     // In atomic mode each locks for itself.
-    if together == 0 || opened.is_atomic {
+    if small == 0 || opened.is_atomic {
         return Ok(None);
     }
-    Ok(Plan::of(&spans, buffer as u64, nodes as u32, rank))
+    let shape = (buffer as u64, nodes as u32);
+    Ok(Plan::of(&spans, small as u64, shape, rank))
 }
 
 /// Exchanges memory, each process with each.
@@ -348,7 +353,7 @@ mod tests {
     #[test]
     fn each_byte_is_collected_once() {
         let spans = [[5000, 90_000, 8], [5008, 90_008, 8], [0, 0, 1]];
-        let plan = Plan::of(&spans, 8192, 3, 0).expect("small pieces that mix");
+        let plan = Plan::of(&spans, LARGE_PIECE, (8192, 3), 0).expect("small pieces that mix");
         let mut next = plan.all.start;
         assert!(next <= 5000);
         for node in 0..plan.size {
@@ -366,10 +371,11 @@ mod tests {
     #[test]
     fn what_does_not_mix_or_is_large_is_not_collected() {
         let large = 1 << 20;
-        assert!(Plan::of(&[[0, 800, 8], [800, 1600, 8]], large as u64, 2, 0).is_none());
+        let of = |spans: &[[i64; 3]]| Plan::of(spans, LARGE_PIECE, (1 << 20, 2), 0);
+        assert!(of(&[[0, 800, 8], [800, 1600, 8]]).is_none());
         let spans = [[0, 2 * large, 65_536], [65_536, 2 * large + 65_536, 65_536]];
-        assert!(Plan::of(&spans, large as u64, 2, 0).is_none());
-        assert!(Plan::of(&[[0, 0, 1], [0, 0, 1]], 4096, 2, 0).is_none());
+        assert!(of(&spans).is_none());
+        assert!(of(&[[0, 0, 1], [0, 0, 1]]).is_none());
     }
 
     #[test]
