@@ -193,11 +193,13 @@ bmi: ## The message layer for C: libcauseway_bmi.so
 mpi: ## MPI's standard ABI: libmpi_abi.so
 	$(CARGO) rustc --profile $(MPI_PROFILE) --locked --quiet -p causeway-mpi-c --lib \
 		--crate-type staticlib
-	$(CC) -shared -o $(MPI_OUT)/libmpi_abi.so.1 $(LDFLAGS) -Wl,-soname,libmpi_abi.so.1 \
+	$(CC) -shared -o $(MPI_OUT)/libmpi_abi.so.1.new $(LDFLAGS) -Wl,-soname,libmpi_abi.so.1 \
 		-Wl,--version-script=$$(ls -t $(MPI_OUT)/build/causeway-mpi-c-*/out/mpi_abi.map | head -n 1) \
 		-Wl,--whole-archive $(MPI_OUT)/libcauseway_mpi_c.a -Wl,--no-whole-archive \
 		-Wl,--gc-sections -Wl,-z,defs,-z,relro,-z,now -lgcc_s -lpthread -ldl -lm -lc
-	ln -sf libmpi_abi.so.1 $(MPI_OUT)/libmpi_abi.so
+	@# At once: programs that use it may be starting.
+	mv -f $(MPI_OUT)/libmpi_abi.so.1.new $(MPI_OUT)/libmpi_abi.so.1
+	ln -sfn libmpi_abi.so.1 $(MPI_OUT)/libmpi_abi.so
 
 MPI_PROFILE ?= release
 MPI_OUT = $(TARGET)/$(patsubst dev,debug,$(MPI_PROFILE))
