@@ -16,7 +16,7 @@ type Copy = unsafe extern "C" fn(Handle, c_int, usize, usize, *mut usize, *mut c
 type Delete = unsafe extern "C" fn(Handle, c_int, usize, usize) -> c_int;
 
 /// The values of predefined keys, which stay where they are.
-static VALUES: [c_int; 2] = [c_int::MAX, 0];
+static VALUES: [c_int; 3] = [c_int::MAX, 0, abi::ANY_SOURCE];
 
 /// How a function of the program's has ended.
 fn outcome(code: c_int, what: &str) -> Result<()> {
@@ -71,8 +71,8 @@ fn attributes<R>(object: Object, body: impl FnOnce(&mut BTreeMap<c_int, usize>) 
     with(|process, _| match object {
         Object::Window(window) => Ok(body(process.window_mut(window)?.attributes())),
         Object::Communicator(comm) => Ok(body(process.communicator_mut(comm)?.attributes())),
-        // Sessions have none.
-        Object::Session(_) | Object::None => Ok(body(&mut BTreeMap::new())),
+        // Others have none.
+        _ => Ok(body(&mut BTreeMap::new())),
     })
 }
 
@@ -81,7 +81,7 @@ fn delete(key: Key, object: Object, keyval: c_int, value: usize) -> Result<()> {
     let (none, handle) = match object {
         Object::Window(window) => (abi::WIN_NULL_DELETE_FN, window),
         Object::Communicator(comm) => (abi::COMM_NULL_DELETE_FN, comm),
-        Object::Session(_) | Object::None => return Ok(()),
+        _ => return Ok(()),
     };
     if key.delete == none {
         return Ok(());
@@ -196,9 +196,11 @@ pub(crate) unsafe fn win_free_keyval(keyval: *mut c_int) -> Result<()> {
 
 /// The address of a predefined key's value.
 fn predefined(keyval: c_int) -> Result<Option<usize>> {
-    let [most, zero] = &VALUES;
+    let [most, zero, any] = &VALUES;
     Ok(match keyval {
-        abi::TAG_UB | abi::IO => Some(std::ptr::from_ref(most).expose_provenance()),
+        // Any process can read and write files.
+        abi::IO => Some(std::ptr::from_ref(any).expose_provenance()),
+        abi::TAG_UB => Some(std::ptr::from_ref(most).expose_provenance()),
         abi::WTIME_IS_GLOBAL => Some(std::ptr::from_ref(zero).expose_provenance()),
         abi::LASTUSEDCODE => enter(|library| {
             *library.last_code = library.codes.last_used();

@@ -199,6 +199,17 @@ pub(crate) unsafe fn split_by(
     Ok(())
 }
 
+/// The resource of the hardware that is known (MPI 5.0 §7.4.2).
+const SHARED_MEMORY: &[u8] = b"mpi_shared_memory";
+
+pub(crate) unsafe fn get_hw_resource_info(hw_info: *mut Handle) -> Result<()> {
+    let mut info = causeway_mpi::info::Info::default();
+    // A process has one host.
+    info.set(SHARED_MEMORY, b"true")?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { crate::info::insert(info, hw_info) }
+}
+
 pub(crate) unsafe fn comm_split_type(
     comm: Handle,
     split_type: c_int,
@@ -207,14 +218,12 @@ pub(crate) unsafe fn comm_split_type(
     newcomm: *mut Handle,
 ) -> Result<()> {
     let hints = enter(|library| crate::info::copy_of(library, info))?;
-    let is_guided = matches!(
-        split_type,
-        abi::COMM_TYPE_HW_GUIDED | abi::COMM_TYPE_RESOURCE_GUIDED
-    );
-    let kind = hints.get(b"mpi_hw_resource_type")?;
+    let resource = hints.get(b"mpi_hw_resource_type")?;
     let color = match split_type {
         abi::COMM_TYPE_SHARED => with(|process, _| Ok(process.host()))?,
-        _ if is_guided && kind == Some(b"mpi_shared_memory") => {
+        abi::COMM_TYPE_HW_GUIDED | abi::COMM_TYPE_RESOURCE_GUIDED
+            if resource == Some(SHARED_MEMORY) =>
+        {
             with(|process, _| Ok(process.host()))?
         }
         // No finer division of a host is known.

@@ -99,7 +99,13 @@ fn set(object: Object, handler: Handle) -> Result<()> {
             let session = library.sessions.get_mut(session)?;
             Ok(std::mem::replace(&mut session.error_handler, handler))
         }),
-        Object::None => Ok(abi::ERRORS_ARE_FATAL),
+        Object::File(abi::FILE_NULL) => {
+            enter(|library| Ok(std::mem::replace(&mut library.file_handler, handler)))
+        }
+        Object::File(file) => {
+            with(|process, _| Ok(process.file_mut(file)?.set_error_handler(handler)))
+        }
+        Object::Tool | Object::None => Ok(abi::ERRORS_ARE_FATAL),
     };
     match old {
         Ok(old) => release(old),
@@ -120,7 +126,9 @@ fn get(object: Object) -> Result<Handle> {
         Object::Session(session) => {
             enter(|library| Ok(library.sessions.get(session)?.error_handler))
         }
-        Object::None => Ok(abi::ERRORS_ARE_FATAL),
+        Object::File(abi::FILE_NULL) => enter(|library| Ok(library.file_handler)),
+        Object::File(file) => with(|process, _| Ok(process.file(file)?.error_handler())),
+        Object::Tool | Object::None => Ok(abi::ERRORS_ARE_FATAL),
     }?;
     if !is_predefined(handler) {
         enter(|library| {
@@ -173,6 +181,13 @@ handlers_of!(
     session_call_errhandler,
     "MPI_Session_call_errhandler"
 );
+handlers_of!(
+    Object::File,
+    file_set_errhandler,
+    file_get_errhandler,
+    file_call_errhandler,
+    "MPI_File_call_errhandler"
+);
 
 pub(crate) unsafe fn win_create_errhandler(
     function: Callback,
@@ -222,15 +237,13 @@ pub(crate) unsafe fn add_error_string(errorcode: c_int, string: *const c_char) -
     enter(|library| library.codes.set_text(errorcode, text))
 }
 
-macro_rules! removals {
-    ($($name:ident),*) => {$(
-        pub(crate) unsafe fn $name(code: c_int) -> Result<()> {
-            enter(|library| library.codes.remove(code))
-        }
-    )*};
+pub(crate) unsafe fn remove_error_class(class: c_int) -> Result<()> {
+    enter(|library| library.codes.remove(class, true))
 }
 
-removals!(remove_error_class, remove_error_code);
+pub(crate) unsafe fn remove_error_code(code: c_int) -> Result<()> {
+    enter(|library| library.codes.remove(code, false))
+}
 
 pub(crate) unsafe fn remove_error_string(code: c_int) -> Result<()> {
     enter(|library| library.codes.set_text(code, String::new()))

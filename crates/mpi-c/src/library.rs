@@ -1,7 +1,7 @@
 //! The one instance of the library in this process: what calls find when they enter, and what becomes of their errors.
 
 use std::cell::{Cell, UnsafeCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -49,6 +49,11 @@ pub(crate) struct Library {
     pub(crate) sessions: Table<crate::objects::Session>,
     pub(crate) operations: Table<Operation>,
     pub(crate) handlers: Table<Handler>,
+    /// The error handler of `MPI_FILE_NULL`, which files get that are opened.
+    pub(crate) file_handler: usize,
+    /// Names of representations of data in files that the program has registered.
+    pub(crate) representations: BTreeSet<Vec<u8>>,
+    pub(crate) tools: crate::tools::Tools,
     pub(crate) codes: Codes,
     pub(crate) keys: BTreeMap<c_int, Key>,
     /// The key that was made last.
@@ -81,6 +86,10 @@ pub(crate) enum Object {
     Communicator(Handle),
     Session(Handle),
     Window(Handle),
+    /// A file, or `MPI_FILE_NULL` for what concerns no open one.
+    File(Handle),
+    /// What tools call: errors are returned.
+    Tool,
 }
 
 /// What any thread may ask at any time (MPI 5.0 §11.6.1).
@@ -289,6 +298,9 @@ impl Library {
             sessions: Table::new(Kind::Session, abi::ERR_SESSION),
             operations: Table::new(Kind::Operation, abi::ERR_OP),
             handlers: Table::new(Kind::ErrorHandler, abi::ERR_ERRHANDLER),
+            file_handler: abi::ERRORS_RETURN,
+            representations: BTreeSet::new(),
+            tools: Default::default(),
             codes: Codes::default(),
             keys: BTreeMap::new(),
             next_key: FIRST_KEY,
@@ -568,6 +580,9 @@ pub(crate) fn unsupported() -> Error {
 #[inline(never)]
 pub(crate) fn handle(name: &str, object: Object, error: &Error) -> c_int {
     let code = error.code();
+    if let Object::Tool = object {
+        return code;
+    }
     let object = match (object, error.communicator()) {
         (Object::None, Some(communicator)) => Object::Communicator(communicator),
         (object, _) => object,
@@ -602,7 +617,15 @@ impl Library {
             Object::Session(handle) => {
                 Some((self.sessions.get(handle).ok()?.error_handler, handle))
             }
-            Object::None => None,
+            Object::File(handle) => {
+                let file = process.and_then(|process| process.file(handle).ok());
+                // Those of no open file, too, have a handler (MPI 5.0 §14.7).
+                Some((
+                    file.map_or(self.file_handler, |file| file.error_handler()),
+                    handle,
+                ))
+            }
+            Object::Tool | Object::None => None,
         };
         // Errors that belong to no object go to MPI_COMM_SELF (MPI 5.0 §9.3).
         let found = of(object).or_else(|| of(Object::Communicator(abi::COMM_SELF)));

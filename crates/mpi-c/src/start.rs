@@ -7,12 +7,13 @@ use std::time::Duration;
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::process::Process;
+use causeway_mpi::tool::{SETTINGS, Setting, Settings};
 
 use crate::library::{Library, STAGE, end, enter, set_level};
 use crate::types::{Handle, write_text};
 
 /// The most that threads may do (MPI 5.0 §11.6.2).
-const MOST_THREADS: c_int = abi::THREAD_MULTIPLE;
+pub(crate) const MOST_THREADS: c_int = abi::THREAD_MULTIPLE;
 
 pub(crate) unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
     start(abi::THREAD_SINGLE)
@@ -56,6 +57,12 @@ pub(crate) fn begin(level: c_int) -> Result<()> {
             process.limit_buffered(*owner, Some(*size as u64));
         }
         set_level(level, &mut process);
+        let changed = |setting: Setting| {
+            library.tools.settings.get(setting) != Settings::default().get(setting)
+        };
+        for setting in SETTINGS.iter().filter(|setting| changed(setting.what)) {
+            process.apply(&library.tools.settings, setting.what)?;
+        }
         library.process = Some(process);
         library.started_by = std::process::id();
         Ok(true)

@@ -6,7 +6,7 @@
 //! [`topology`], and [how they are made](making), also by two groups that [meet](meeting); [`collective`] operations as
 //! [`steps`] that are started as [`schedule`]s, compared first in the [checking mode](checking), with [`operation`]s that combine elements ([`reduction`]);
 //! [`window`]s of memory that others access; [`request`]s for all that goes
-//! on, and their [`status`]. [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
+//! on, and their [`status`]; files ([`io`]). [`tool`]s set and look at some of it. [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
 //! values, [`abi`] the standard ABI's numbers.
 //!
 //! All progress is made inside calls. Nothing here calls functions of the program: a wait that comes to one returns it
@@ -26,6 +26,7 @@ pub mod datatype;
 pub mod error;
 pub mod group;
 pub mod info;
+pub mod io;
 pub mod launcher;
 pub mod making;
 pub mod matching;
@@ -44,6 +45,7 @@ pub mod status;
 pub mod steps;
 pub mod table;
 pub mod told;
+pub mod tool;
 pub mod topology;
 pub mod window;
 

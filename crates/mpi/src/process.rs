@@ -13,6 +13,7 @@ use crate::buffering::{Buffers, Owner};
 use crate::communicator::{CONTEXTS, Communicator, FIRST_FREE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
+use crate::io::file::File;
 use crate::launcher::Launcher;
 use crate::matching::Mpi;
 use crate::message::Message;
@@ -53,6 +54,9 @@ pub struct Process {
     /// The tag of the next partition that is sent for the first time.
     pub(crate) next_partition: u32,
     pub(crate) windows: Windows,
+    pub(crate) files: Table<File>,
+    /// Bytes that a process collects at a time in collective access to files.
+    pub(crate) file_buffer: u64,
     /// Completions that were just taken, to be looked at.
     pub(crate) taken: Vec<Completion>,
     pub(crate) universe_size: Option<i32>,
@@ -138,7 +142,7 @@ impl Active {
     }
 
     /// One that is done.
-    pub(crate) fn done(status: Status, communicator: usize) -> Self {
+    pub fn done(status: Status, communicator: usize) -> Self {
         Self {
             state: Going::Done(status),
             communicator,
@@ -199,6 +203,8 @@ impl Process {
             partitioned: Vec::new(),
             next_partition: 0,
             windows: Windows::new(notices),
+            files: Table::new(Kind::File, abi::ERR_FILE),
+            file_buffer: crate::io::file::BUFFER,
             taken: Vec::new(),
             universe_size: None,
             program_number: 0,
@@ -267,6 +273,16 @@ impl Process {
             )),
             other => self.communicators.get_mut(other),
         }
+    }
+
+    /// The open file of a handle.
+    pub fn file(&self, handle: usize) -> Result<&File> {
+        self.files.get(handle)
+    }
+
+    /// The open file of a handle, to be changed.
+    pub fn file_mut(&mut self, handle: usize) -> Result<&mut File> {
+        self.files.get_mut(handle)
     }
 
     /// The process that the matcher knows by this number.

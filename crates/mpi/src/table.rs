@@ -34,6 +34,8 @@ pub enum Kind {
     Session = 9,
     /// `MPI_Win`
     Window = 10,
+    /// `MPI_File`
+    File = 12,
 }
 
 /// Objects of one kind.

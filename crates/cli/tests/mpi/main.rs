@@ -1,11 +1,12 @@
 //! MPI as a C programmer meets it: the programs in `crates/mpi-c/tests/c`, built with the header and the library, started with
 //! `causeway run`.
 
+mod installed;
 mod windows;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 fn root() -> &'static Path {
@@ -16,32 +17,44 @@ fn root() -> &'static Path {
         .expect("the crate lies two levels down")
 }
 
+/// Where things are built.
+fn target() -> &'static Path {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
+    target.expect("tmp lies in target")
+}
+
+/// `make` with these arguments, for the debug build of the library.
+fn make(arguments: &[&str]) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut make = Command::new("make");
+    make.current_dir(root())
+        .arg("MPI_PROFILE=dev")
+        .args(arguments);
+    make.env("CARGO_TARGET_DIR", target());
+    for (name, _) in std::env::vars() {
+        // Of the make and the cargo that run this test.
+        if name.starts_with("MAKE")
+            || name.starts_with("CARGO_PKG_")
+            || name.starts_with("CARGO_MANIFEST_")
+        {
+            make.env_remove(name);
+        }
+    }
+    let output = make.output().expect("make");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
 /// Where the library and the programs are.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .parent()
-            .expect("tmp lies in target");
-        let mut make = Command::new("make");
-        make.current_dir(root()).args(["mpi", "MPI_PROFILE=dev"]);
-        make.env("CARGO_TARGET_DIR", target);
-        for (name, _) in std::env::vars() {
-            // Of the make and the cargo that run this test.
-            if name.starts_with("MAKE")
-                || name.starts_with("CARGO_PKG_")
-                || name.starts_with("CARGO_MANIFEST_")
-            {
-                make.env_remove(name);
-            }
-        }
-        let output = make.output().expect("make");
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        target.join("debug")
+        make(&["mpi"]);
+        target().join("debug")
     })
 }
 
@@ -290,4 +303,14 @@ fn a_killed_rank_is_named_to_all_others_and_nothing_hangs() {
         assert_eq!(output.status.code(), Some(128 + 9), "{what}: {errors}");
         assert!(start.elapsed() < Duration::from_secs(30), "{what}");
     }
+}
+
+#[test]
+fn files() {
+    succeeds("files");
+}
+
+#[test]
+fn tools() {
+    succeeds("tools");
 }
