@@ -3,7 +3,7 @@
 //!
 //! A thread that leaves stores [`FREE`] and then looks for threads that wait; one that waits counts itself and then
 //! looks at the state: either sees the other, and the full fence between the two is paid by the one that waits. A
-//! thread that leaves while others wait stores [`HANDED`] with its own number, and does not enter again before
+//! thread that leaves while others wait stores `HANDED` with its own number, and does not enter again before
 //! another has.
 //!
 //! Threads sleep on the state itself. A value on which one sleeps does not come back while it falls asleep, unless another thread

@@ -23,7 +23,7 @@ impl Window {
 }
 
 impl Process {
-    /// Starts the barrier of a fence: what this process has begun is done. Then [`Process::fenced`].
+    /// Starts the barrier of a fence: what this process has begun is done.
     pub fn fence(&mut self, handle: usize, assertion: i32) -> Result<Active> {
         let window = self.window_mut(handle)?;
         window.epoch.check_over()?;
