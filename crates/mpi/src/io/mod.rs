@@ -1,8 +1,8 @@
 //! Files (MPI 5.0 chapter 14).
 //!
 //! A file's bytes lie in a [`storage::Storage`], of which there is one kind: files of the operating system ([`posix`]). Each process
-//! sees a part of them through its [`view`], as a stream of data; [`file`] has what is kept of an open file, and
-//! [`pointer`] the pointer that processes share.
+//! sees a part of them through its [`view`], as a stream of data; [`mod@file`] has what is kept of an open file, and
+//! [`mod@pointer`] the pointer that processes share.
 //!
 //! Operations have several steps, between which a process waits for others. They are written one step after the other,
 //! and ask their [`caller`] to wait: [`opening`] and closing, [`setting`]s that all processes make together,
