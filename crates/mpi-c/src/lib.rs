@@ -31,6 +31,7 @@ mod keys;
 mod leaks;
 mod library;
 mod neighbours;
+mod node;
 mod objects;
 mod partitioned;
 mod point;

@@ -14,6 +14,7 @@ use crate::collective::{Place, ring};
 use crate::communicator::{CONTEXTS, Channel, Communicator, MOST, NONE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
+use crate::node::Node;
 use crate::process::{Active, Going, Process};
 use crate::schedule::Among;
 use crate::steps::Steps;
@@ -207,6 +208,7 @@ impl Process {
         };
         (new.collectives, new.kept_collectives) = (0, 0);
         new.attributes.clear();
+        new.node = Node::default();
         new.name.clear();
         told.new = self.communicators.insert(new)?;
         if let Going::Schedule(schedule) = active.state {
