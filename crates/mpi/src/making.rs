@@ -46,7 +46,7 @@ pub(crate) fn telling(
     let mine = blocks.get(place.rank as usize);
     let mine = mine.ok_or_else(|| Error::new(abi::ERR_INTERN, "no place for a process"))?;
     steps.copy(&own, mine);
-    ring(steps, place, blocks);
+    ring(steps, place, blocks, mine);
     Ok(())
 }
 
@@ -134,7 +134,7 @@ impl Process {
         let mut steps = Steps::on(told.communicator).called("making a communicator");
         let mine = blocks.get(place.rank as usize).ok_or_else(wrong)?;
         steps.copy(&own, mine);
-        ring(&mut steps, place, &blocks);
+        ring(&mut steps, place, &blocks, mine);
         Ok((self.begin(steps)?, memory))
     }
 

@@ -145,6 +145,26 @@ fn collective_operations() {
 }
 
 #[test]
+fn random_sequences_of_collective_operations() {
+    let program = compile("sequences");
+    for (processes, environment) in [
+        (1, None),
+        (2, None),
+        (3, None),
+        (4, Some(("CAUSEWAY_MPI_CHECK", "1"))),
+        (4, Some(("CAUSEWAY_MPI_METHODS", "tcp"))),
+        (8, None),
+    ] {
+        let environment = Vec::from_iter(environment);
+        let steps = if environment.is_empty() { "300" } else { "60" };
+        let seed = processes.to_string();
+        let output = run_with(processes, &program, &[steps, &seed], &environment);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+    }
+}
+
+#[test]
 fn reductions() {
     succeeds("reductions");
 }
@@ -287,7 +307,13 @@ fn ranks_on_two_hosts() {
 #[test]
 fn a_killed_rank_is_named_to_all_others_and_nothing_hangs() {
     let program = compile("death");
-    for what in ["receive", "any", "barrier"] {
+    let shared = [
+        "shared-barrier",
+        "shared-allreduce",
+        "shared-bcast",
+        "shared-long",
+    ];
+    for what in ["receive", "any", "barrier"].into_iter().chain(shared) {
         let start = Instant::now();
         let output = run(4, &program, &[what]);
         let said = String::from_utf8_lossy(&output.stdout);

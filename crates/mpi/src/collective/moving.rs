@@ -169,10 +169,12 @@ impl Process {
                 steps.copy(&packed, &sides.into[own]);
             }
         }
-        if let (Some(from), Some(into)) = (sides.from.first(), sides.into.get(own)) {
-            steps.copy(from, into);
+        // What was just written is slower to read for others than what was not.
+        let first = sides.from.first().unwrap_or(&sides.into[own]);
+        ring(&mut steps, place, &sides.into, first);
+        if let Some(from) = sides.from.first() {
+            steps.copy(from, &sides.into[own]);
         }
-        ring(&mut steps, place, &sides.into);
         Ok(steps)
     }
 

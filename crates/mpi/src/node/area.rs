@@ -3,11 +3,11 @@
 //! ```text
 //! sleepers, 8 bytes on a line of 64: one bit for each rank | the lost rank + 1, likewise
 //! what rank 0 sleeps for, 8 bytes on a line of 64 | that of rank 1 | …
-//! slots of rank 0: 4 of them | slots of rank 1 | …
+//! slots of rank 0: 8 of them | slots of rank 1 | …
 //! slot: the number of the phase that it belongs to, + 1, 8 bytes | up to 56 bytes of payload, or, from byte 64 on, up to 8192
 //! ```
 //!
-//! Operations are cut into *phases*, which all processes number alike. In a phase, a process fills its slot `phase mod 4` and publishes it by
+//! Operations are cut into *phases*, which all processes number alike. In a phase, a process fills its slot `phase mod 8` and publishes it by
 //! writing the phase's number; then it reads the slots of those whose data it needs. It publishes a phase only when it has read what it needs
 //! of the one before, and fills a slot only when all have published the phase behind the one that the slot was used for: by then all have read it.
 //!
@@ -24,7 +24,7 @@ use causeway_engine::Memory;
 const LINE: usize = 64;
 const WORD: usize = 8;
 /// Slots of a process.
-pub(crate) const DEPTH: u64 = 4;
+pub(crate) const DEPTH: u64 = 8;
 /// Bytes that a slot has room for.
 pub(crate) const CAPACITY: usize = 8192;
 const SLOT: usize = LINE + CAPACITY;
@@ -259,7 +259,7 @@ mod tests {
         assert!(!all[1].is_published(Of::Rank(2), 1));
         all[1].publish(0);
         assert!((0..3).all(|rank| all[rank].is_published(Of::All, 0)));
-        assert!(!all[0].is_published(Of::All, 4));
+        assert!(!all[0].is_published(Of::All, DEPTH));
     }
 
     #[test]

@@ -13,6 +13,8 @@ mod making;
 mod operation;
 mod starting;
 mod state;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 pub(crate) use area::Area;

@@ -12,14 +12,46 @@ use crate::operation::Combine;
 use crate::process::{Active, Process};
 use crate::reduction::Kernel;
 
-/// Longer ones are done by messages, in bytes: of what is broadcast, of a reduction's operands, of all operands of a reduce-scatter, of a
-/// block that all gather, of all blocks that a process exchanges.
-const LONG_BROADCAST: u64 = 64 << 10;
-const LONG_REDUCTION: u64 = 32 << 10;
-const LONG_REDUCE_SCATTER: u64 = 32 << 10;
-const LONG_BLOCK: u64 = 32 << 10;
-const LONG_EXCHANGE: u64 = 64 << 10;
-/// From so many bytes of all operands on, each process combines a share.
+/// Up to how many bytes operations are done in an area, with two processes and with more; longer ones are done by messages, which two processes
+/// copy together from one's memory into the other's.
+struct Limit {
+    two: u64,
+    more: u64,
+}
+
+/// Of what is broadcast.
+const BROADCAST: Limit = Limit {
+    two: 8 << 10,
+    more: 64 << 10,
+};
+/// Of a process's operands.
+const REDUCTION: Limit = Limit {
+    two: 8 << 10,
+    more: 32 << 10,
+};
+/// Of a process's operands, the parts of all together.
+const REDUCE_SCATTER: Limit = Limit {
+    two: 8 << 10,
+    more: 32 << 10,
+};
+/// Of a block that all gather.
+const BLOCK: Limit = Limit {
+    two: 8 << 10,
+    more: 32 << 10,
+};
+/// Of all blocks that a process exchanges.
+const EXCHANGE: Limit = Limit {
+    two: 16 << 10,
+    more: 16 << 10,
+};
+
+impl Limit {
+    fn allows(&self, bytes: u64, area: &Area) -> bool {
+        bytes <= if area.ranks > 2 { self.more } else { self.two }
+    }
+}
+
+/// From so many bytes of all operands on, each of more than two processes combines a share.
 const LONG_FOR_ONE: u64 = 16 << 10;
 
 /// What has become of an operation.
@@ -128,7 +160,7 @@ impl Process {
             return Ok(Started::ByMessages);
         };
         self.begin_in_area(communicator, |area| {
-            if bytes > LONG_BROADCAST {
+            if !BROADCAST.allows(bytes, area) {
                 return Ok(None);
             }
             let (memory, deliver) = match area.rank == root {
@@ -156,7 +188,7 @@ impl Process {
         let kernel = of.kernel()?;
         let bytes = of.any()?.bytes()?;
         self.begin_in_area(communicator, |area| {
-            let Some(kernel) = kernel.filter(|_| bytes <= LONG_REDUCTION) else {
+            let Some(kernel) = kernel.filter(|_| REDUCTION.allows(bytes, area)) else {
                 return Ok(None);
             };
             let from = of.any()?.memory.clone();
@@ -187,7 +219,7 @@ impl Process {
         let kernel = of.kernel()?;
         let bytes = of.any()?.bytes()?;
         self.begin_in_area(communicator, |area| {
-            let Some(kernel) = kernel.filter(|_| bytes <= LONG_REDUCE_SCATTER) else {
+            let Some(kernel) = kernel.filter(|_| REDUCE_SCATTER.allows(bytes, area)) else {
                 return Ok(None);
             };
             let from = of.any()?;
@@ -231,7 +263,7 @@ impl Process {
         let bytes = into.bytes()?;
         self.begin_in_area(communicator, |area| {
             let block = bytes / u64::from(area.ranks);
-            if block > LONG_BLOCK {
+            if !BLOCK.allows(block, area) {
                 return Ok(None);
             }
             let from = from.map(Buffer::packed).transpose()?;
@@ -252,7 +284,7 @@ impl Process {
     ) -> Result<Started> {
         let bytes = into.bytes()?;
         self.begin_in_area(communicator, |area| {
-            if bytes > LONG_EXCHANGE {
+            if !EXCHANGE.allows(bytes, area) {
                 return Ok(None);
             }
             let from = from.map(Buffer::packed).transpose()?;
