@@ -35,6 +35,7 @@ mod node;
 mod objects;
 mod partitioned;
 mod point;
+mod progress;
 mod request;
 mod session;
 mod start;

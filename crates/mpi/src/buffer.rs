@@ -108,7 +108,7 @@ pub(crate) fn temporary(len: usize) -> Result<Memory> {
     })
 }
 
-/// Memory of packed messages is kept for later ones from so many bytes on, so that it need not be cleared and given pages each time; up to
+/// Memory of packed messages and of reductions is kept for later ones from so many bytes on, so that it need not be cleared and given pages each time; up to
 /// so many bytes in a process.
 const KEPT_FROM: usize = 4 << 10;
 const MOST_KEPT: usize = 16 << 20;
@@ -116,8 +116,8 @@ const MOST_KEPT: usize = 16 << 20;
 /// What is kept. That it is free, its being held by nobody else tells.
 static KEPT: Mutex<Vec<Memory>> = Mutex::new(Vec::new());
 
-/// Memory for a packed message, with any contents.
-fn scratch(len: usize) -> Result<Memory> {
+/// Memory for a packed message, or for what is received and combined, with any contents.
+pub(crate) fn scratch(len: usize) -> Result<Memory> {
     if !(KEPT_FROM..=MOST_KEPT / 4).contains(&len) {
         return temporary(len);
     }

@@ -381,6 +381,11 @@ impl Process {
             && self.schedules.is_only(at)
     }
 
+    /// Whether anything goes on when no call waits.
+    pub fn has_pending(&self) -> bool {
+        !self.requests.is_empty() || !self.is_quiet()
+    }
+
     /// Whether nothing goes on that asks for more than what is waited for.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
@@ -423,6 +428,13 @@ impl Process {
     /// until something may. Each of them ends with [`Process::check_parked`].
     pub fn prepare_wait(&mut self) -> Option<Parked> {
         let parked = self.endpoint.prepare_wait(None);
+        self.endpoint.take_interrupted();
+        parked
+    }
+
+    /// The same for a thread that makes progress while others compute: it does not poll.
+    pub fn prepare_sleep(&mut self) -> Option<Parked> {
+        let parked = self.endpoint.prepare_sleep();
         self.endpoint.take_interrupted();
         parked
     }

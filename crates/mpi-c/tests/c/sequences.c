@@ -1,11 +1,11 @@
 /* Random sequences of collective operations, the same in all processes, on several communicators, of sizes that are done in shared
- * memory and of sizes that are not, with pauses, beside nonblocking ones. Each result is compared with what it has to be. */
+ * memory and of sizes that are not, with pauses, beside nonblocking ones; by one thread, or by three on communicators of their own. Each result is
+ * compared with what it has to be: `sequences STEPS SEED [threads]`. */
 #include "check.h"
-#include <mpi.h>
-#include <time.h>
+#include <pthread.h>
 #include <unistd.h>
 
-static unsigned long long state;
+static _Thread_local unsigned long long state;
 
 static unsigned draw(unsigned below) {
     state += 0x9e3779b97f4a7c15ull;
@@ -18,7 +18,7 @@ static unsigned draw(unsigned below) {
 enum { MOST = 20000 };
 static const int limits[] = {1, 8, 100, 2000, MOST};
 static MPI_Datatype every_other;
-static int me, many;
+static _Thread_local int me, many;
 
 /* What process `r` has at place `i` in step `step`. */
 static long value(int step, int r, int i) { return (long)step * 7919 + r * 104729 + i; }
@@ -34,7 +34,7 @@ static void pause_sometimes(int step) {
     if ((step + rank) % 97 == 0) usleep(500);
 }
 
-static long *own, *all;
+static _Thread_local long *own, *all;
 
 static void broadcast(MPI_Comm comm, int step, int count, int root, int spread) {
     for (int i = 0; i < count; i++) own[i * (1 + spread)] = me == root ? value(step, root, i) : -1;
@@ -119,34 +119,66 @@ static void one(MPI_Comm comm, int step) {
     }
 }
 
-int main(int argc, char **argv) {
-    begin(&argc, &argv);
-    int steps = argc > 1 ? atoi(argv[1]) : 300;
-    state = argc > 2 ? (unsigned)atoi(argv[2]) : 1;
+static int steps;
+
+/* What a thread does. */
+struct walk {
+    MPI_Comm comm;
+    unsigned seed;
+};
+
+static void *walk(void *argument) {
+    struct walk *of = argument;
+    MPI_Comm comms[4] = {of->comm, MPI_COMM_NULL};
+    state = of->seed;
     own = malloc(2 * MOST * sizeof *own), all = malloc(2 * MOST * sizeof *all);
+    OK(MPI_Comm_split(of->comm, rank, 0, &comms[1]));
+    OK(MPI_Comm_dup(of->comm, &comms[2]));
+    OK(MPI_Comm_split(of->comm, rank % 2, -rank, &comms[3]));
+    for (int step = 0; step < steps; step++) {
+        unsigned long long before = state;
+        one(comms[draw(4)], step);
+        /* All draw alike, also those that were not in it. */
+        state = before + 1;
+        if (step % 100 == 99) {
+            OK(MPI_Comm_free(&comms[2]));
+            OK(MPI_Comm_dup(of->comm, &comms[2]));
+        }
+    }
+    for (int i = 1; i < 4; i++) OK(MPI_Comm_free(&comms[i]));
+    free(own), free(all);
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    enum { THREADS = 3 };
+    int has_threads = argc > 3, level;
+    OK(MPI_Init_thread(&argc, &argv, has_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level));
+    OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+    OK(MPI_Comm_size(MPI_COMM_WORLD, &size));
+    steps = argc > 1 ? atoi(argv[1]) : 300;
+    unsigned seed = argc > 2 ? (unsigned)atoi(argv[2]) : 1;
     MPI_Datatype apart;
     OK(MPI_Type_create_resized(MPI_LONG, 0, 2 * sizeof(long), &apart));
     OK(MPI_Type_dup(apart, &every_other));
     OK(MPI_Type_free(&apart));
     OK(MPI_Type_commit(&every_other));
-    MPI_Comm comms[4] = {MPI_COMM_WORLD, MPI_COMM_SELF};
-    OK(MPI_Comm_dup(MPI_COMM_WORLD, &comms[2]));
-    OK(MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &comms[3]));
-    for (int step = 0; step < steps; step++) {
-        unsigned long long before = state;
-        int which = draw(4);
-        /* Those of a part of the processes draw alike, too. */
-        one(comms[which], step);
-        state = before + 1;
-        if (step % 100 == 99) {
-            OK(MPI_Comm_free(&comms[2]));
-            OK(MPI_Comm_dup(MPI_COMM_WORLD, &comms[2]));
-        }
+    struct walk walks[THREADS];
+    for (int t = 0; t < THREADS; t++) {
+        walks[t].seed = seed * THREADS + t;
+        OK(MPI_Comm_dup(MPI_COMM_WORLD, &walks[t].comm));
     }
-    OK(MPI_Comm_free(&comms[2]));
-    OK(MPI_Comm_free(&comms[3]));
+    if (has_threads) {
+        pthread_t threads[THREADS];
+        CHECK(level == MPI_THREAD_MULTIPLE);
+        for (int t = 0; t < THREADS; t++) CHECK(pthread_create(&threads[t], NULL, walk, &walks[t]) == 0);
+        for (int t = 0; t < THREADS; t++) CHECK(pthread_join(threads[t], NULL) == 0);
+    } else {
+        struct walk world = {MPI_COMM_WORLD, seed};
+        walk(&world);
+    }
+    for (int t = 0; t < THREADS; t++) OK(MPI_Comm_free(&walks[t].comm));
     OK(MPI_Type_free(&every_other));
-    free(own), free(all);
     OK(MPI_Finalize());
     return 0;
 }

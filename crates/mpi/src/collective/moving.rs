@@ -7,7 +7,7 @@ use super::inter::{self, Root};
 use super::place::Place;
 use super::spreading::{broadcast_within, ring};
 use crate::abi;
-use crate::buffer::{Buffer, temporary};
+use crate::buffer::{Buffer, scratch};
 use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::steps::Steps;
@@ -196,7 +196,7 @@ impl Process {
         let Place { rank, size } = sites.local;
         if from.is_none() {
             for block in into.packed(&mut steps)? {
-                let copy = temporary(block.len())?;
+                let copy = scratch(block.len())?;
                 steps.copy(&block, &copy);
                 sides.from.push(copy);
             }

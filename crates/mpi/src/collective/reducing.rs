@@ -10,7 +10,7 @@ use super::operands::{Reduction, deliver_parts, reduce_by_tree};
 use super::place::Place;
 use super::spreading::{ring, shares};
 use crate::abi;
-use crate::buffer::{OwnedBuffer, temporary};
+use crate::buffer::{OwnedBuffer, scratch};
 use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::steps::Steps;
@@ -122,7 +122,7 @@ impl Process {
                 && !overlap(operands, &mine.memory);
             let result = match is_apart {
                 true => mine.memory.clone(),
-                false => temporary(len)?,
+                false => scratch(len)?,
             };
             reduce_scatter_by_ring(&mut steps, place, of, &blocks, &result)?;
             if !is_apart {
@@ -144,10 +144,10 @@ impl Process {
         let mut steps = Steps::on(communicator);
         of.describe(&mut steps);
         of.lay_out(&mut steps);
-        let total = temporary(of.into.len())?;
+        let total = scratch(of.into.len())?;
         steps.copy(of.from.as_ref().unwrap_or(&of.into), &total);
         if rank > 0 {
-            let before = temporary(of.into.len())?;
+            let before = scratch(of.into.len())?;
             steps.receive(rank - 1, before.clone());
             steps.fence();
             steps.combine(&of.what, &before, &total, of.count);
@@ -173,7 +173,7 @@ fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Res
     let power = 1 << size.ilog2();
     let extra = size - power;
     let own = &of.into;
-    let other = temporary(own.len())?;
+    let other = scratch(own.len())?;
     let stands_for = |number: u32| {
         if number < extra {
             2 * number + 1
@@ -237,7 +237,7 @@ fn reduce_scatter_by_ring(
     let segment = (SEGMENT / unit).max(1) * unit;
     // What has come in one round goes on in the next.
     let between = if size > 2 { longest.min(segment) } else { 0 };
-    let between = [temporary(between)?, temporary(between)?];
+    let between = [scratch(between)?, scratch(between)?];
     let mut done = 0;
     while done < longest {
         let part = |block: &Memory| {
@@ -270,7 +270,7 @@ fn allreduce_by_ring(steps: &mut Steps, place: Place, of: &Reduction) -> Result<
     if of.from.is_some() {
         reduce_scatter_by_ring(steps, place, of, &operands, own)?;
     } else {
-        let apart = temporary(own.len())?;
+        let apart = scratch(own.len())?;
         reduce_scatter_by_ring(steps, place, of, &operands, &apart)?;
         steps.copy(&apart, own);
     }
