@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 
 use causeway_mpi::abi;
 use causeway_mpi::collective::{Blocks, Reduction, Scan};
-use causeway_mpi::error::{Error, Result};
+use causeway_mpi::error::Result;
 use causeway_mpi::operation::Operation;
 use causeway_mpi::process::Process;
 use causeway_mpi::steps::Steps;
