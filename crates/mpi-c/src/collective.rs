@@ -5,17 +5,14 @@ use std::ffi::{c_int, c_void};
 
 use causeway_mpi::abi;
 use causeway_mpi::collective::{Blocks, Reduction, Scan};
-use causeway_mpi::error::{Error, Result};
+use causeway_mpi::error::Result;
 use causeway_mpi::operation::Operation;
 use causeway_mpi::process::Process;
 use causeway_mpi::steps::Steps;
 
 use crate::library::{Rest, complete, enter, with};
-use crate::types::{Callback, Handle, Numbers, array};
-
-fn is_in_place(buffer: *const c_void) -> bool {
-    buffer.addr() == abi::IN_PLACE
-}
+use crate::node;
+use crate::types::{Callback, Handle, In, Numbers, Out, array, is_in_place, too_many};
 
 /// Blocks of elements, as calls describe them.
 #[derive(Clone, Copy)]
@@ -87,10 +84,6 @@ pub(crate) unsafe fn blocks(
     }
 }
 
-fn too_many() -> Error {
-    Error::new(abi::ERR_COUNT, "so many elements do not fit in memory")
-}
-
 /// How many blocks an operation has: one for each process of the group that is sent to and received from.
 fn blocks_of(process: &Process, comm: Handle) -> Result<u32> {
     let communicator = process.communicator(comm)?;
@@ -133,16 +126,9 @@ impl Role {
     }
 }
 
-/// Defines an operation's blocking, nonblocking and persistent forms by its steps.
-macro_rules! forms {
-    ($($called:literal $icalled:literal $blocking:ident, $nonblocking:ident, $persistent:ident, $steps:ident($($name:ident: $ty:ty),*);)*) => {$(
-        pub(crate) unsafe fn $blocking($($name: $ty),*) -> Result<()> {
-            // SAFETY: the caller keeps MPI's contract.
-            let steps = unsafe { $steps($($name),*) }?;
-            let active = $crate::library::with(|process, _| process.begin(steps.called($called)))?;
-            $crate::library::complete(active).map(drop)
-        }
-
+/// Defines operations' nonblocking and persistent forms by their steps.
+macro_rules! later_forms {
+    ($called:literal $icalled:literal $nonblocking:ident, $persistent:ident, $steps:ident($($name:ident: $ty:ty),*)) => {
         pub(crate) unsafe fn $nonblocking($($name: $ty,)* request: *mut Handle) -> Result<()> {
             // SAFETY: the caller keeps MPI's contract.
             unsafe {
@@ -165,35 +151,51 @@ macro_rules! forms {
             }
             Ok(())
         }
+    };
+}
+pub(crate) use later_forms;
+
+/// Defines operations' blocking, nonblocking and persistent forms by their steps.
+macro_rules! forms {
+    ($($called:literal $icalled:literal $blocking:ident, $nonblocking:ident, $persistent:ident, $steps:ident($($name:ident: $ty:ty),*);)*) => {$(
+        pub(crate) unsafe fn $blocking($($name: $ty),*) -> Result<()> {
+            // SAFETY: the caller keeps MPI's contract.
+            let steps = unsafe { $steps($($name),*) }?;
+            let active = $crate::library::with(|process, _| process.begin(steps.called($called)))?;
+            $crate::library::complete(active).map(drop)
+        }
+
+        $crate::collective::later_forms! { $called $icalled $nonblocking, $persistent, $steps($($name: $ty),*) }
     )*};
 }
 pub(crate) use forms;
 
-pub(crate) type In = *const c_void;
-pub(crate) type Out = *mut c_void;
+/// The same of operations that are done in memory that all processes have, if they can.
+macro_rules! forms_in_areas {
+    ($($called:literal $icalled:literal $blocking:ident, $nonblocking:ident, $persistent:ident, $steps:ident($($name:ident: $ty:ty),*);)*) => {$(
+        pub(crate) unsafe fn $blocking($($name: $ty),*) -> Result<()> {
+            // SAFETY: the caller keeps MPI's contract.
+            unsafe {
+                if node::$blocking($($name),*)? {
+                    return Ok(());
+                }
+                let steps = $steps($($name),*)?;
+                let active = with(|process, _| process.begin(steps.called($called)))?;
+                complete(active).map(drop)
+            }
+        }
 
-forms! {
+        later_forms! { $called $icalled $nonblocking, $persistent, $steps($($name: $ty),*) }
+    )*};
+}
+
+forms_in_areas! {
     "MPI_Barrier" "MPI_Ibarrier" barrier, ibarrier, barrier_init, start_barrier(comm: Handle);
     "MPI_Bcast" "MPI_Ibcast" bcast, ibcast, bcast_init, start_bcast(buffer: Out, count: i64, datatype: Handle, root: c_int, comm: Handle);
-    "MPI_Gather" "MPI_Igather" gather, igather, gather_init, start_gather(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out, recvcount: i64,
-        recvtype: Handle, root: c_int, comm: Handle);
-    "MPI_Gatherv" "MPI_Igatherv" gatherv, igatherv, gatherv_init, start_gatherv(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
-        recvcounts: Numbers, displs: Numbers, recvtype: Handle, root: c_int, comm: Handle);
-    "MPI_Scatter" "MPI_Iscatter" scatter, iscatter, scatter_init, start_scatter(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out, recvcount: i64,
-        recvtype: Handle, root: c_int, comm: Handle);
-    "MPI_Scatterv" "MPI_Iscatterv" scatterv, iscatterv, scatterv_init, start_scatterv(sendbuf: In, sendcounts: Numbers, displs: Numbers, sendtype: Handle,
-        recvbuf: Out, recvcount: i64, recvtype: Handle, root: c_int, comm: Handle);
     "MPI_Allgather" "MPI_Iallgather" allgather, iallgather, allgather_init, start_allgather(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
         recvcount: i64, recvtype: Handle, comm: Handle);
-    "MPI_Allgatherv" "MPI_Iallgatherv" allgatherv, iallgatherv, allgatherv_init, start_allgatherv(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
-        recvcounts: Numbers, displs: Numbers, recvtype: Handle, comm: Handle);
     "MPI_Alltoall" "MPI_Ialltoall" alltoall, ialltoall, alltoall_init, start_alltoall(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
         recvcount: i64, recvtype: Handle, comm: Handle);
-    "MPI_Alltoallv" "MPI_Ialltoallv" alltoallv, ialltoallv, alltoallv_init, start_alltoallv(sendbuf: In, sendcounts: Numbers, sdispls: Numbers, sendtype: Handle,
-        recvbuf: Out, recvcounts: Numbers, rdispls: Numbers, recvtype: Handle, comm: Handle);
-    "MPI_Alltoallw" "MPI_Ialltoallw" alltoallw, ialltoallw, alltoallw_init, start_alltoallw(sendbuf: In, sendcounts: Numbers, sdispls: Numbers,
-        sendtypes: *const Handle, recvbuf: Out, recvcounts: Numbers, rdispls: Numbers, recvtypes: *const Handle,
-        comm: Handle);
     "MPI_Allreduce" "MPI_Iallreduce" allreduce, iallreduce, allreduce_init, start_allreduce(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle,
         comm: Handle);
     "MPI_Reduce" "MPI_Ireduce" reduce, ireduce, reduce_init, start_reduce(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle, root: c_int,
@@ -202,6 +204,24 @@ forms! {
         datatype: Handle, op: Handle, comm: Handle);
     "MPI_Reduce_scatter_block" "MPI_Ireduce_scatter_block" reduce_scatter_block, ireduce_scatter_block, reduce_scatter_block_init, start_reduce_scatter_block(sendbuf: In, recvbuf: Out,
         recvcount: i64, datatype: Handle, op: Handle, comm: Handle);
+}
+
+forms! {
+    "MPI_Gather" "MPI_Igather" gather, igather, gather_init, start_gather(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out, recvcount: i64,
+        recvtype: Handle, root: c_int, comm: Handle);
+    "MPI_Gatherv" "MPI_Igatherv" gatherv, igatherv, gatherv_init, start_gatherv(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
+        recvcounts: Numbers, displs: Numbers, recvtype: Handle, root: c_int, comm: Handle);
+    "MPI_Scatter" "MPI_Iscatter" scatter, iscatter, scatter_init, start_scatter(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out, recvcount: i64,
+        recvtype: Handle, root: c_int, comm: Handle);
+    "MPI_Scatterv" "MPI_Iscatterv" scatterv, iscatterv, scatterv_init, start_scatterv(sendbuf: In, sendcounts: Numbers, displs: Numbers, sendtype: Handle,
+        recvbuf: Out, recvcount: i64, recvtype: Handle, root: c_int, comm: Handle);
+    "MPI_Allgatherv" "MPI_Iallgatherv" allgatherv, iallgatherv, allgatherv_init, start_allgatherv(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
+        recvcounts: Numbers, displs: Numbers, recvtype: Handle, comm: Handle);
+    "MPI_Alltoallv" "MPI_Ialltoallv" alltoallv, ialltoallv, alltoallv_init, start_alltoallv(sendbuf: In, sendcounts: Numbers, sdispls: Numbers, sendtype: Handle,
+        recvbuf: Out, recvcounts: Numbers, rdispls: Numbers, recvtype: Handle, comm: Handle);
+    "MPI_Alltoallw" "MPI_Ialltoallw" alltoallw, ialltoallw, alltoallw_init, start_alltoallw(sendbuf: In, sendcounts: Numbers, sdispls: Numbers,
+        sendtypes: *const Handle, recvbuf: Out, recvcounts: Numbers, rdispls: Numbers, recvtypes: *const Handle,
+        comm: Handle);
     "MPI_Scan" "MPI_Iscan" scan, iscan, scan_init, start_scan(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle, comm: Handle);
     "MPI_Exscan" "MPI_Iexscan" exscan, iexscan, exscan_init, start_exscan(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle,
         comm: Handle);

@@ -24,6 +24,7 @@ use causeway_sys::entering::{self, Entry, Next};
 use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
 use crate::keys::{FIRST_KEY, Key, Values};
+use crate::standby::{self, Waits};
 use crate::types::{Handle, count_of};
 
 /// The handles of predefined datatypes lie from here on.
@@ -148,10 +149,11 @@ impl Drop for Inside {
     }
 }
 
-/// How threads share the library from now on, in which this thread is. The process has just started.
-pub(crate) fn set_level(level: c_int, process: &mut Process) {
+/// How threads share the library from now on, in which this thread is. The process has just started. A thread of the library's own may be one of
+/// them.
+pub(crate) fn set_level(level: c_int, has_own_thread: bool, process: &mut Process) {
     STAGE.thread_level.store(level, Relaxed);
-    if level == abi::THREAD_MULTIPLE {
+    if level == abi::THREAD_MULTIPLE || has_own_thread {
         entering::prepare();
         // The library starts once.
         let _ = INSTANCE.waker.set(process.share());
@@ -200,11 +202,26 @@ fn enter_in_turn<R>(body: impl FnOnce(&mut Library) -> Result<R>) -> Result<R> {
         entry.note_changes(process.changes());
         process.check_parked();
     }
+    if let Some(process) = &library.process {
+        standby::leave(process);
+    }
     result
 }
 
+/// Has the library's own thread, which is inside, wait for messages: what to sleep in outside, or nothing if it is to look again.
+pub(crate) fn prepare_sleep(process: &mut Process) -> Option<Parked> {
+    let entry = &INSTANCE.entry;
+    let mut parked = None;
+    if entry.begin_wait() {
+        entry.share();
+        parked = process.prepare_sleep();
+    }
+    entry.end_wait();
+    parked
+}
+
 /// Ends the sleep, or the polling, of the thread that waits for all.
-fn interrupt() {
+pub(crate) fn interrupt() {
     if let Some(waker) = INSTANCE.waker.get() {
         waker.wake();
     }
@@ -491,6 +508,17 @@ pub(crate) fn wait_for<T>(mut wait: impl FnMut(&mut Process) -> Result<Waited<T>
 /// The same where several threads call: one of those that wait sleeps for all, outside of the library ([`entering`]).
 #[cold]
 fn wait_among_threads<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
+    let waits = Waits::new();
+    let result = wait_in_turns(wait);
+    drop(waits);
+    if standby::is_on() {
+        // Something else may go on.
+        let _ = with(|_, _| Ok(()));
+    }
+    result
+}
+
+fn wait_in_turns<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
     let entry = &INSTANCE.entry;
     let mut waits_for_all = false;
     let mut parked: Option<Parked> = None;

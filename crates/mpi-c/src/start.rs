@@ -10,6 +10,7 @@ use causeway_mpi::process::Process;
 use causeway_mpi::tool::{SETTINGS, Setting, Settings};
 
 use crate::library::{Library, STAGE, end, enter, set_level};
+use crate::progress;
 use crate::types::{Handle, write_text};
 
 /// The most that threads may do (MPI 5.0 §11.6.2).
@@ -52,11 +53,12 @@ pub(crate) fn begin(level: c_int) -> Result<()> {
             let text = "the process has parted from the others, and cannot meet them again";
             return Err(Error::new(abi::ERR_OTHER, text));
         }
+        let has_own_thread = progress::is_wanted()?;
         let mut process = Process::start()?;
         for (owner, (_, size)) in &library.buffers {
             process.limit_buffered(*owner, Some(*size as u64));
         }
-        set_level(level, &mut process);
+        set_level(level, has_own_thread, &mut process);
         let changed = |setting: Setting| {
             library.tools.settings.get(setting) != Settings::default().get(setting)
         };
@@ -65,6 +67,9 @@ pub(crate) fn begin(level: c_int) -> Result<()> {
         }
         library.process = Some(process);
         library.started_by = std::process::id();
+        if has_own_thread {
+            progress::start()?;
+        }
         Ok(true)
     })?;
     if is_first {
@@ -92,6 +97,7 @@ fn part(library: &mut Library) -> Result<()> {
         return Ok(());
     };
     library.is_over = true;
+    progress::end();
     process.finish()
 }
 

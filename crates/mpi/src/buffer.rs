@@ -1,5 +1,7 @@
 //! Memory of the program, as a call describes it: so many of a datatype.
 
+use std::sync::{Mutex, PoisonError};
+
 use causeway_engine::Memory;
 use causeway_sys::blocks::{Source, Target};
 
@@ -106,6 +108,38 @@ pub(crate) fn temporary(len: usize) -> Result<Memory> {
     })
 }
 
+/// Memory of packed messages and of reductions is kept for later ones from so many bytes on, so that it need not be cleared and given pages each time; up to
+/// so many bytes in a process.
+const KEPT_FROM: usize = 4 << 10;
+const MOST_KEPT: usize = 16 << 20;
+
+/// What is kept. That it is free, its being held by nobody else tells.
+static KEPT: Mutex<Vec<Memory>> = Mutex::new(Vec::new());
+
+/// Memory for a packed message, or for what is received and combined, with any contents.
+pub(crate) fn scratch(len: usize) -> Result<Memory> {
+    if !(KEPT_FROM..=MOST_KEPT / 4).contains(&len) {
+        return temporary(len);
+    }
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let fits = |memory: &Memory| memory.sharers() == 1 && (len..=4 * len).contains(&memory.len());
+    if let Some(free) = kept.iter().find(|memory| fits(memory)) {
+        return Ok(free.slice(0..len));
+    }
+    let new = temporary(len.next_power_of_two())?;
+    let mut room = MOST_KEPT - new.len();
+    // The latest stay.
+    kept.reverse();
+    kept.retain(|memory| {
+        let stays = memory.len() <= room;
+        room -= if stays { memory.len() } else { 0 };
+        stays
+    });
+    kept.reverse();
+    kept.push(new.clone());
+    Ok(new.slice(0..len))
+}
+
 impl From<datatype::Error> for Error {
     fn from(error: datatype::Error) -> Self {
         use datatype::Error as E;
@@ -143,7 +177,7 @@ impl Buffer<'_> {
             return Ok(self.memory.clone());
         }
         let elements = self.elements()?;
-        let packed = temporary(elements.bytes() as usize)?;
+        let packed = scratch(elements.bytes() as usize)?;
         elements.pack(0, Source::from(self.memory), &mut Target::from(&packed))?;
         Ok(packed)
     }
@@ -154,7 +188,7 @@ impl Buffer<'_> {
             return Ok((self.memory.clone(), None));
         }
         let elements = self.elements()?;
-        let from = temporary(elements.bytes() as usize)?;
+        let from = scratch(elements.bytes() as usize)?;
         let unpack = Box::new(Unpack {
             from: from.clone(),
             into: self.memory.clone(),
@@ -171,5 +205,27 @@ impl Unpack {
         self.elements
             .unpack(0, Source::from(&stream), &mut Target::from(&self.into))?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_messages_is_used_again_and_never_twice_at_once() {
+        // Others may test at the same time, so lengths are this test's own.
+        let len = 70_001;
+        let (one, other) = (scratch(len).unwrap(), scratch(len).unwrap());
+        assert_ne!(one.as_ptr(), other.as_ptr());
+        let at = one.as_ptr();
+        drop(one);
+        let again = scratch(len - 1).unwrap();
+        assert_eq!((again.as_ptr(), again.len()), (at, len - 1));
+        for size in (1..64).map(|piece| piece << 16) {
+            drop(scratch(size));
+        }
+        let kept = KEPT.lock().unwrap();
+        assert!(kept.iter().map(Memory::len).sum::<usize>() <= MOST_KEPT);
     }
 }

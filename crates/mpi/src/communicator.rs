@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::info::Info;
 use crate::matching::MpiPattern;
+use crate::node::state::Node;
 
 /// What messages of a communicator are for. Each kind has a context of its own, so that receives of one do not match those of
 /// another.
@@ -80,6 +81,8 @@ pub struct Communicator {
     pub(crate) error_handler: usize,
     pub(crate) info: Info,
     pub(crate) topology: Option<crate::topology::Topology>,
+    /// The memory that its processes do collective operations in.
+    pub(crate) node: Node,
 }
 
 impl Communicator {
@@ -100,6 +103,7 @@ impl Communicator {
             error_handler: abi::ERRORS_ARE_FATAL,
             info: Info::default(),
             topology: None,
+            node: Node::default(),
         }
     }
 

@@ -4,7 +4,8 @@
 //! [`process`] first, then what it does: messages ([`point`], [`message`]) of elements ([`buffer`], [`datatype`]), matched
 //! with receives by MPI's rules ([`matching`]), into [buffers that are attached](buffering); [`communicator`]s of [`group`]s with
 //! [`topology`], and [how they are made](making), also by two groups that [meet](meeting); [`collective`] operations as
-//! [`steps`] that are started as [`schedule`]s, compared first in the [checking mode](checking), with [`operation`]s that combine elements ([`reduction`]);
+//! [`steps`] that are started as [`schedule`]s, compared first in the [checking mode](checking), with [`operation`]s that combine elements ([`reduction`]), or
+//! done in memory that the processes of one [`node`] [share](sharing);
 //! [`window`]s of memory that others access; [`request`]s for all that goes
 //! on, and their [`status`]; files ([`io`]). [`tool`]s set and look at some of it. [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
 //! values, [`abi`] the standard ABI's numbers.
@@ -32,6 +33,7 @@ pub mod making;
 pub mod matching;
 pub mod meeting;
 pub mod message;
+pub mod node;
 pub mod operation;
 mod partitioned;
 mod partitions;
@@ -40,6 +42,7 @@ pub mod process;
 pub mod reduction;
 pub mod request;
 pub mod schedule;
+pub mod sharing;
 pub mod start;
 pub mod status;
 pub mod steps;

@@ -14,6 +14,7 @@ use crate::collective::{Place, ring};
 use crate::communicator::{CONTEXTS, Channel, Communicator, MOST, NONE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
+use crate::node::state::Node;
 use crate::process::{Active, Going, Process};
 use crate::schedule::Among;
 use crate::steps::Steps;
@@ -45,7 +46,7 @@ pub(crate) fn telling(
     let mine = blocks.get(place.rank as usize);
     let mine = mine.ok_or_else(|| Error::new(abi::ERR_INTERN, "no place for a process"))?;
     steps.copy(&own, mine);
-    ring(steps, place, blocks);
+    ring(steps, place, blocks, mine);
     Ok(())
 }
 
@@ -133,7 +134,7 @@ impl Process {
         let mut steps = Steps::on(told.communicator).called("making a communicator");
         let mine = blocks.get(place.rank as usize).ok_or_else(wrong)?;
         steps.copy(&own, mine);
-        ring(&mut steps, place, &blocks);
+        ring(&mut steps, place, &blocks, mine);
         Ok((self.begin(steps)?, memory))
     }
 
@@ -207,6 +208,7 @@ impl Process {
         };
         (new.collectives, new.kept_collectives) = (0, 0);
         new.attributes.clear();
+        new.node = Node::default();
         new.name.clear();
         told.new = self.communicators.insert(new)?;
         if let Going::Schedule(schedule) = active.state {

@@ -76,6 +76,14 @@ impl Combine {
         }
     }
 
+    /// What computes it, if it is one of the standard's.
+    pub(crate) fn kernel(&self) -> Option<Kernel> {
+        match self {
+            Self::Predefined { kernel, .. } => Some(*kernel),
+            Self::Program { .. } => None,
+        }
+    }
+
     /// Computes `into = from op into`, or returns the function that does, whether its count is large, and the handle of the
     /// datatype.
     pub(crate) fn apply(

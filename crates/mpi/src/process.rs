@@ -1,6 +1,6 @@
 //! A process of a running program: its endpoint, the others, communicators, requests.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use causeway_engine::Endpoint;
@@ -17,6 +17,8 @@ use crate::io::file::File;
 use crate::launcher::Launcher;
 use crate::matching::Mpi;
 use crate::message::Message;
+use crate::node::area::Area;
+use crate::node::operation::Operation;
 use crate::request::Request;
 use crate::schedule::Schedules;
 use crate::status::Status;
@@ -54,6 +56,10 @@ pub struct Process {
     /// The tag of the next partition that is sent for the first time.
     pub(crate) next_partition: u32,
     pub(crate) windows: Windows,
+    /// The areas of communicators.
+    pub(crate) areas: Vec<Weak<Area>>,
+    /// Processors that this process may run on.
+    pub(crate) processors: u32,
     pub(crate) files: Table<File>,
     /// Bytes that a process collects at a time in collective access to files.
     pub(crate) file_buffer: u64,
@@ -106,6 +112,8 @@ pub(crate) enum Going {
     Both(Box<(Active, Active)>),
     /// An access to a window.
     Window(u64),
+    /// A collective operation in memory that all have.
+    Node(Box<Operation>),
     Done(Status),
     Failed(Error),
 }
@@ -120,11 +128,18 @@ impl Active {
         }
     }
 
+    /// One that goes on.
+    pub(crate) fn going(state: Going, communicator: usize) -> Self {
+        Self {
+            state,
+            communicator,
+            unpack: Vec::new(),
+        }
+    }
+
     /// A schedule that has been started.
     pub(crate) fn of_schedule(schedule: u32, communicator: usize) -> Self {
-        let mut active = Self::done(Status::empty(), communicator);
-        active.state = Going::Schedule(schedule);
-        active
+        Self::going(Going::Schedule(schedule), communicator)
     }
 
     /// The handle of its communicator.
@@ -149,6 +164,12 @@ impl Active {
             unpack: Vec::new(),
         }
     }
+}
+
+/// How many processors this process may run on.
+fn processors() -> u32 {
+    let many = std::thread::available_parallelism();
+    many.map_or(1, |many| many.get() as u32)
 }
 
 impl Process {
@@ -203,6 +224,8 @@ impl Process {
             partitioned: Vec::new(),
             next_partition: 0,
             windows: Windows::new(notices),
+            areas: Vec::new(),
+            processors: processors(),
             files: Table::new(Kind::File, abi::ERR_FILE),
             file_buffer: crate::io::file::BUFFER,
             taken: Vec::new(),
@@ -336,6 +359,7 @@ impl Process {
                 }
                 return self.wait_for_news(|process| process.poll(active));
             }
+            Going::Node(_) if !self.has_threads => return self.wait_for_operation(active),
             _ => return self.wait_for_news(|process| process.poll(active)),
         };
         if !self.is_quiet() || self.has_threads {
@@ -356,6 +380,11 @@ impl Process {
             && !self.buffers.has_any()
             && self.windows.are_quiet()
             && self.schedules.is_only(at)
+    }
+
+    /// Whether anything goes on when no call waits.
+    pub fn has_pending(&self) -> bool {
+        !self.requests.is_empty() || !self.is_quiet()
     }
 
     /// Whether nothing goes on that asks for more than what is waited for.
@@ -400,6 +429,13 @@ impl Process {
     /// until something may. Each of them ends with [`Process::check_parked`].
     pub fn prepare_wait(&mut self) -> Option<Parked> {
         let parked = self.endpoint.prepare_wait(None);
+        self.endpoint.take_interrupted();
+        parked
+    }
+
+    /// The same for a thread that makes progress while others compute: it does not poll.
+    pub fn prepare_sleep(&mut self) -> Option<Parked> {
+        let parked = self.endpoint.prepare_sleep();
         self.endpoint.take_interrupted();
         parked
     }
@@ -450,6 +486,9 @@ impl Process {
             Going::General => return Ok(None),
             Going::Both(ref mut both) => return self.poll_both(both),
             Going::Window(access) => return self.poll_access(access),
+            Going::Node(ref mut operation) => {
+                return self.poll_operation(active.communicator, operation);
+            }
             Going::Send(op) => (op, false),
             Going::Receive { op, .. } => (op, true),
         };

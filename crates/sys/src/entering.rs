@@ -43,6 +43,8 @@ pub struct Entry {
     has_waiter: AtomicBool,
     /// Raised with each change, and the instance's counts at the last one. Written by the thread inside.
     changes: AtomicU64,
+    /// Threads that sleep until there are changes, or are about to.
+    followers: AtomicU64,
     completions: AtomicU64,
     arrived: AtomicUsize,
 }
@@ -77,6 +79,7 @@ impl Entry {
             wake_requested: AtomicBool::new(false),
             has_waiter: AtomicBool::new(false),
             changes: AtomicU64::new(0),
+            followers: AtomicU64::new(0),
             completions: AtomicU64::new(0),
             arrived: AtomicUsize::new(0),
         }
@@ -147,6 +150,7 @@ impl Entry {
     /// Forgets the threads of the parent. Called in a child, whose only thread this is.
     pub fn disown(&self) {
         self.wanted.store(0, Relaxed);
+        self.followers.store(0, Relaxed);
         self.state.store(PARENTS, Relaxed);
     }
 
@@ -230,12 +234,17 @@ impl Entry {
     /// Wakes all waiting threads, so that each tests for itself.
     pub fn wake_waiters(&self) {
         self.changes.fetch_add(1, SeqCst);
-        futex::wake(&self.changes);
+        // One that is not counted yet finds the change before it sleeps.
+        if self.followers.load(SeqCst) > 0 {
+            futex::wake(&self.changes);
+        }
     }
 
     /// Sleeps, outside, until there is a change since `seen`.
     pub fn wait_for_changes(&self, seen: u64, limit: Option<Duration>) {
+        self.followers.fetch_add(1, SeqCst);
         futex::wait(&self.changes, seen, limit);
+        self.followers.fetch_sub(1, SeqCst);
     }
 }
 

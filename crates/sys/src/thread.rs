@@ -64,6 +64,41 @@ fn set_signal_mask(mask: &libc::sigset_t) {
     }
 }
 
+/// The structure of `sched_setattr`, in its first version.
+#[repr(C)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// Asks for the shortest time slices of the calling thread, 0.1 ms: then it takes its processor from a thread that computes when it
+/// is woken, where that one would otherwise use up its own slice first. Its share stays the same. From Linux 6.12 on; nothing happens before. Short
+/// sleeps of the thread end on time, too.
+pub fn take_short_slices() {
+    // SAFETY: the call has no memory arguments.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+    // SAFETY: the call has no memory arguments.
+    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    let attributes = Attributes {
+        size: size_of::<Attributes>() as u32,
+        policy: libc::SCHED_OTHER as u32,
+        flags: 0,
+        nice,
+        priority: 0,
+        runtime: 100_000,
+        deadline: 0,
+        period: 0,
+    };
+    // SAFETY: the structure is as long as it says, and is read only. If the call fails, slices stay as they are.
+    let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

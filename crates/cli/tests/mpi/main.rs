@@ -145,6 +145,50 @@ fn collective_operations() {
 }
 
 #[test]
+fn random_sequences_of_collective_operations() {
+    let program = compile("sequences");
+    for (processes, environment) in [
+        (1, None),
+        (2, None),
+        (3, None),
+        (4, Some(("CAUSEWAY_MPI_CHECK", "1"))),
+        (4, Some(("CAUSEWAY_MPI_METHODS", "tcp"))),
+        (8, None),
+    ] {
+        let environment = Vec::from_iter(environment);
+        let steps = if environment.is_empty() { "300" } else { "60" };
+        let seed = processes.to_string();
+        let output = run_with(processes, &program, &[steps, &seed], &environment);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+    }
+    let output = run(3, &program, &["100", "5", "threads"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+#[test]
+fn a_thread_makes_progress_while_the_program_computes() {
+    let with_thread = [("CAUSEWAY_MPI_PROGRESS", "thread")];
+    let program = compile("progress");
+    for processes in [1, 2, 4] {
+        let output = run_with(processes, &program, &[], &with_thread);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+    }
+    for name in ["messages", "requests", "sequences", "threads"] {
+        let output = run_with(3, &compile(name), &[], &with_thread);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {errors}");
+    }
+    let odd = [("CAUSEWAY_MPI_PROGRESS", "perhaps")];
+    let output = run_with(2, &program, &[], &odd);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{errors}");
+    assert!(errors.contains("CAUSEWAY_MPI_PROGRESS is"), "{errors}");
+}
+
+#[test]
 fn reductions() {
     succeeds("reductions");
 }
@@ -287,7 +331,8 @@ fn ranks_on_two_hosts() {
 #[test]
 fn a_killed_rank_is_named_to_all_others_and_nothing_hangs() {
     let program = compile("death");
-    for what in ["receive", "any", "barrier"] {
+    let shared = ["shared-barrier", "shared-allreduce", "shared-bcast"];
+    for what in ["receive", "any", "barrier"].into_iter().chain(shared) {
         let start = Instant::now();
         let output = run(4, &program, &[what]);
         let said = String::from_utf8_lossy(&output.stdout);

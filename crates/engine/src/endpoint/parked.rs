@@ -54,6 +54,21 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
+    /// The same for a thread that only steps in for others that compute: it makes progress once, and is never in their way by polling or
+    /// by yielding, after which it would get its processor back late. `None` if something has changed, or there is something to poll for.
+    pub fn prepare_sleep(&mut self) -> Option<Parked> {
+        if self.check_process().is_err() {
+            return None;
+        }
+        self.end_parked();
+        let before = self.changes();
+        self.progress();
+        match self.changes() == before {
+            true => self.park_detached(None),
+            false => None,
+        }
+    }
+
     /// Prepares a sleep; `None` if it cannot begin.
     fn park_detached(&mut self, until: Option<Instant>) -> Option<Parked> {
         let before = self.methods.read_clock();

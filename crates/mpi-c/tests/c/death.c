@@ -25,12 +25,22 @@ static int between_groups(const char *what) {
     return 3;
 }
 
+/* Operations that all have done together, in memory that all have, before one is killed: so also the last of them. */
+static int in_shared_memory(const char *what, int is_last) {
+    int in = rank, out = 0;
+    if (strcmp(what, "barrier") == 0) return MPI_Barrier(MPI_COMM_WORLD);
+    if (strcmp(what, "allreduce") == 0) return MPI_Allreduce(&in, &out, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    return MPI_Bcast(&in, 1, MPI_INT, is_last ? 1 : 0, MPI_COMM_WORLD);
+}
+
 int main(int argc, char **argv) {
     int value = 0, class, len;
     char text[MPI_MAX_ERROR_STRING];
     begin(&argc, &argv);
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     if (argc > 1 && strncmp(argv[1], "inter", 5) == 0) begin_groups();
+    const char *shared = argc > 1 && strncmp(argv[1], "shared-", 7) == 0 ? argv[1] + 7 : NULL;
+    for (int i = 0; shared && i < 10; i++) OK(in_shared_memory(shared, 0));
     /* All have spoken with the one that dies. */
     if (rank == 1) {
         for (int r = 0; r < size; r++)
@@ -40,7 +50,8 @@ int main(int argc, char **argv) {
     OK(MPI_Send(&value, 1, MPI_INT, 1, 0, MPI_COMM_WORLD));
     if (argc > 1 && strncmp(argv[1], "inter", 5) == 0) return between_groups(argv[1]);
     int source = argc > 1 && strcmp(argv[1], "any") == 0 ? MPI_ANY_SOURCE : 1;
-    int code = argc > 1 && strcmp(argv[1], "barrier") == 0
+    int code = shared ? in_shared_memory(shared, 1)
+               : argc > 1 && strcmp(argv[1], "barrier") == 0
                    ? MPI_Barrier(MPI_COMM_WORLD)
                    : MPI_Recv(&value, 1, MPI_INT, source, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     OK(MPI_Error_class(code, &class));
@@ -49,5 +60,7 @@ int main(int argc, char **argv) {
     fflush(stdout);
     CHECK(class == MPI_ERR_PROC_ABORTED);
     CHECK(strstr(text, "rank 1"));
+    /* What all have is of no use any more. */
+    if (shared) CHECK(in_shared_memory(shared, 1) != MPI_SUCCESS);
     return 3;
 }

@@ -19,7 +19,7 @@ impl Process {
         let mut before = Steps::on(steps.communicator);
         before.turn(turned);
         before.copy(&steps.described.encode(), &blocks[place.rank as usize]);
-        ring(&mut before, place, &blocks);
+        ring(&mut before, place, &blocks, &blocks[place.rank as usize]);
         before.list.push(Step::Compare(Arc::new(Comparison {
             told: blocks,
             is_whole: sites.remote.is_none(),

@@ -7,7 +7,7 @@ use super::inter::{self, Root};
 use super::place::Place;
 use super::spreading::{broadcast_within, ring};
 use crate::abi;
-use crate::buffer::{Buffer, temporary};
+use crate::buffer::{Buffer, scratch};
 use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::steps::Steps;
@@ -169,10 +169,12 @@ impl Process {
                 steps.copy(&packed, &sides.into[own]);
             }
         }
-        if let (Some(from), Some(into)) = (sides.from.first(), sides.into.get(own)) {
-            steps.copy(from, into);
+        // What was just written is slower to read for others than what was not.
+        let first = sides.from.first().unwrap_or(&sides.into[own]);
+        ring(&mut steps, place, &sides.into, first);
+        if let Some(from) = sides.from.first() {
+            steps.copy(from, &sides.into[own]);
         }
-        ring(&mut steps, place, &sides.into);
         Ok(steps)
     }
 
@@ -194,7 +196,7 @@ impl Process {
         let Place { rank, size } = sites.local;
         if from.is_none() {
             for block in into.packed(&mut steps)? {
-                let copy = temporary(block.len())?;
+                let copy = scratch(block.len())?;
                 steps.copy(&block, &copy);
                 sides.from.push(copy);
             }

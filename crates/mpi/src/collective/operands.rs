@@ -5,7 +5,7 @@ use causeway_engine::Memory;
 
 use super::place::Place;
 use crate::abi;
-use crate::buffer::{OwnedBuffer, temporary};
+use crate::buffer::{OwnedBuffer, scratch, temporary};
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
 use crate::operation::{Combine, Operation};
@@ -78,7 +78,7 @@ impl Reduction {
             }
             None => {
                 let size = from.as_ref().map_or(0, Memory::len);
-                (temporary(size)?, None)
+                (scratch(size)?, None)
             }
         };
         Ok(Self {
@@ -185,7 +185,7 @@ pub(super) fn reduce_by_tree(
             return Ok(());
         }
         if relative + mask < place.size {
-            let other = temporary(own.len())?;
+            let other = scratch(own.len())?;
             steps.receive(place.absolute(relative + mask, root), other.clone());
             steps.fence();
             // The own range of ranks is the lower one.

@@ -10,13 +10,15 @@ use super::operands::{Reduction, deliver_parts, reduce_by_tree};
 use super::place::Place;
 use super::spreading::{ring, shares};
 use crate::abi;
-use crate::buffer::{OwnedBuffer, temporary};
+use crate::buffer::{OwnedBuffer, scratch};
 use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::steps::Steps;
 
 /// From so many bytes on, an allreduce goes round a ring.
-const LONG_ALLREDUCE: usize = 64 << 10;
+const LONG_ALLREDUCE: usize = 8 << 10;
+/// Blocks go round a ring in pieces of so many bytes: what has come is combined while it is in the cache.
+const SEGMENT: usize = 256 << 10;
 
 /// A scan's kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,11 +51,13 @@ impl Process {
             inter::allreduce(&mut steps, sites, of)?;
             return Ok(steps);
         }
-        of.prepare(&mut steps);
         let is_long = of.into.len() >= LONG_ALLREDUCE && of.count >= u64::from(place.size);
-        match is_long && of.what.commutes() && place.size > 1 {
-            true => allreduce_by_ring(&mut steps, place, of)?,
-            false => allreduce_by_doubling(&mut steps, place, of)?,
+        if is_long && of.what.commutes() && place.size > 1 {
+            of.lay_out(&mut steps);
+            allreduce_by_ring(&mut steps, place, of)?;
+        } else {
+            of.prepare(&mut steps);
+            allreduce_by_doubling(&mut steps, place, of)?;
         }
         of.deliver(&mut steps);
         Ok(steps)
@@ -107,15 +111,30 @@ impl Process {
             inter::reduce_scatter(&mut steps, sites, of, parts, mine)?;
             return Ok(steps);
         }
-        of.prepare(&mut steps);
-        let blocks = of.blocks(&of.into, parts)?;
         if of.what.commutes() {
-            reduce_scatter_by_ring(&mut steps, place, of, &blocks)?;
+            of.lay_out(&mut steps);
+            let operands = of.from.as_ref().unwrap_or(&of.into);
+            let blocks = of.blocks(operands, parts)?;
+            // Where the program wants its part, operands may lie that are still needed.
+            let len = blocks[place.rank as usize].len();
+            let is_apart = mine.datatype.is_contiguous()
+                && mine.memory.len() == len
+                && !overlap(operands, &mine.memory);
+            let result = match is_apart {
+                true => mine.memory.clone(),
+                false => scratch(len)?,
+            };
+            reduce_scatter_by_ring(&mut steps, place, of, &blocks, &result)?;
+            if !is_apart {
+                of.hand_over(&mut steps, &result, mine)?;
+            }
         } else {
+            of.prepare(&mut steps);
+            let blocks = of.blocks(&of.into, parts)?;
             reduce_by_tree(&mut steps, place, 0, of)?;
             deliver_parts(&mut steps, place, &blocks);
+            of.hand_over(&mut steps, &blocks[place.rank as usize], mine)?;
         }
-        of.hand_over(&mut steps, &blocks[place.rank as usize], mine)?;
         Ok(steps)
     }
 
@@ -125,10 +144,10 @@ impl Process {
         let mut steps = Steps::on(communicator);
         of.describe(&mut steps);
         of.lay_out(&mut steps);
-        let total = temporary(of.into.len())?;
+        let total = scratch(of.into.len())?;
         steps.copy(of.from.as_ref().unwrap_or(&of.into), &total);
         if rank > 0 {
-            let before = temporary(of.into.len())?;
+            let before = scratch(of.into.len())?;
             steps.receive(rank - 1, before.clone());
             steps.fence();
             steps.combine(&of.what, &before, &total, of.count);
@@ -154,7 +173,7 @@ fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Res
     let power = 1 << size.ilog2();
     let extra = size - power;
     let own = &of.into;
-    let other = temporary(own.len())?;
+    let other = scratch(own.len())?;
     let stands_for = |number: u32| {
         if number < extra {
             2 * number + 1
@@ -184,7 +203,7 @@ fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Res
         steps.receive(there, other.clone());
         steps.send(there, own.clone());
         steps.fence();
-        if partner < number {
+        if partner < number || of.what.commutes() {
             steps.combine(&of.what, &other, own, of.count);
         } else {
             steps.combine(&of.what, own, &other, of.count);
@@ -199,32 +218,71 @@ fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Res
     Ok(())
 }
 
-/// Each block goes round, and every process adds its own operands to it; so it ends at its own process.
+/// Each block goes round, piece by piece, and every process adds its own operands to it; so it ends at its own process, in `result`, where no
+/// operands lie.
 fn reduce_scatter_by_ring(
     steps: &mut Steps,
     place: Place,
     of: &Reduction,
     blocks: &[Memory],
+    result: &Memory,
 ) -> Result<()> {
     let Place { rank, size } = place;
+    if size == 1 {
+        steps.copy(&blocks[0], result);
+        return Ok(());
+    }
     let unit = of.unit().max(1);
     let longest = blocks.iter().map(Memory::len).max().unwrap_or(0);
-    let coming = temporary(longest)?;
-    for round in 1..size {
-        let going = &blocks[((rank + size - round) % size) as usize];
-        let next = &blocks[((rank + 2 * size - round - 1) % size) as usize];
-        let coming = coming.slice(0..next.len());
-        steps.receive(place.previous(), coming.clone());
-        steps.send(place.next(), going.clone());
-        steps.fence();
-        steps.combine(&of.what, &coming, next, (next.len() / unit) as u64);
+    let segment = (SEGMENT / unit).max(1) * unit;
+    // What has come in one round goes on in the next.
+    let between = if size > 2 { longest.min(segment) } else { 0 };
+    let between = [scratch(between)?, scratch(between)?];
+    let mut done = 0;
+    while done < longest {
+        let part = |block: &Memory| {
+            let len = block.len();
+            block.slice(done.min(len)..(done + segment).min(len))
+        };
+        let mut going = part(&blocks[place.previous() as usize]);
+        for round in 1..size {
+            let own = part(&blocks[((rank + 2 * size - round - 1) % size) as usize]);
+            let coming = match round + 1 == size {
+                true => part(result),
+                false => between[(round % 2) as usize].slice(0..own.len()),
+            };
+            steps.receive(place.previous(), coming.clone());
+            steps.send(place.next(), going);
+            steps.fence();
+            steps.combine(&of.what, &own, &coming, (own.len() / unit) as u64);
+            going = coming;
+        }
+        done += segment;
     }
     Ok(())
 }
 
 fn allreduce_by_ring(steps: &mut Steps, place: Place, of: &Reduction) -> Result<()> {
-    let blocks = shares(&of.into, of.unit(), place.size);
-    reduce_scatter_by_ring(steps, place, of, &blocks)?;
-    ring(steps, place, &blocks);
+    let operands = of.from.as_ref().unwrap_or(&of.into);
+    let operands = shares(operands, of.unit(), place.size);
+    let results = shares(&of.into, of.unit(), place.size);
+    let own = &results[place.rank as usize];
+    if of.from.is_some() {
+        reduce_scatter_by_ring(steps, place, of, &operands, own)?;
+    } else {
+        let apart = scratch(own.len())?;
+        reduce_scatter_by_ring(steps, place, of, &operands, &apart)?;
+        steps.copy(&apart, own);
+    }
+    ring(steps, place, &results, own);
     Ok(())
+}
+
+fn overlap(one: &Memory, other: &Memory) -> bool {
+    let range = |memory: &Memory| {
+        let start = memory.as_ptr().addr();
+        start..start + memory.len()
+    };
+    let (one, other) = (range(one), range(other));
+    one.start < other.end && other.start < one.end
 }

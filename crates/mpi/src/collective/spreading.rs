@@ -86,17 +86,19 @@ fn broadcast_by_scatter(steps: &mut Steps, place: Place, root: u32, memory: &Mem
         shares[relative as usize].clone()
     });
     steps.fence();
-    ring(steps, place, &Vec::from_iter(by_rank));
+    let by_rank = Vec::from_iter(by_rank);
+    ring(steps, place, &by_rank, &by_rank[place.rank as usize]);
 }
 
-/// Each has its own block, and gets the others from the one before it.
-pub(crate) fn ring(steps: &mut Steps, place: Place, blocks: &[Memory]) {
+/// Each has its own block, in its place or elsewhere, and gets the others from the one before it.
+pub(crate) fn ring(steps: &mut Steps, place: Place, blocks: &[Memory], own: &Memory) {
     let Place { rank, size } = place;
+    let mut going = own;
     for round in 0..size.saturating_sub(1) {
-        let mine = (rank + size - round) % size;
         let theirs = (rank + size - round - 1) % size;
         steps.receive(place.previous(), blocks[theirs as usize].clone());
-        steps.send(place.next(), blocks[mine as usize].clone());
+        steps.send(place.next(), going.clone());
         steps.fence();
+        going = &blocks[theirs as usize];
     }
 }

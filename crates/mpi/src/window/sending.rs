@@ -129,6 +129,11 @@ impl Process {
         }
     }
 
+    /// Has a process look again at what it waits for.
+    pub(crate) fn nudge(&mut self, to: Peer) {
+        self.send_notice(to, &Notice::Hello);
+    }
+
     /// Sends a notice.
     pub(super) fn send_notice(&mut self, to: Peer, notice: &Notice) {
         let bytes = [Memory::from_vec(notice.to_bytes())];

@@ -1,0 +1,282 @@
+//! Blocking collective operations in memory that all processes have (`causeway_mpi::node`). Each returns whether it was done: if not, it
+//! is to be done by messages.
+#![allow(clippy::too_many_arguments, reason = "they are the standard's")]
+
+use std::ffi::c_int;
+
+use causeway_mpi::error::Result;
+use causeway_mpi::node::{Operands, Started};
+use causeway_mpi::process::Process;
+
+use crate::library::{Placed, Rest, complete, with};
+use crate::types::{Handle, In, Numbers, Out, count_of, is_in_place, too_many};
+
+/// Does an operation on a communicator that `start` begins.
+#[inline]
+fn run(
+    comm: Handle,
+    start: impl Fn(&mut Process, &mut Rest<'_>) -> Result<Started>,
+) -> Result<bool> {
+    loop {
+        match with(&start)? {
+            Started::Done => return Ok(true),
+            Started::Going(active) => return complete(active).map(|_| true),
+            Started::ByMessages => return Ok(false),
+            Started::Make => make(comm)?,
+        }
+    }
+}
+
+/// Makes the memory of a communicator.
+#[cold]
+fn make(comm: Handle) -> Result<()> {
+    let mut sharing = with(|process, _| process.begin_area(comm))?;
+    while let Some(active) = with(|process, _| process.make_area(&mut sharing))? {
+        complete(active)?;
+    }
+    with(|process, _| process.end_area(sharing))
+}
+
+/// What is reduced: operands, where the result goes, and by which operation. A buffer is none where the call has none.
+#[derive(Clone, Copy)]
+struct Reduced {
+    from: Option<(In, i64)>,
+    into: Option<(Out, i64)>,
+    datatype: Handle,
+    op: Handle,
+}
+
+/// Describes a reduction for `body`, unless its operation is the program's.
+///
+/// # Safety
+/// MPI's contract for the buffers of a reduction.
+#[inline]
+unsafe fn reduced(
+    rest: &Rest<'_>,
+    of: Reduced,
+    body: impl FnOnce(&Operands<'_>) -> Result<Started>,
+) -> Result<Started> {
+    if rest.operations.find(of.op).is_some() {
+        return Ok(Started::ByMessages);
+    }
+    // SAFETY: the caller's promise.
+    let (from, into) = unsafe {
+        let place = |(buffer, count): (In, i64), writable| {
+            rest.placed(buffer, count, of.datatype, writable)
+        };
+        let from = of.from.filter(|(from, _)| !is_in_place(*from));
+        let from = from.map(|from| place(from, false)).transpose()?;
+        let into = of.into.map(|(into, count)| (into.cast_const(), count));
+        (from, into.map(|into| place(into, true)).transpose()?)
+    };
+    body(&Operands {
+        from: from.as_ref().map(Placed::buffer),
+        into: into.as_ref().map(Placed::buffer),
+        operation: of.op,
+    })
+}
+
+pub(crate) unsafe fn barrier(comm: Handle) -> Result<bool> {
+    run(comm, |process, _| process.barrier_in_area(comm))
+}
+
+pub(crate) unsafe fn bcast(
+    buffer: Out,
+    count: i64,
+    datatype: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Result<bool> {
+    run(comm, |process, rest| {
+        // SAFETY: the caller keeps MPI's contract. What a root of another group gives, messages look at.
+        let placed = unsafe {
+            if process.communicator(comm)?.remote_group().is_some() {
+                return Ok(Started::ByMessages);
+            }
+            rest.placed(buffer, count, datatype, true)?
+        };
+        process.broadcast_in_area(&placed.buffer(), root, comm)
+    })
+}
+
+pub(crate) unsafe fn allreduce(
+    from: In,
+    into: Out,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<bool> {
+    let of = Reduced {
+        from: Some((from, count)),
+        into: Some((into, count)),
+        datatype,
+        op,
+    };
+    run(comm, |process, rest| {
+        let start = |of: &Operands<'_>| process.reduce_in_area(of, None, comm);
+        // SAFETY: the caller keeps MPI's contract.
+        unsafe { reduced(rest, of, start) }
+    })
+}
+
+pub(crate) unsafe fn reduce(
+    from: In,
+    into: Out,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Result<bool> {
+    run(comm, |process, rest| {
+        let communicator = process.communicator(comm)?;
+        if communicator.remote_group().is_some() {
+            return Ok(Started::ByMessages);
+        }
+        let is_root = i64::from(root) == i64::from(communicator.rank());
+        let of = Reduced {
+            from: Some((from, count)),
+            into: is_root.then_some((into, count)),
+            datatype,
+            op,
+        };
+        let start = |of: &Operands<'_>| process.reduce_in_area(of, Some(root), comm);
+        // SAFETY: the caller keeps MPI's contract.
+        unsafe { reduced(rest, of, start) }
+    })
+}
+
+/// # Safety
+/// MPI's contract for a reduce-scatter.
+unsafe fn reduce_parts(
+    process: &mut Process,
+    rest: &Rest<'_>,
+    (from, into): (In, Out),
+    counts: &[i64],
+    (datatype, op): (Handle, Handle),
+    comm: Handle,
+) -> Result<Started> {
+    let rank = process.communicator(comm)?.rank() as usize;
+    let parts = counts.iter().map(|count| count_of(*count));
+    let parts = parts.collect::<Result<Vec<_>>>()?;
+    let total = (counts.iter()).try_fold(0i64, |sum, count| sum.checked_add(*count));
+    let from = if is_in_place(from) { into } else { from };
+    let of = Reduced {
+        from: Some((from, total.ok_or_else(too_many)?)),
+        into: Some((into, counts[rank])),
+        datatype,
+        op,
+    };
+    let start = |of: &Operands<'_>| process.reduce_scatter_in_area(of, &parts, comm);
+    // SAFETY: the caller's promise.
+    unsafe { reduced(rest, of, start) }
+}
+
+pub(crate) unsafe fn reduce_scatter(
+    from: In,
+    into: Out,
+    recvcounts: Numbers,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<bool> {
+    run(comm, |process, rest| {
+        let many = process.communicator(comm)?.size() as usize;
+        // SAFETY: the caller keeps MPI's contract.
+        unsafe {
+            let counts = recvcounts.read(many, "recvcounts")?;
+            reduce_parts(process, rest, (from, into), &counts, (datatype, op), comm)
+        }
+    })
+}
+
+pub(crate) unsafe fn reduce_scatter_block(
+    from: In,
+    into: Out,
+    recvcount: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<bool> {
+    run(comm, |process, rest| {
+        let counts = vec![recvcount; process.communicator(comm)?.size() as usize];
+        // SAFETY: the caller keeps MPI's contract.
+        unsafe { reduce_parts(process, rest, (from, into), &counts, (datatype, op), comm) }
+    })
+}
+
+/// The blocks of an operation for all processes, as elements of one buffer; nothing if they are another group's.
+///
+/// # Safety
+/// MPI's contract for the buffer of a collective operation.
+#[inline]
+unsafe fn blocks<'a>(
+    process: &Process,
+    rest: &'a Rest<'_>,
+    (buffer, count, datatype): (In, i64, Handle),
+    writable: bool,
+    comm: Handle,
+) -> Result<Option<Placed<'a>>> {
+    let communicator = process.communicator(comm)?;
+    if communicator.remote_group().is_some() {
+        return Ok(None);
+    }
+    let all = count.checked_mul(i64::from(communicator.size()));
+    // SAFETY: the caller's promise.
+    unsafe { rest.placed(buffer, all.ok_or_else(too_many)?, datatype, writable) }.map(Some)
+}
+
+pub(crate) unsafe fn allgather(
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: Out,
+    recvcount: i64,
+    recvtype: Handle,
+    comm: Handle,
+) -> Result<bool> {
+    run(comm, |process, rest| {
+        // SAFETY: the caller keeps MPI's contract.
+        let (from, into) = unsafe {
+            let into = (recvbuf.cast_const(), recvcount, recvtype);
+            let Some(into) = blocks(process, rest, into, true, comm)? else {
+                return Ok(Started::ByMessages);
+            };
+            let from = match is_in_place(sendbuf) {
+                true => None,
+                false => Some(rest.placed(sendbuf, sendcount, sendtype, false)?),
+            };
+            (from, into)
+        };
+        let from = from.as_ref().map(Placed::buffer);
+        process.allgather_in_area(from.as_ref(), &into.buffer(), comm)
+    })
+}
+
+pub(crate) unsafe fn alltoall(
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: Out,
+    recvcount: i64,
+    recvtype: Handle,
+    comm: Handle,
+) -> Result<bool> {
+    run(comm, |process, rest| {
+        // SAFETY: the caller keeps MPI's contract.
+        let (from, into) = unsafe {
+            let into = (recvbuf.cast_const(), recvcount, recvtype);
+            let Some(into) = blocks(process, rest, into, true, comm)? else {
+                return Ok(Started::ByMessages);
+            };
+            let from = match is_in_place(sendbuf) {
+                true => None,
+                false => blocks(process, rest, (sendbuf, sendcount, sendtype), false, comm)?,
+            };
+            (from, into)
+        };
+        let from = from.as_ref().map(Placed::buffer);
+        process.alltoall_in_area(from.as_ref(), &into.buffer(), comm)
+    })
+}

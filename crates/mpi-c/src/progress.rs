@@ -1,0 +1,96 @@
+//! A thread that makes progress while the program's threads compute, if the user switches it on (`CAUSEWAY_MPI_PROGRESS=thread`).
+//!
+//! It is for operations that go on when a call returns: requests, and whatever else asks for progress. As long as there are any, and no thread of the
+//! program waits, it waits for messages as a thread of the program would, one of several that take turns. While one of the program's
+//! waits, which makes progress itself, and while nothing goes on, it sleeps, and the next call that leaves something going on wakes it.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+
+use causeway_mpi::abi;
+use causeway_mpi::error::{Error, Result};
+use causeway_mpi::process::Parked;
+use causeway_sys::{futex, thread};
+
+use crate::library::{interrupt, prepare_sleep, with};
+use crate::standby::{CALLS, IS_IDLE, IS_ON, WAITING, call, has_work};
+
+const VARIABLE: &str = "CAUSEWAY_MPI_PROGRESS";
+
+/// Whether the user wants the thread.
+pub(crate) fn is_wanted() -> Result<bool> {
+    match std::env::var_os(VARIABLE) {
+        None => Ok(false),
+        Some(value) if value == "calls" => Ok(false),
+        Some(value) if value == "thread" => Ok(true),
+        Some(value) => {
+            let text = format!("{VARIABLE} is {value:?}, neither \"calls\" nor \"thread\"");
+            Err(Error::new(abi::ERR_OTHER, text))
+        }
+    }
+}
+
+/// Starts the thread. The process has met the others, and its threads take turns.
+pub(crate) fn start() -> Result<()> {
+    IS_ON.store(true, Relaxed);
+    let started = thread::spawn_without_signals("mpi-progress", run);
+    started.map(drop).map_err(|error| {
+        IS_ON.store(false, Relaxed);
+        let text = format!("the thread that makes progress cannot be started: {error}");
+        Error::new(abi::ERR_OTHER, text)
+    })
+}
+
+/// The process parts from the others: the thread ends.
+pub(crate) fn end() {
+    // It finds that the process is gone.
+    if IS_ON.swap(false, Relaxed) {
+        call();
+        interrupt();
+    }
+}
+
+/// How long what was left going on waits for the thread: most programs that leave two things going on do so within that time, and many wait for
+/// them at once.
+const DELAY: Duration = Duration::from_micros(50);
+
+/// Sleeps until a call leaves something going on.
+fn sleep(calls: u64) {
+    futex::wait(&CALLS, calls, None);
+    IS_IDLE.store(false, SeqCst);
+    std::thread::sleep(DELAY);
+}
+
+/// What the thread does until the process parts from the others.
+fn run() {
+    thread::take_short_slices();
+    let mut parked: Option<Parked> = None;
+    loop {
+        let calls = CALLS.load(SeqCst);
+        IS_IDLE.store(true, SeqCst);
+        if WAITING.load(SeqCst) > 0 {
+            sleep(calls);
+            continue;
+        }
+        let next = with(|process, _| {
+            IS_IDLE.store(false, SeqCst);
+            if let Some(parked) = parked.take() {
+                process.finish_wait(parked);
+            }
+            process.progress();
+            let has_work = has_work(process);
+            if has_work {
+                parked = prepare_sleep(process);
+            }
+            // Those that leave something going on from now on find it idle.
+            IS_IDLE.store(!has_work, SeqCst);
+            Ok(has_work)
+        });
+        match (next, &mut parked) {
+            (Err(_), _) => return,
+            (Ok(true), Some(sleep)) => sleep.wait(),
+            (Ok(true), None) => {}
+            (Ok(false), _) => sleep(calls),
+        }
+    }
+}

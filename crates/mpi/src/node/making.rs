@@ -1,0 +1,73 @@
+//! How a communicator comes to have an area.
+
+use std::sync::Arc;
+
+use super::area::{self, Area, MOST_RANKS};
+use super::state::Node;
+use crate::error::Result;
+use crate::process::{Active, Process};
+use crate::sharing::Sharing;
+
+/// A communicator gets an area when it is used for the so-manieth time: many are made for a single operation.
+const USES: u32 = 3;
+/// Areas that a process has at a time. With 64 processes each has 4.2 MB, of which only what is used is memory.
+const MOST_AREAS: usize = 32;
+
+/// What is known of a communicator's area.
+pub(crate) enum Found {
+    Area(Arc<Area>),
+    /// It is to be made now.
+    Make,
+    None,
+}
+
+impl Process {
+    /// The area of a communicator, for a blocking operation that all of its processes begin. To be called once for each of them.
+    #[inline]
+    pub(crate) fn find_area(&mut self, communicator: usize) -> Result<Found> {
+        let checks = self.checks;
+        let communicator = self.communicator_mut(communicator)?;
+        match &mut communicator.node {
+            Node::Ready(area) => return Ok(Found::Area(Arc::clone(area))),
+            Node::Never => {}
+            Node::Used(uses) => {
+                *uses += 1;
+                let is_due = *uses >= USES;
+                let size = communicator.size();
+                if checks || !(2..=MOST_RANKS).contains(&size) || communicator.remote.is_some() {
+                    communicator.node = Node::Never;
+                } else if is_due {
+                    return Ok(Found::Make);
+                }
+            }
+        }
+        Ok(Found::None)
+    }
+
+    /// Begins to make the area of a communicator.
+    pub fn begin_area(&mut self, communicator: usize) -> Result<Sharing> {
+        self.areas.retain(|area| area.strong_count() > 0);
+        let is_wanted = self.areas.len() < MOST_AREAS;
+        let size = self.communicator(communicator)?.size();
+        Ok(Sharing::new(communicator, area::len(size), is_wanted))
+    }
+
+    /// Takes the next step in making it. Returns what has to be complete before the one after that; none when it is over.
+    pub fn make_area(&mut self, sharing: &mut Sharing) -> Result<Option<Active>> {
+        // If it fails half-way, it is not begun again.
+        self.communicator_mut(sharing.communicator())?.node = Node::Never;
+        self.share_memory(sharing)
+    }
+
+    /// The area is made, if that has worked.
+    pub fn end_area(&mut self, sharing: Sharing) -> Result<()> {
+        let communicator = self.communicator_mut(sharing.communicator())?;
+        if let Some(memory) = sharing.into_memory() {
+            let area = Area::new(memory, communicator.rank, communicator.size());
+            let area = Arc::new(area);
+            communicator.node = Node::Ready(Arc::clone(&area));
+            self.areas.push(Arc::downgrade(&area));
+        }
+        Ok(())
+    }
+}

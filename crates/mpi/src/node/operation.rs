@@ -1,0 +1,393 @@
+//! What a process does in a collective operation in an [area](super::area), phase by phase.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use causeway_engine::Memory;
+use causeway_sys::blocks::{Source, Target, copy_one};
+
+use super::area::{Area, CAPACITY, Of};
+use crate::buffer::OwnedBuffer;
+use crate::error::Result;
+use crate::reduction::Kernel;
+
+/// What is done. All memory is contiguous.
+#[derive(Debug)]
+pub(crate) enum What {
+    /// All come.
+    Barrier,
+    /// The root's memory goes to all.
+    Broadcast { root: u32, memory: Memory },
+    /// What all have is combined; the result goes to the root, or to all. In the order of ranks: all get the same bits.
+    Reduce {
+        root: Option<u32>,
+        from: Memory,
+        into: Memory,
+        kernel: Kernel,
+    },
+    /// The same with a result for all, of which each combines a share and then gets the others'.
+    ReduceByShares {
+        from: Memory,
+        into: Memory,
+        kernel: Kernel,
+    },
+    /// What all have is combined; each gets a part.
+    ReduceScatter {
+        from: Memory,
+        into: Memory,
+        parts: Parts,
+        kernel: Kernel,
+    },
+    /// Each one's memory goes to all; nothing to take it from if it is in its place already.
+    Gather { from: Option<Memory>, into: Memory },
+    /// Each exchanges a part with each; nothing to take them from if they are exchanged in place.
+    Exchange {
+        from: Option<Memory>,
+        into: Memory,
+        parts: Parts,
+    },
+}
+
+/// Where the parts of memory lie that belong to each rank.
+#[derive(Debug)]
+pub(crate) enum Parts {
+    /// One behind the other, of so many bytes.
+    Even(usize),
+    /// One behind the other, up to these bounds.
+    Bounds(Vec<usize>),
+}
+
+impl Parts {
+    pub(crate) fn range(&self, rank: u32) -> Range<usize> {
+        let rank = rank as usize;
+        match self {
+            Self::Even(len) => rank * len..(rank + 1) * len,
+            Self::Bounds(bounds) => {
+                let start = if rank == 0 { 0 } else { bounds[rank - 1] };
+                start..bounds[rank]
+            }
+        }
+    }
+
+    fn longest(&self, ranks: u32) -> usize {
+        match self {
+            Self::Even(len) => *len,
+            Self::Bounds(_) => {
+                let lengths = (0..ranks).map(|rank| self.range(rank).len());
+                lengths.max().unwrap_or(0)
+            }
+        }
+    }
+
+    /// What a phase moves of a rank's part.
+    fn piece(&self, rank: u32, done: usize, step: usize) -> Range<usize> {
+        let Range { start, end } = self.range(rank);
+        (start + done).min(end)..(start + done + step).min(end)
+    }
+}
+
+/// An operation that is going on.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub(crate) area: Arc<Area>,
+    what: What,
+    /// Its phases, and how many of them are over.
+    first: u64,
+    phases: u64,
+    at: u64,
+    is_published: bool,
+    /// Bytes that a phase moves of a process's memory, or of each part of it.
+    step: usize,
+    /// Bytes of a slot that phases use.
+    width: usize,
+    /// Data that are to be put where the program wants them, in the end.
+    deliver: Option<(Memory, OwnedBuffer)>,
+}
+
+/// Bytes of pieces of parts, if those have no elements: whole lines.
+const LINE: usize = 64;
+
+impl Operation {
+    /// An operation of which nothing was done yet. It takes its phases: all processes begin their operations in the same order.
+    #[inline]
+    pub(crate) fn new(area: Arc<Area>, what: What, deliver: Option<(Memory, OwnedBuffer)>) -> Self {
+        let ranks = area.ranks as usize;
+        let whole = |len: usize, unit: usize| {
+            let step = len.min(CAPACITY / unit * unit);
+            (len, step, step)
+        };
+        let in_parts = |parts: &Parts, unit: usize| {
+            let len = parts.longest(area.ranks);
+            let room = CAPACITY / ranks;
+            let step = if len <= room { len } else { room / unit * unit };
+            (len, step, step * ranks)
+        };
+        let (len, step, width) = match &what {
+            What::Barrier => (1, 1, 0),
+            What::Broadcast { memory, .. } => whole(memory.len(), 1),
+            What::Reduce { from, kernel, .. } | What::ReduceByShares { from, kernel, .. } => {
+                whole(from.len(), kernel.unit())
+            }
+            What::Gather { into, .. } => whole(into.len() / ranks, 1),
+            What::ReduceScatter { parts, kernel, .. } => in_parts(parts, kernel.unit()),
+            What::Exchange { parts, .. } => in_parts(parts, LINE),
+        };
+        let mut phases = len.div_ceil(step.max(1)) as u64;
+        if let What::ReduceByShares { .. } = what {
+            phases *= 2;
+        }
+        Self {
+            first: area.take(phases),
+            area,
+            what,
+            phases,
+            at: 0,
+            is_published: false,
+            step,
+            width,
+            deliver,
+        }
+    }
+
+    /// Whose slots this process reads in the phase that comes next.
+    #[inline]
+    fn sources(&self) -> Of {
+        match &self.what {
+            What::Broadcast { root, .. } if *root == self.area.rank => Of::Nobody,
+            What::Broadcast { root, .. } => Of::Rank(*root),
+            What::Reduce { root, .. } if root.is_some_and(|root| root != self.area.rank) => {
+                Of::Nobody
+            }
+            _ => Of::All,
+        }
+    }
+
+    /// Goes on as far as it can without waiting. Returns whether it is over.
+    #[inline]
+    pub(crate) fn run(&mut self) -> bool {
+        while self.at < self.phases {
+            let phase = self.first + self.at;
+            if !self.is_published {
+                if let Some(before) = Area::before_filling(phase)
+                    && !self.area.is_published(Of::All, before)
+                {
+                    return false;
+                }
+                self.fill(phase);
+                self.area.publish(phase);
+                self.is_published = true;
+            }
+            if !self.area.is_published(self.sources(), phase) {
+                return false;
+            }
+            self.take(phase);
+            self.is_published = false;
+            self.at += 1;
+        }
+        true
+    }
+
+    /// What it waits for.
+    pub(crate) fn awaited(&self) -> (Of, u64) {
+        let phase = self.first + self.at;
+        match Area::before_filling(phase) {
+            Some(before) if !self.is_published => (Of::All, before),
+            _ => (self.sources(), phase),
+        }
+    }
+
+    /// Puts the results where the program wants them.
+    #[inline]
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        match self.deliver.take() {
+            None => Ok(()),
+            Some((from, into)) => into.unpack_from(&from),
+        }
+    }
+
+    /// What a phase moves of memory of which it moves one piece.
+    #[inline]
+    fn piece(&self, len: usize) -> Range<usize> {
+        let start = self.at as usize * self.step;
+        start..(start + self.step).min(len)
+    }
+
+    /// The same where each piece takes two phases.
+    fn shared_piece(&self, len: usize) -> Range<usize> {
+        let start = (self.at / 2) as usize * self.step;
+        start..(start + self.step).min(len)
+    }
+
+    /// A rank's share of a piece, in bytes from its beginning.
+    fn share(&self, rank: u32, len: usize, unit: usize) -> Range<usize> {
+        let (units, ranks) = (len / unit, self.area.ranks as usize);
+        let bound = |rank: usize| units * rank / ranks * unit;
+        bound(rank as usize)..bound(rank as usize + 1)
+    }
+
+    /// Copies into this process's slot, from byte `at` of its payload on.
+    #[inline]
+    fn put(&self, phase: u64, at: usize, from: &Memory, range: Range<usize>) {
+        let area = &*self.area;
+        let to = area.payload(area.rank, phase, self.width) + at;
+        copy_one(
+            &mut Target::from(area.memory()),
+            to,
+            Source::from(from),
+            range.start,
+            range.len(),
+        );
+    }
+
+    /// Bytes of a rank's slot.
+    #[inline]
+    fn slot(&self, rank: u32, phase: u64, at: usize, len: usize) -> Source<'_> {
+        let start = self.area.payload(rank, phase, self.width) + at;
+        Source::from(self.area.memory()).part(start, len)
+    }
+
+    /// Copies out of a rank's slot, from byte `at` of its payload on.
+    #[inline]
+    fn get(&self, (rank, phase, at): (u32, u64, usize), into: &Memory, range: Range<usize>) {
+        let from = self.slot(rank, phase, at, range.len());
+        copy_one(&mut Target::from(into), range.start, from, 0, range.len());
+    }
+
+    /// Combines bytes of all slots.
+    #[inline]
+    fn combine(&self, phase: u64, at: usize, kernel: &Kernel, into: &Memory, range: Range<usize>) {
+        let count = range.len() / kernel.unit();
+        self.get((0, phase, at), into, range.clone());
+        for rank in 1..self.area.ranks {
+            let from = self.slot(rank, phase, at, range.len());
+            let mut into = Target::from(into);
+            kernel.apply(from, &mut into.part(range.start, range.len()), count);
+        }
+    }
+
+    #[inline]
+    fn fill(&self, phase: u64) {
+        let own = self.area.rank;
+        match &self.what {
+            What::Barrier => {}
+            What::Broadcast { root, memory } => {
+                if *root == own {
+                    self.put(phase, 0, memory, self.piece(memory.len()));
+                }
+            }
+            What::Reduce { from, .. } => self.put(phase, 0, from, self.piece(from.len())),
+            What::ReduceByShares { from, into, kernel } => {
+                let piece = self.shared_piece(from.len());
+                if self.at.is_multiple_of(2) {
+                    self.put(phase, 0, from, piece);
+                } else {
+                    let share = self.share(own, piece.len(), kernel.unit());
+                    let range = piece.start + share.start..piece.start + share.end;
+                    self.put(phase, share.start, into, range);
+                }
+            }
+            What::Gather { from, into } => {
+                let block = into.len() / self.area.ranks as usize;
+                let piece = self.piece(block);
+                match from {
+                    Some(from) => self.put(phase, 0, from, piece),
+                    None => {
+                        let start = own as usize * block;
+                        self.put(phase, 0, into, start + piece.start..start + piece.end);
+                    }
+                }
+            }
+            What::ReduceScatter { from, parts, .. } => self.put_parts(phase, from, parts),
+            What::Exchange { from, into, parts } => {
+                self.put_parts(phase, from.as_ref().unwrap_or(into), parts);
+            }
+        }
+    }
+
+    fn put_parts(&self, phase: u64, from: &Memory, parts: &Parts) {
+        if let (Parts::Even(_), 1) = (parts, self.phases) {
+            return self.put(phase, 0, from, 0..self.width);
+        }
+        let done = self.at as usize * self.step;
+        for rank in 0..self.area.ranks {
+            let piece = parts.piece(rank, done, self.step);
+            self.put(phase, rank as usize * self.step, from, piece);
+        }
+    }
+
+    #[inline]
+    fn take(&self, phase: u64) {
+        let own = self.area.rank;
+        match &self.what {
+            What::Barrier => {}
+            What::Broadcast { root, memory } => {
+                if *root != own {
+                    self.get((*root, phase, 0), memory, self.piece(memory.len()));
+                }
+            }
+            What::Reduce {
+                root,
+                from,
+                into,
+                kernel,
+            } => {
+                if root.is_none_or(|root| root == own) {
+                    self.combine(phase, 0, kernel, into, self.piece(from.len()));
+                }
+            }
+            What::ReduceByShares { from, into, kernel } => {
+                self.take_shares(phase, from.len(), into, kernel);
+            }
+            What::Gather { from, into } => {
+                let block = into.len() / self.area.ranks as usize;
+                let piece = self.piece(block);
+                let others = (0..self.area.ranks).filter(|rank| from.is_some() || *rank != own);
+                for rank in others {
+                    let start = rank as usize * block;
+                    let range = start + piece.start..start + piece.end;
+                    self.get((rank, phase, 0), into, range);
+                }
+            }
+            What::ReduceScatter {
+                into,
+                parts,
+                kernel,
+                ..
+            } => {
+                let done = self.at as usize * self.step;
+                let piece = parts.piece(own, done, self.step);
+                let range = done..done + piece.len();
+                if !range.is_empty() {
+                    self.combine(phase, own as usize * self.step, kernel, into, range);
+                }
+            }
+            What::Exchange { into, parts, .. } => {
+                let done = self.at as usize * self.step;
+                for rank in 0..self.area.ranks {
+                    let piece = parts.piece(rank, done, self.step);
+                    self.get((rank, phase, own as usize * self.step), into, piece);
+                }
+            }
+        }
+    }
+
+    fn take_shares(&self, phase: u64, len: usize, into: &Memory, kernel: &Kernel) {
+        let (own, unit) = (self.area.rank, kernel.unit());
+        let piece = self.shared_piece(len);
+        let of = |rank: u32| {
+            let share = self.share(rank, piece.len(), unit);
+            (
+                share.start,
+                piece.start + share.start..piece.start + share.end,
+            )
+        };
+        if self.at.is_multiple_of(2) {
+            let (at, range) = of(own);
+            return self.combine(phase, at, kernel, into, range);
+        }
+        for rank in (0..self.area.ranks).filter(|rank| *rank != own) {
+            let (at, range) = of(rank);
+            self.get((rank, phase, at), into, range);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! How operations begin in an area, or are left to messages.
+
+use causeway_engine::Memory;
+
+use super::area::Area;
+use super::making::Found;
+use super::operation::{Operation, Parts, What};
+use crate::abi;
+use crate::buffer::{Buffer, OwnedBuffer, temporary};
+use crate::error::{Error, Result};
+use crate::operation::Combine;
+use crate::process::{Active, Process};
+use crate::reduction::Kernel;
+
+/// Up to how many bytes operations are done in an area, with two processes and with more; longer ones are done by messages, which two processes
+/// copy together from one's memory into the other's.
+struct Limit {
+    two: u64,
+    more: u64,
+}
+
+/// Of what is broadcast.
+const BROADCAST: Limit = Limit {
+    two: 8 << 10,
+    more: 64 << 10,
+};
+/// Of a process's operands.
+const REDUCTION: Limit = Limit {
+    two: 16 << 10,
+    more: 32 << 10,
+};
+/// Of a process's operands, the parts of all together.
+const REDUCE_SCATTER: Limit = Limit {
+    two: 16 << 10,
+    more: 32 << 10,
+};
+/// Of a block that all gather.
+const BLOCK: Limit = Limit {
+    two: 8 << 10,
+    more: 32 << 10,
+};
+/// Of all blocks that a process exchanges.
+const EXCHANGE: Limit = Limit {
+    two: 16 << 10,
+    more: 16 << 10,
+};
+
+impl Limit {
+    fn allows(&self, bytes: u64, area: &Area) -> bool {
+        bytes <= if area.ranks > 2 { self.more } else { self.two }
+    }
+}
+
+/// From so many bytes of all operands on, each of more than two processes combines a share.
+const LONG_FOR_ONE: u64 = 16 << 10;
+
+/// What has become of an operation.
+#[derive(Debug)]
+pub enum Started {
+    /// It is over.
+    Done,
+    /// It is to be waited for.
+    Going(Active),
+    /// The area is to be made first ([`Process::begin_area`]); then it is to be begun again.
+    Make,
+    /// It is to be done by messages.
+    ByMessages,
+}
+
+/// What is reduced by one of the standard's operations.
+#[derive(Debug)]
+pub struct Operands<'a> {
+    /// The operands here; nothing if they are where the result goes.
+    pub from: Option<Buffer<'a>>,
+    /// Where the result goes, if it goes anywhere.
+    pub into: Option<Buffer<'a>>,
+    /// The operation's handle.
+    pub operation: usize,
+}
+
+impl Operands<'_> {
+    fn any(&self) -> Result<&Buffer<'_>> {
+        let any = self.from.as_ref().or(self.into.as_ref());
+        any.ok_or_else(|| Error::new(abi::ERR_BUFFER, "there are no operands"))
+    }
+
+    /// What combines them, if they lie one behind the other.
+    fn kernel(&self) -> Result<Option<Kernel>> {
+        let any = self.any()?;
+        let combine = Combine::predefined(self.operation, any.datatype)?;
+        Ok(combine.kernel().filter(|_| any.is_plain()))
+    }
+}
+
+/// Memory that data get into, and where they go in the end if that is elsewhere. They are there already if `is_filled`.
+type Landing = (Memory, Option<(Memory, OwnedBuffer)>);
+
+fn landing(buffer: &Buffer<'_>, is_filled: bool) -> Result<Landing> {
+    if buffer.is_plain() {
+        return Ok((buffer.memory.clone(), None));
+    }
+    let memory = match is_filled {
+        true => buffer.packed()?,
+        false => temporary(buffer.bytes()? as usize)?,
+    };
+    let deliver = (memory.clone(), OwnedBuffer::from(*buffer));
+    Ok((memory, Some(deliver)))
+}
+
+/// An error unless what is sent is as long as what is received.
+fn check_equal(sent: &Memory, received: usize) -> Result<()> {
+    if sent.len() == received {
+        return Ok(());
+    }
+    let text = format!(
+        "{} bytes are sent where {received} are received",
+        sent.len()
+    );
+    Err(Error::new(abi::ERR_TRUNCATE, text))
+}
+
+impl Process {
+    /// Begins an operation in the communicator's area, if it has one and `what` returns one.
+    #[inline]
+    fn begin_in_area(
+        &mut self,
+        communicator: usize,
+        what: impl FnOnce(&Area) -> Result<Option<(What, Option<(Memory, OwnedBuffer)>)>>,
+    ) -> Result<Started> {
+        let area = match self.find_area(communicator)? {
+            Found::Area(area) => area,
+            Found::Make => return Ok(Started::Make),
+            Found::None => return Ok(Started::ByMessages),
+        };
+        let Some((what, deliver)) = what(&area)? else {
+            return Ok(Started::ByMessages);
+        };
+        let operation = Operation::new(area, what, deliver);
+        Ok(match self.begin_operation(communicator, operation)? {
+            None => Started::Done,
+            Some(active) => Started::Going(active),
+        })
+    }
+
+    /// A barrier.
+    #[inline]
+    pub fn barrier_in_area(&mut self, communicator: usize) -> Result<Started> {
+        self.begin_in_area(communicator, |_| Ok(Some((What::Barrier, None))))
+    }
+
+    /// A broadcast.
+    pub fn broadcast_in_area(
+        &mut self,
+        buffer: &Buffer<'_>,
+        root: i32,
+        communicator: usize,
+    ) -> Result<Started> {
+        let bytes = buffer.bytes()?;
+        let Some(root) = self.root_in_area(root, communicator)? else {
+            return Ok(Started::ByMessages);
+        };
+        self.begin_in_area(communicator, |area| {
+            if !BROADCAST.allows(bytes, area) {
+                return Ok(None);
+            }
+            let (memory, deliver) = match area.rank == root {
+                true => (buffer.packed()?, None),
+                false => landing(buffer, false)?,
+            };
+            Ok(Some((What::Broadcast { root, memory }, deliver)))
+        })
+    }
+
+    /// A reduction whose result the root gets, or all if there is none.
+    pub fn reduce_in_area(
+        &mut self,
+        of: &Operands<'_>,
+        root: Option<i32>,
+        communicator: usize,
+    ) -> Result<Started> {
+        let root = match root {
+            None => None,
+            Some(root) => match self.root_in_area(root, communicator)? {
+                Some(root) => Some(root),
+                None => return Ok(Started::ByMessages),
+            },
+        };
+        let kernel = of.kernel()?;
+        let bytes = of.any()?.bytes()?;
+        self.begin_in_area(communicator, |area| {
+            let Some(kernel) = kernel.filter(|_| REDUCTION.allows(bytes, area)) else {
+                return Ok(None);
+            };
+            let from = of.any()?.memory.clone();
+            // Where there is no result, nothing is written.
+            let into = of.into.as_ref().map_or(&from, |into| into.memory).clone();
+            check_equal(&from, into.len())?;
+            let is_long = bytes * u64::from(area.ranks) >= LONG_FOR_ONE && area.ranks > 2;
+            let what = match root {
+                None if is_long => What::ReduceByShares { from, into, kernel },
+                root => What::Reduce {
+                    root,
+                    from,
+                    into,
+                    kernel,
+                },
+            };
+            Ok(Some((what, None)))
+        })
+    }
+
+    /// A reduction of which each process gets a part: so many elements.
+    pub fn reduce_scatter_in_area(
+        &mut self,
+        of: &Operands<'_>,
+        parts: &[u64],
+        communicator: usize,
+    ) -> Result<Started> {
+        let kernel = of.kernel()?;
+        let bytes = of.any()?.bytes()?;
+        self.begin_in_area(communicator, |area| {
+            let Some(kernel) = kernel.filter(|_| REDUCE_SCATTER.allows(bytes, area)) else {
+                return Ok(None);
+            };
+            let from = of.any()?;
+            let unit = from.memory.len() / (from.count.max(1) as usize);
+            let into = of.into.as_ref().map_or(from.memory, |into| into.memory);
+            let parts = match parts {
+                [first, rest @ ..] if rest.iter().all(|part| part == first) => {
+                    Parts::Even(*first as usize * unit)
+                }
+                _ => {
+                    let mut end = 0;
+                    let bounds = parts.iter().map(|part| {
+                        end += *part as usize * unit;
+                        end
+                    });
+                    Parts::Bounds(bounds.collect())
+                }
+            };
+            check_equal(from.memory, parts.range(area.ranks - 1).end)?;
+            if into.len() < parts.range(area.rank).len() {
+                check_equal(into, parts.range(area.rank).len())?;
+            }
+            let (from, into) = (from.memory.clone(), into.clone());
+            let what = What::ReduceScatter {
+                from,
+                into,
+                parts,
+                kernel,
+            };
+            Ok(Some((what, None)))
+        })
+    }
+
+    /// An allgather into equal blocks, which are the elements of `into`; nothing to take the own one from if it is in its place.
+    pub fn allgather_in_area(
+        &mut self,
+        from: Option<&Buffer<'_>>,
+        into: &Buffer<'_>,
+        communicator: usize,
+    ) -> Result<Started> {
+        let bytes = into.bytes()?;
+        self.begin_in_area(communicator, |area| {
+            let block = bytes / u64::from(area.ranks);
+            if !BLOCK.allows(block, area) {
+                return Ok(None);
+            }
+            let from = from.map(Buffer::packed).transpose()?;
+            if let Some(from) = &from {
+                check_equal(from, block as usize)?;
+            }
+            let (into, deliver) = landing(into, from.is_none())?;
+            Ok(Some((What::Gather { from, into }, deliver)))
+        })
+    }
+
+    /// An exchange of equal blocks; nothing to take them from if they are exchanged in place.
+    pub fn alltoall_in_area(
+        &mut self,
+        from: Option<&Buffer<'_>>,
+        into: &Buffer<'_>,
+        communicator: usize,
+    ) -> Result<Started> {
+        let bytes = into.bytes()?;
+        self.begin_in_area(communicator, |area| {
+            if !EXCHANGE.allows(bytes, area) {
+                return Ok(None);
+            }
+            let from = from.map(Buffer::packed).transpose()?;
+            if let Some(from) = &from {
+                check_equal(from, bytes as usize)?;
+            }
+            let parts = Parts::Even(bytes as usize / area.ranks as usize);
+            let (into, deliver) = landing(into, from.is_none())?;
+            Ok(Some((What::Exchange { from, into, parts }, deliver)))
+        })
+    }
+
+    /// The root of an operation, if it is one that can be done in an area.
+    fn root_in_area(&self, root: i32, communicator: usize) -> Result<Option<u32>> {
+        let communicator = self.communicator(communicator)?;
+        let valid = u32::try_from(root).ok();
+        let valid = valid.filter(|root| *root < communicator.size());
+        // What is wrong with another, messages say.
+        Ok(valid.filter(|_| communicator.remote.is_none()))
+    }
+}

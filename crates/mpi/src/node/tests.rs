@@ -1,0 +1,293 @@
+//! Operations of several processes in one memory, in any order of their steps, against a reference that computes one element after the other.
+
+use std::sync::Arc;
+
+use causeway_engine::Memory;
+use proptest::prelude::*;
+
+use super::area::{Area, CAPACITY, DEPTH, len};
+use super::operation::{Operation, Parts, What};
+use crate::datatype::Basic;
+use crate::reduction::{Kernel, Op};
+
+/// An operation of all processes, on so many 64-bit integers of each, or in each part.
+#[derive(Debug, Clone, Copy)]
+struct Call {
+    kind: Kind,
+    count: usize,
+    root: u32,
+    in_place: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Barrier,
+    Broadcast,
+    Reduce,
+    ReduceToAll,
+    ReduceByShares,
+    ReduceScatter,
+    Gather,
+    Exchange,
+}
+
+const KINDS: [Kind; 8] = [
+    Kind::Barrier,
+    Kind::Broadcast,
+    Kind::Reduce,
+    Kind::ReduceToAll,
+    Kind::ReduceByShares,
+    Kind::ReduceScatter,
+    Kind::Gather,
+    Kind::Exchange,
+];
+
+fn calls() -> impl Strategy<Value = Vec<Call>> {
+    let counts = prop_oneof![0..9usize, 0..300usize, 900..3000usize];
+    let call = (0..KINDS.len(), counts, any::<u32>(), any::<bool>());
+    let call = call.prop_map(|(kind, count, root, in_place)| Call {
+        kind: KINDS[kind],
+        count,
+        root,
+        in_place,
+    });
+    prop::collection::vec(call, 1..12)
+}
+
+fn value(call: usize, rank: u32, at: usize) -> u64 {
+    (call as u64) << 48 | u64::from(rank) << 32 | at as u64
+}
+
+fn sum(call: usize, ranks: u32, at: usize) -> u64 {
+    let all = (0..ranks).map(|rank| value(call, rank, at));
+    all.fold(0, u64::wrapping_add)
+}
+
+fn memory(values: impl Iterator<Item = u64>) -> Memory {
+    Memory::from_vec(values.flat_map(u64::to_ne_bytes).collect())
+}
+
+fn values(memory: &Memory) -> Vec<u64> {
+    let bytes = memory.to_vec();
+    let words = bytes.chunks_exact(8);
+    words
+        .map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")))
+        .collect()
+}
+
+fn kernel() -> Kernel {
+    Kernel::of(Op::Sum, Basic::Uint64).expect("integers have sums")
+}
+
+/// What a process does, where its result comes, and the result.
+fn begin(area: &Arc<Area>, at: usize, call: Call) -> (Operation, Memory, Vec<u64>) {
+    let (rank, ranks, count) = (area.rank, area.ranks, call.count);
+    let root = call.root % ranks;
+    let own = |many: usize| memory((0..many).map(|place| value(at, rank, place)));
+    let nothing = |many: usize| memory((0..many).map(|_| 7));
+    let sums = |from: usize, many: usize| {
+        Vec::from_iter((from..from + many).map(|place| sum(at, ranks, place)))
+    };
+    let sides = |many: usize| {
+        let from = own(many);
+        let into = match call.in_place {
+            true => from.clone(),
+            false => nothing(many),
+        };
+        (from, into)
+    };
+    let all = count * ranks as usize;
+    let (what, into, expected) = match call.kind {
+        Kind::Barrier => (What::Barrier, nothing(0), Vec::new()),
+        Kind::Broadcast => {
+            let memory = match rank == root {
+                true => own(count),
+                false => nothing(count),
+            };
+            let what = What::Broadcast {
+                root,
+                memory: memory.clone(),
+            };
+            let expected = (0..count).map(|place| value(at, root, place));
+            (what, memory, expected.collect())
+        }
+        Kind::Reduce | Kind::ReduceToAll => {
+            let to = matches!(call.kind, Kind::Reduce).then_some(root);
+            let (from, into) = sides(count);
+            let expected = match to.is_none_or(|to| to == rank) {
+                true => sums(0, count),
+                false => values(&into),
+            };
+            let what = What::Reduce {
+                root: to,
+                from,
+                into: into.clone(),
+                kernel: kernel(),
+            };
+            (what, into, expected)
+        }
+        Kind::ReduceByShares => {
+            let (from, into) = sides(count);
+            let what = What::ReduceByShares {
+                from,
+                into: into.clone(),
+                kernel: kernel(),
+            };
+            (what, into, sums(0, count))
+        }
+        Kind::ReduceScatter => {
+            let lens = Vec::from_iter((0..ranks as usize).map(|rank| match call.root % 2 {
+                0 => count,
+                _ => count / (rank + 1),
+            }));
+            let before = lens[..rank as usize].iter().sum::<usize>();
+            let mine = lens[rank as usize];
+            let from = own(lens.iter().sum());
+            let into = match call.in_place {
+                true => from.slice(0..mine * 8),
+                false => nothing(mine),
+            };
+            let mut end = 0;
+            let bounds = lens.iter().map(|len| {
+                end += len * 8;
+                end
+            });
+            let parts = match call.root % 2 {
+                0 => Parts::Even(count * 8),
+                _ => Parts::Bounds(bounds.collect()),
+            };
+            let what = What::ReduceScatter {
+                from,
+                into: into.clone(),
+                parts,
+                kernel: kernel(),
+            };
+            (what, into, sums(before, mine))
+        }
+        Kind::Gather => {
+            let into = nothing(all);
+            let start = rank as usize * count * 8;
+            let block = own(count);
+            let from = match call.in_place {
+                true => {
+                    into.slice(start..start + count * 8).copy_from(&block);
+                    None
+                }
+                false => Some(block),
+            };
+            let expected = (0..all).map(|place| {
+                let rank = (place / count.max(1)) as u32;
+                value(at, rank, place % count.max(1))
+            });
+            let what = What::Gather {
+                from,
+                into: into.clone(),
+            };
+            (what, into, expected.collect())
+        }
+        Kind::Exchange => {
+            let (from, into) = sides(all);
+            let expected = (0..all).map(|place| {
+                let from = (place / count.max(1)) as u32;
+                value(at, from, rank as usize * count + place % count.max(1))
+            });
+            let expected = expected.collect();
+            let what = What::Exchange {
+                from: (!call.in_place).then_some(from),
+                into: into.clone(),
+                parts: Parts::Even(count * 8),
+            };
+            (what, into, expected)
+        }
+    };
+    (Operation::new(Arc::clone(area), what, None), into, expected)
+}
+
+/// A process: what it does now, and where it stands in the calls.
+struct Walker {
+    area: Arc<Area>,
+    at: usize,
+    doing: Option<(Operation, Memory, Vec<u64>)>,
+}
+
+impl Walker {
+    /// Does what it can of its present call. Returns whether it got on.
+    fn step(&mut self, calls: &[Call]) -> bool {
+        let Some(call) = calls.get(self.at) else {
+            return false;
+        };
+        let area = &self.area;
+        let doing = self
+            .doing
+            .get_or_insert_with(|| begin(area, self.at, *call));
+        if !doing.0.run() {
+            return false;
+        }
+        let (_, into, expected) = self.doing.take().expect("it was just there");
+        assert_eq!(values(&into), expected, "call {}: {call:?}", self.at);
+        self.at += 1;
+        true
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn results_are_right_in_every_order(ranks in 1..9u32, calls in calls(), order in prop::collection::vec(any::<u32>(), 64)) {
+        let memory = Memory::zeroed(len(ranks));
+        let walker = |rank| Walker {
+            area: Arc::new(Area::new(memory.clone(), rank, ranks)),
+            at: 0,
+            doing: None,
+        };
+        let mut all = Vec::from_iter((0..ranks).map(walker));
+        for rank in order.iter().map(|rank| rank % ranks) {
+            all[rank as usize].step(&calls);
+        }
+        // Whatever was done so far, the rest can be done.
+        while all.iter().any(|walker| walker.at < calls.len()) {
+            let before = all.iter().map(|walker| walker.at).sum::<usize>();
+            for _ in 0..=2 * calls.iter().map(|call| call.count * 8 * ranks as usize / 64 + 2).sum::<usize>() {
+                let mut got_on = false;
+                for walker in &mut all {
+                    got_on |= walker.step(&calls);
+                }
+                if got_on {
+                    break;
+                }
+            }
+            prop_assert!(all.iter().map(|walker| walker.at).sum::<usize>() > before, "nobody gets on");
+        }
+    }
+}
+
+#[test]
+fn a_root_is_ahead_of_others_by_its_slots_at_most() {
+    let memory = Memory::zeroed(len(2));
+    let area = |rank| Arc::new(Area::new(memory.clone(), rank, 2));
+    let (root, other) = (area(0), area(1));
+    let pieces = 2 * DEPTH as usize;
+    let sent = memory_of(pieces * CAPACITY);
+    let received = Memory::zeroed(pieces * CAPACITY);
+    let broadcast = |area: &Arc<Area>, memory: &Memory| {
+        let what = What::Broadcast {
+            root: 0,
+            memory: memory.clone(),
+        };
+        Operation::new(Arc::clone(area), what, None)
+    };
+    let mut sending = broadcast(&root, &sent);
+    let mut receiving = broadcast(&other, &received);
+    let mut rounds = 0;
+    while !receiving.run() {
+        sending.run();
+        rounds += 1;
+        assert!(rounds < 100);
+    }
+    assert!(rounds > 1);
+    assert_eq!(received.to_vec(), sent.to_vec());
+}
+
+fn memory_of(len: usize) -> Memory {
+    Memory::from_vec((0..len).map(|at| (at / 7) as u8).collect())
+}
