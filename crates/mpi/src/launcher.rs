@@ -9,6 +9,7 @@ use causeway_wire::pmi::{Command, Lines};
 
 use crate::abi;
 use crate::error::{Error, Result};
+use crate::spawning::Program;
 
 /// A launcher, or none for a process that was started alone.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct Pmi {
     space: String,
     rank: u32,
     size: u32,
+    /// Another program's processes have started this one.
+    is_spawned: bool,
 }
 
 #[cold]
@@ -82,7 +85,7 @@ impl Launcher {
         let descriptor = i32::try_from(descriptor).unwrap_or(-1);
         let descriptor = inherited::descriptor(descriptor)
             .map_err(|error| failed(format_args!("PMI_FD={descriptor}: {error}")))?;
-        let pmi = Pmi::greet(UnixStream::from(descriptor), rank, size)?;
+        let pmi = Pmi::greet(UnixStream::from(descriptor), (rank, size))?;
         Ok(Self::Pmi(Box::new(pmi)))
     }
 
@@ -99,6 +102,31 @@ impl Launcher {
         match self {
             Self::Alone => 1,
             Self::Pmi(pmi) => pmi.size,
+        }
+    }
+
+    /// Whether another program's processes have started this one.
+    pub fn is_spawned(&self) -> bool {
+        match self {
+            Self::Alone => false,
+            Self::Pmi(pmi) => pmi.is_spawned,
+        }
+    }
+
+    /// Starts programs together, for which these values are published. A process that was started alone starts a launcher for
+    /// that.
+    pub(crate) fn spawn(
+        &mut self,
+        programs: &[Program],
+        published: &[(&str, String)],
+    ) -> Result<()> {
+        if let Self::Alone = self {
+            let stream = crate::attaching::start_launcher()?;
+            *self = Self::Pmi(Box::new(Pmi::greet(stream, (0, 1))?));
+        }
+        match self {
+            Self::Alone => Ok(()),
+            Self::Pmi(pmi) => pmi.spawn(programs, published),
         }
     }
 
@@ -162,13 +190,14 @@ impl Launcher {
 }
 
 impl Pmi {
-    fn greet(stream: UnixStream, rank: u32, size: u32) -> Result<Self> {
+    fn greet(stream: UnixStream, (rank, size): (u32, u32)) -> Result<Self> {
         let mut pmi = Self {
             stream,
             lines: Lines::default(),
             space: String::new(),
             rank,
             size,
+            is_spawned: number_of("PMI_SPAWNED")?.is_some_and(|is| is != 0),
         };
         let hello = Command::new("init")
             .with("pmi_version", 1)
@@ -202,12 +231,50 @@ impl Pmi {
             .ok_or_else(|| failed(format_args!("no value for {key}")))
     }
 
+    /// Starts programs: a command for each of them, and one answer to all.
+    fn spawn(&mut self, programs: &[Program], published: &[(&str, String)]) -> Result<()> {
+        let mut text = String::new();
+        for (at, program) in programs.iter().enumerate() {
+            let mut command = Command::new("spawn")
+                .with("nprocs", program.count)
+                .with("execname", &program.command)
+                .with("totspawns", programs.len())
+                .with("spawnssofar", at + 1);
+            for (at, argument) in (1..).zip(&program.arguments) {
+                command = command.with(&format!("arg{at}"), argument);
+            }
+            command = command
+                .with("argcnt", program.arguments.len())
+                .with("preput_num", published.len());
+            for (at, (key, value)) in published.iter().enumerate() {
+                command = command
+                    .with(&format!("preput_key_{at}"), key)
+                    .with(&format!("preput_val_{at}"), value);
+            }
+            command = command.with("info_num", program.hints.len());
+            for (at, (key, value)) in program.hints.iter().enumerate() {
+                command = command
+                    .with(&format!("info_key_{at}"), key)
+                    .with(&format!("info_val_{at}"), value);
+            }
+            text.push_str(&command.encode_lines());
+        }
+        let answer = self.exchange(&text, "spawn", "spawn_result");
+        answer.map(drop).map_err(|error| {
+            let text = error.text().replace('_', " ");
+            Error::new(abi::ERR_SPAWN, text)
+        })
+    }
+
     /// Sends a command and waits for its answer.
     fn ask(&mut self, command: &Command, answer: &'static str) -> Result<Command> {
-        let lost = |error: io::Error| failed(format_args!("{}: {error}", command.name()));
-        self.stream
-            .write_all(command.encode().as_bytes())
-            .map_err(lost)?;
+        self.exchange(&command.encode(), command.name(), answer)
+    }
+
+    /// Sends the text of commands and waits for an answer.
+    fn exchange(&mut self, text: &str, name: &str, answer: &'static str) -> Result<Command> {
+        let lost = |error: io::Error| failed(format_args!("{name}: {error}"));
+        self.stream.write_all(text.as_bytes()).map_err(lost)?;
         let mut bytes = [0; 1024];
         let found = loop {
             let next = self.lines.next_command();
@@ -234,8 +301,7 @@ impl Pmi {
         match found.number("rc") {
             None | Some(0) => Ok(found),
             Some(code) => Err(failed(format_args!(
-                "{} failed with {code}: {}",
-                command.name(),
+                "{name} failed with {code}: {}",
                 found.get("msg").unwrap_or("no reason given")
             ))),
         }

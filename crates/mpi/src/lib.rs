@@ -3,7 +3,8 @@
 //! A program's processes [start] with the help of a [launcher], and meet; then each is a [`Process`]. Read
 //! [`process`] first, then what it does: messages ([`point`], [`message`]) of elements ([`buffer`], [`datatype`]), matched
 //! with receives by MPI's rules ([`matching`]), into [buffers that are attached](buffering); [`communicator`]s of [`group`]s with
-//! [`topology`], and [how they are made](making), also by two groups that [meet](meeting); [`collective`] operations as
+//! [`topology`], and [how they are made](making), also by two groups that [meet](meeting), of one program or of several: those that were [started by a program](spawning), and those that find
+//! each other by the [names] of ports; [`collective`] operations as
 //! [`steps`] that are started as [`schedule`]s, compared first in the [checking mode](checking), with [`operation`]s that combine elements ([`reduction`]);
 //! [`window`]s of memory that others access; [`request`]s for all that goes
 //! on, and their [`status`]; files ([`io`]). [`tool`]s set and look at some of it. [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
@@ -17,11 +18,14 @@
 #![forbid(unsafe_code)]
 
 pub mod abi;
+pub mod attaching;
 pub mod buffer;
 pub mod buffering;
+mod calling;
 pub mod checking;
 pub mod collective;
 pub mod communicator;
+pub mod contacts;
 pub mod datatype;
 pub mod error;
 pub mod group;
@@ -32,14 +36,17 @@ pub mod making;
 pub mod matching;
 pub mod meeting;
 pub mod message;
+pub mod names;
 pub mod operation;
 mod partitioned;
 mod partitions;
 pub mod point;
+mod ports;
 pub mod process;
 pub mod reduction;
 pub mod request;
 pub mod schedule;
+pub mod spawning;
 pub mod start;
 pub mod status;
 pub mod steps;
