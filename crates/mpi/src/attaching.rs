@@ -30,7 +30,10 @@ fn command() -> PathBuf {
     let library = library();
     let here = library.as_ref().and_then(|path| path.parent());
     let places = here.map(|here| ["", "../bin", "../../bin"].map(|place| here.join(place)));
-    let mut files = places.into_iter().flatten().map(|place| place.join("causeway"));
+    let mut files = places
+        .into_iter()
+        .flatten()
+        .map(|place| place.join("causeway"));
     let found = files.find(|file| file.is_file());
     found.unwrap_or_else(|| PathBuf::from("causeway"))
 }

@@ -163,7 +163,8 @@ impl Process {
             if let Some(Ok((Said::Call { reply, .. }, from))) = self.take_heard(at) {
                 let why = "nobody has this port open".to_owned();
                 let said = Said::Refused(why);
-                let refused = self.post_said(from, (REPLIES, reply), &said, (self.buffered, NOBODY));
+                let refused =
+                    self.post_said(from, (REPLIES, reply), &said, (self.buffered, NOBODY));
                 if let Ok(Posted::Pending(_)) = refused {
                     self.buffers.started(NOBODY);
                 }
@@ -247,7 +248,11 @@ impl Process {
         match hearing.what {
             What::Call(tag) => {
                 self.take_calls();
-                let call = self.ports.calls.get_mut(&tag).and_then(|calls| calls.pop_front());
+                let call = self
+                    .ports
+                    .calls
+                    .get_mut(&tag)
+                    .and_then(|calls| calls.pop_front());
                 match call {
                     Some(call) => self.receive_call(hearing, call, CALLS),
                     None if self.ports.open.contains(&tag) => Ok(()),

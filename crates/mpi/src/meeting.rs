@@ -108,7 +108,10 @@ fn put_words(words: &[u64], memory: &Memory) {
 }
 
 fn said_nothing() -> Error {
-    Error::new(abi::ERR_INTERN, "the leader of the other group has said nothing")
+    Error::new(
+        abi::ERR_INTERN,
+        "the leader of the other group has said nothing",
+    )
 }
 
 impl Process {
@@ -121,7 +124,9 @@ impl Process {
         (peer, remote_leader, tag): (usize, i32, i32),
     ) -> Result<Meeting> {
         self.meet_by(local, leader, "MPI_Intercomm_create", |process| {
-            process.other_leader(peer, remote_leader, tag).map(Other::Peer)
+            process
+                .other_leader(peer, remote_leader, tag)
+                .map(Other::Peer)
         })
     }
 
@@ -514,11 +519,18 @@ impl Process {
         }
         let first = |all: &[(u32, Peer)]| -> Option<Identity> {
             let all = all.iter();
-            all.filter_map(|(process, _)| self.contacts.identity(*process)).min()
+            all.filter_map(|(process, _)| self.contacts.identity(*process))
+                .min()
         };
-        let is_first = meeting.is_first.unwrap_or_else(|| first(&local) < first(&remote));
+        let is_first = meeting
+            .is_first
+            .unwrap_or_else(|| first(&local) < first(&remote));
         let handler = handler.unwrap_or(meeting.error_handler);
-        self.add((meeting.told.number, handler), &local, Some((&remote, is_first)))
+        self.add(
+            (meeting.told.number, handler),
+            &local,
+            Some((&remote, is_first)),
+        )
     }
 
     /// For each process that was to be started, 0, or the class of the error.

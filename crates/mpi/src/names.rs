@@ -38,7 +38,10 @@ impl Names {
     /// Those in a directory, which is made unless it is there. Another user's is refused: it could lead anywhere.
     fn in_directory(directory: PathBuf) -> Result<Self> {
         let place = || format!("the directory of names {}", directory.display());
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&directory);
         made.map_err(|error| failed(abi::ERR_OTHER, place(), &error))?;
         let found = fs::symlink_metadata(&directory);
         let found = found.map_err(|error| failed(abi::ERR_OTHER, place(), &error))?;
@@ -53,7 +56,10 @@ impl Names {
     fn file(&self, name: &[u8]) -> Result<PathBuf> {
         const MOST: usize = 120;
         if name.is_empty() || name.len() > MOST {
-            let text = format!("a service name of {} bytes; there may be 1 to {MOST}", name.len());
+            let text = format!(
+                "a service name of {} bytes; there may be 1 to {MOST}",
+                name.len()
+            );
             return Err(Error::new(abi::ERR_ARG, text));
         }
         let digits = name.iter().map(|byte| format!("{byte:02x}"));
@@ -68,7 +74,9 @@ impl Names {
         is_gone: impl FnOnce(&[u8]) -> bool,
     ) -> Result<()> {
         let file = self.file(name)?;
-        let own = self.directory.join(format!(".{:016x}", contacts::number()?));
+        let own = self
+            .directory
+            .join(format!(".{:016x}", contacts::number()?));
         let write = |path: &Path| -> io::Result<()> {
             let mut file = fs::File::create_new(path)?;
             file.write_all(port)
@@ -130,19 +138,29 @@ mod tests {
     fn what_is_published_is_found_until_it_is_taken_back() {
         let names = names("found");
         let name = b"a/../b \xff";
-        assert_eq!(names.look_up(name).expect_err("not yet").code(), abi::ERR_NAME);
+        assert_eq!(
+            names.look_up(name).expect_err("not yet").code(),
+            abi::ERR_NAME
+        );
         let lives = |_: &[u8]| false;
         names.publish(name, b"old", lives).expect("it is new");
-        let twice = names.publish(name, b"other", lives).expect_err("it is there");
+        let twice = names
+            .publish(name, b"other", lives)
+            .expect_err("it is there");
         assert_eq!(twice.code(), abi::ERR_SERVICE);
         let replaced = names.publish(name, b"port", |old| old == b"old");
         replaced.expect("the old one is gone");
         assert_eq!(names.look_up(name).expect("it is there"), b"port");
-        let other = names.unpublish(name, b"other").expect_err("it has another port");
+        let other = names
+            .unpublish(name, b"other")
+            .expect_err("it has another port");
         assert_eq!(other.code(), abi::ERR_SERVICE);
         names.unpublish(name, b"port").expect("it is there");
         assert!(names.unpublish(name, b"port").is_err());
-        assert_eq!(fs::read_dir(&names.directory).expect("it is there").count(), 0);
+        assert_eq!(
+            fs::read_dir(&names.directory).expect("it is there").count(),
+            0
+        );
         fs::remove_dir(&names.directory).expect("it is empty");
     }
 

@@ -38,10 +38,7 @@ impl Port {
             near,
             far,
         } = &self.contact;
-        let mut name = format!(
-            "{PREFIX};{};{world:x};{rank};{host};{near};",
-            self.tag
-        );
+        let mut name = format!("{PREFIX};{};{world:x};{rank};{host};{near};", self.tag);
         let most = abi::MAX_PORT_NAME as usize - 1;
         for (at, address) in far.split(',').enumerate() {
             let comma = if at > 0 { "," } else { "" };
@@ -208,7 +205,13 @@ mod tests {
 
     #[test]
     fn other_names_are_refused() {
-        for name in [&b""[..], b"tag#0$description", b"causeway;1;2;3", b"causeway;x;1;2;h;;", b"\xff"] {
+        for name in [
+            &b""[..],
+            b"tag#0$description",
+            b"causeway;1;2;3",
+            b"causeway;x;1;2;h;;",
+            b"\xff",
+        ] {
             let error = Port::read(name).expect_err("it is none");
             assert_eq!(error.code(), abi::ERR_PORT);
         }

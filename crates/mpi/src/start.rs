@@ -49,7 +49,7 @@ impl Process {
             _ => meet(&mut launcher, methods)?,
         };
         let port = match launcher.is_spawned() {
-            true => Some(launcher.get(PARENT)?),
+            true => Some(launcher.get(0, PARENT)?),
             false => None,
         };
         let mut process = Self::new(met.endpoint, launcher, met.peers, met.hosts, met.contacts)?;
@@ -198,7 +198,8 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
         launcher.put(SECRET, &contacts::text_of_key(key))?;
     }
     launcher.barrier()?;
-    let published = (0..size).map(|other| read_published(other, &launcher.get(&key_of(other))?));
+    let published =
+        (0..size).map(|other| read_published(other, &launcher.get(other, &key_of(other))?));
     let published = published.collect::<Result<Vec<_>>>()?;
     own.world = published[0].world;
     let is_near = |other: u32| published[other as usize].host == own.host;
@@ -229,7 +230,7 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
         let address = match published.host == own_host {
             true if other == rank => "self://here".to_owned(),
             true => published.address.clone(),
-            false => launcher.get(&tcp_key_of(other))?,
+            false => launcher.get(other, &tcp_key_of(other))?,
         };
         peers.push(look_up(&mut endpoint, &format!("rank {other}"), &address)?);
         hosts.push(contacts.add((world, other), &published.host));
@@ -244,7 +245,7 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
 
 /// The key that all processes of the program have.
 pub(crate) fn common_key(launcher: &mut Launcher) -> Result<[u8; 32]> {
-    let text = launcher.get(SECRET)?;
+    let text = launcher.get(0, SECRET)?;
     contacts::key_of_text(&text).ok_or_else(|| strange(0, &text))
 }
 
@@ -292,11 +293,7 @@ pub(crate) fn listen_by_tcp(
 }
 
 /// How messages go to the process at one of these addresses.
-pub(crate) fn look_up(
-    endpoint: &mut Endpoint<Mpi>,
-    whose: &str,
-    addresses: &str,
-) -> Result<Peer> {
+pub(crate) fn look_up(endpoint: &mut Endpoint<Mpi>, whose: &str, addresses: &str) -> Result<Peer> {
     let addr = endpoint.lookup(addresses)?;
     let number = endpoint.number(addr).ok_or_else(|| {
         let text = format!("the address of {whose} is stale");

@@ -175,7 +175,10 @@ mod tests {
             group: [member()].into(),
         };
         golden(&call, &alloc::format!("000200000000000000{group}"));
-        golden(&Meeting::Group([member()].into()), &alloc::format!("01{group}"));
+        golden(
+            &Meeting::Group([member()].into()),
+            &alloc::format!("01{group}"),
+        );
         golden(&Meeting::Refused("no".into()), "02020000006e6f");
     }
 }

@@ -110,9 +110,7 @@ impl Command {
                 field,
                 value: line[error.valid_up_to()].into(),
             })?;
-            let (key, value) = text
-                .split_once('=')
-                .ok_or(Malformed::Truncated { field })?;
+            let (key, value) = text.split_once('=').ok_or(Malformed::Truncated { field })?;
             match &mut command {
                 None if key == "mcmd" => command = Some(Self::new(value)),
                 None => return Err(Malformed::Truncated { field }),

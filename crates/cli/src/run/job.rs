@@ -171,7 +171,9 @@ impl Starter for Job {
     fn start(self: Arc<Self>, request: &Request) -> Result<(), String> {
         let sum = self.worlds().processes.saturating_add(request.processes());
         if sum > MOST {
-            return Err(format!("there would be {sum} processes; there may be {MOST}"));
+            return Err(format!(
+                "there would be {sum} processes; there may be {MOST}"
+            ));
         }
         request.check(std::env::var_os("PATH"))?;
         self.begin(request).map_err(|failure| failure.to_string())

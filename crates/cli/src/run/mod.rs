@@ -190,11 +190,7 @@ fn has_left_early(job: &Job, who: Who) -> bool {
 
 /// Watches over the processes until all have ended: those that are expected to start, and those that they start. Returns the exit
 /// code.
-fn watch(
-    job: &Job,
-    events: &Receiver<Event>,
-    (mut expected, mut is_attached): (u32, bool),
-) -> u8 {
+fn watch(job: &Job, events: &Receiver<Event>, (mut expected, mut is_attached): (u32, bool)) -> u8 {
     let mut running = Vec::new();
     let (mut code, mut asked, mut was_killed) = (0, Asked::Nothing, false);
     while expected > 0 || is_attached || !running.is_empty() {
@@ -215,7 +211,8 @@ fn watch(
             Ok(Event::Detached(who)) => {
                 is_attached = false;
                 if has_left_early(job, who) {
-                    let text = "the process that has started the others has ended without MPI_Finalize";
+                    let text =
+                        "the process that has started the others has ended without MPI_Finalize";
                     fail(&mut code, &mut asked, (1, AFTER_DEATH), text);
                 }
             }
@@ -230,7 +227,7 @@ fn watch(
                     if status.signal().is_some()
                         && !was_killed
                         && code != 0
-                        && asked != Asked::Killed
+                        && !matches!(asked, Asked::Killed | Asked::At(_, Signal::KILL))
                     {
                         // The others may have noticed, and ended, before this was known here.
                         code = code_of(status);

@@ -69,7 +69,9 @@ impl Request {
             found.map(|(_, value)| *value)
         };
         if let Some(host) = hint("host").filter(|host| !is_here(host)) {
-            return Err(format!("{host} is another host; causeway run has this one only"));
+            return Err(format!(
+                "{host} is another host; causeway run has this one only"
+            ));
         }
         let name = command.get("execname").ok_or_else(missing)?;
         let processes = command.number("nprocs").unwrap_or(0);
@@ -164,7 +166,12 @@ mod tests {
 
     #[test]
     fn requests_that_cannot_be_met_are_refused() {
-        for (key, value) in [("nprocs", "0"), ("nprocs", "-1"), ("nprocs", "4097"), ("argcnt", "2")] {
+        for (key, value) in [
+            ("nprocs", "0"),
+            ("nprocs", "-1"),
+            ("nprocs", "4097"),
+            ("argcnt", "2"),
+        ] {
             // Of keys that are there twice, the first counts.
             let mut command = Command::new("spawn").with(key, value);
             for pair in ["nprocs", "execname", "argcnt", "info_num"] {
@@ -180,7 +187,9 @@ mod tests {
             .with("info_num", 1)
             .with("info_key_0", "host")
             .with("info_val_0", "no-such-host");
-        let error = Request::default().add(&elsewhere).expect_err("it is not here");
+        let error = Request::default()
+            .add(&elsewhere)
+            .expect_err("it is not here");
         assert!(error.contains("no-such-host"), "{error}");
     }
 
@@ -189,7 +198,9 @@ mod tests {
         assert_eq!(find("sh", Some("/no/such:/bin")), Path::new("/bin/sh"));
         assert_eq!(find("sh", None), Path::new("sh"));
         let mut request = Request::default();
-        let command = Command::new("spawn").with("nprocs", 1).with("execname", "sh");
+        let command = Command::new("spawn")
+            .with("nprocs", 1)
+            .with("execname", "sh");
         assert_eq!(request.add(&command), Ok(true));
         assert_eq!(request.check(Some("/no/such:/bin".into())), Ok(()));
     }
