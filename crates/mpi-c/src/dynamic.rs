@@ -8,7 +8,7 @@ use causeway_mpi::info::Info;
 use causeway_mpi::meeting::Meeting;
 use causeway_mpi::names::Names;
 use causeway_mpi::process::Process;
-use causeway_mpi::spawning::{Program, Spawn};
+use causeway_mpi::programs::{Program, Spawn};
 use causeway_sys::joining::{self, Joined};
 
 use crate::communicator::{comm_free, made, meet, talk};
@@ -43,6 +43,9 @@ pub(crate) unsafe fn close_port(port_name: *const c_char) -> Result<()> {
     with(|process, _| process.close_port(name))
 }
 
+/// How a group begins to meet another one: its communicator, its root, and the port's name.
+type Begin = fn(&mut Process, usize, i32, Option<&[u8]>) -> Result<Meeting>;
+
 /// Has a group meet another one at a port.
 ///
 /// # Safety
@@ -50,7 +53,7 @@ pub(crate) unsafe fn close_port(port_name: *const c_char) -> Result<()> {
 unsafe fn meet_at(
     port_name: *const c_char,
     (comm, root): (Handle, c_int),
-    begin: fn(&mut Process, usize, i32, Option<&[u8]>) -> Result<Meeting>,
+    begin: Begin,
     newcomm: *mut Handle,
 ) -> Result<()> {
     let name = match is_root(comm, root)? && !port_name.is_null() {

@@ -9,7 +9,7 @@ use causeway_wire::pmi::{Command, Lines};
 
 use crate::abi;
 use crate::error::{Error, Result};
-use crate::spawning::Program;
+use crate::programs::Program;
 
 /// A launcher, or none for a process that was started alone.
 #[derive(Debug)]

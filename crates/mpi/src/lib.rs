@@ -3,7 +3,7 @@
 //! A program's processes [start] with the help of a [launcher], and meet; then each is a [`Process`]. Read
 //! [`process`] first, then what it does: messages ([`point`], [`message`]) of elements ([`buffer`], [`datatype`]), matched
 //! with receives by MPI's rules ([`matching`]), into [buffers that are attached](buffering); [`communicator`]s of [`group`]s with
-//! [`topology`], and [how they are made](making), also by two groups that [meet](meeting), of one program or of several: those that were [started by a program](spawning), and those that find
+//! [`topology`], and [how they are made](making), also by two groups that [meet](meeting), of one program or of several: those that were [started by a program](programs), and those that find
 //! each other by the [names] of ports; [`collective`] operations as
 //! [`steps`] that are started as [`schedule`]s, compared first in the [checking mode](checking), with [`operation`]s that combine elements ([`reduction`]);
 //! [`window`]s of memory that others access; [`request`]s for all that goes
@@ -43,10 +43,11 @@ mod partitions;
 pub mod point;
 mod ports;
 pub mod process;
+pub mod programs;
 pub mod reduction;
 pub mod request;
 pub mod schedule;
-pub mod spawning;
+mod spawning;
 pub mod start;
 pub mod status;
 pub mod steps;

@@ -19,8 +19,8 @@ use crate::group::Group;
 use crate::making::{reached, telling, telling_more};
 use crate::ports::{CALLS, MOST_BYTES, Port, REPLIES, What};
 use crate::process::{Active, Process};
+use crate::programs::Spawn;
 use crate::schedule::Among;
-use crate::spawning::Spawn;
 use crate::steps::Steps;
 use crate::told::{Told, WORDS};
 

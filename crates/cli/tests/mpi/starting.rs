@@ -220,3 +220,37 @@ fn programs_run_under_open_mpi_s_launcher() {
     let output = mpirun.args(options).arg(&program).arg("short").output();
     succeeded(&output.expect("it starts"), "mpirun");
 }
+
+/// A Fortran program, by wrappers that convert handles.
+#[test]
+fn a_fortran_program_runs_by_way_of_converted_handles() {
+    if Command::new("gfortran").arg("--version").output().is_err() {
+        eprintln!("not tested: gfortran is not installed");
+        return;
+    }
+    let sources = super::root().join("crates/mpi-c/tests/fortran");
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (object, program) = (place.join("mpi-wrappers.o"), place.join("mpi-rows"));
+    let mut compilers = [Command::new("cc"), Command::new("gfortran")];
+    compilers[0].args(["-Wall", "-Wextra", "-Werror", "-O1", "-c", "-I"]);
+    compilers[0].arg(super::root().join("crates/mpi-c/include"));
+    compilers[0]
+        .arg(sources.join("wrappers.c"))
+        .arg("-o")
+        .arg(&object);
+    // Buffers have any type.
+    compilers[1].args(["-std=legacy", "-fallow-argument-mismatch", "-w", "-O1"]);
+    compilers[1].arg(sources.join("rows.f90")).arg(&object);
+    compilers[1]
+        .arg("-o")
+        .arg(&program)
+        .arg("-L")
+        .arg(built())
+        .arg("-lmpi_abi");
+    for mut compiler in compilers {
+        succeeded(&compiler.output().expect("a compiler"), "compiling");
+    }
+    for processes in [1, 3] {
+        succeeded(&run(processes, &program, &[]), &format!("{processes}"));
+    }
+}
