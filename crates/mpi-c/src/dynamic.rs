@@ -234,6 +234,9 @@ pub(crate) unsafe fn comm_spawn_multiple(
     let what = is_root(comm, root)?.then(|| {
         let wrong = || Error::new(abi::ERR_ARG, format!("count is {count}"));
         let count = usize::try_from(count).map_err(|_| wrong())?;
+        if array_of_commands.is_null() || array_of_maxprocs.is_null() || array_of_info.is_null() {
+            return Err(Error::new(abi::ERR_ARG, "an array is NULL"));
+        }
         Spawn::new((0..count).map(program).collect::<Result<_>>()?)
     });
     // SAFETY: the caller's pointers, as MPI has it.

@@ -52,7 +52,11 @@ impl Process {
             self.contacts.own.near = near;
         }
         if methods.tcp && self.contacts.own.far.is_empty() {
-            match start::listen_by_tcp(&mut self.endpoint, self.contacts.key, false) {
+            let (endpoint, key) = (&mut self.endpoint, self.contacts.key);
+            let far = start::listen_by_tcp(endpoint, key, false)
+                // A host without a network has itself.
+                .or_else(|_| start::listen_by_tcp(endpoint, key, true));
+            match far {
                 Ok(far) => self.contacts.own.far = far,
                 // Those of this host reach it all the same.
                 Err(_) if methods.shm => {}
@@ -176,6 +180,7 @@ impl Process {
         let at = self.ports.draw();
         let mut hearing = Hearing {
             what: What::Refused,
+            group: abi::COMM_SELF,
             coming: None,
             heard: None,
         };
@@ -202,11 +207,12 @@ impl Process {
         Ok(())
     }
 
-    /// Starts to listen to a call at a port, or to a reply.
-    pub(crate) fn hear(&mut self, what: What) -> (Active, u32) {
+    /// Starts to listen to a call at a port, or to a reply, for all of a communicator.
+    pub(crate) fn hear(&mut self, what: What, group: usize) -> (Active, u32) {
         let at = self.ports.draw();
         let hearing = Hearing {
             what,
+            group,
             coming: None,
             heard: None,
         };
@@ -253,10 +259,15 @@ impl Process {
                     .calls
                     .get_mut(&tag)
                     .and_then(|calls| calls.pop_front());
-                match call {
-                    Some(call) => self.receive_call(hearing, call, CALLS),
-                    None if self.ports.open.contains(&tag) => Ok(()),
-                    None => Err(Error::new(abi::ERR_PORT, "the port was closed meanwhile")),
+                match (call, self.lost_of(hearing.group)) {
+                    (Some(call), _) => self.receive_call(hearing, call, CALLS),
+                    // Without it there would be nothing to be called for.
+                    (None, Some(lost)) => Err(lost),
+                    (None, None) if self.ports.open.contains(&tag) => Ok(()),
+                    (None, None) => {
+                        let text = "the port was closed meanwhile";
+                        Err(Error::new(abi::ERR_PORT, text))
+                    }
                 }
             }
             What::Reply(tag, peer) => {

@@ -329,7 +329,7 @@ impl Process {
             Err(error) => Err(error),
             Ok(Other::Peer(among)) => self.tell_length(meeting, among),
             Ok(Other::Caller(port)) => {
-                let (active, hearing) = self.hear(What::Call(port));
+                let (active, hearing) = self.hear(What::Call(port), meeting.communicator);
                 Ok(Next::Wait(Talk::Call(hearing), active))
             }
             Ok(Other::Called(port)) => self.call(meeting, &port),
@@ -434,7 +434,7 @@ impl Process {
             contact: self.contacts.own.clone(),
         };
         meeting.codes = self.start_all(spawn, &port.name()?)?;
-        let (active, hearing) = self.hear(What::Call(tag));
+        let (active, hearing) = self.hear(What::Call(tag), meeting.communicator);
         Ok(Next::Wait(Talk::Call(hearing), active))
     }
 
@@ -474,7 +474,7 @@ impl Process {
                 Ok(Next::Wait(Talk::Replied(Said::Group(group)), active))
             }
             Talk::Calling(reply, peer) => {
-                let (active, hearing) = self.hear(What::Reply(reply, peer));
+                let (active, hearing) = self.hear(What::Reply(reply, peer), meeting.communicator);
                 Ok(Next::Wait(Talk::Reply(hearing), active))
             }
             Talk::Reply(hearing) => {

@@ -114,6 +114,8 @@ pub(crate) struct Call {
 #[derive(Debug)]
 pub(crate) struct Hearing {
     pub(crate) what: What,
+    /// The communicator of those who wait for it with this process.
+    pub(crate) group: usize,
     /// The message that is being received.
     pub(crate) coming: Option<(OpId, Memory, u32)>,
     /// What was said, and the number of the process that has said it.

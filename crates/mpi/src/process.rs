@@ -241,6 +241,7 @@ impl Process {
             String::from_utf8_lossy(of.unwrap_or_default()).into_owned()
         };
         let all = self.communicators.handles();
+        let all = all.filter(|handle| self.parent != Some(*handle));
         all.map(|handle| (handle, name(handle))).collect()
     }
 

@@ -30,7 +30,7 @@ fn programs_start_others_and_talk_with_them() {
     for processes in [1, 3] {
         succeeded(&run(processes, &program, &[]), &format!("{processes}"));
     }
-    let by_tcp = [("CAUSEWAY_MPI_METHODS", "tcp"), ("ALONE", "1")];
+    let by_tcp = [("CAUSEWAY_MPI_METHODS", "tcp"), ("HOSTS", "each")];
     succeeded(&run_with(2, &program, &["short"], &by_tcp), "tcp");
 }
 
@@ -126,6 +126,21 @@ fn a_port_of_a_process_that_has_ended_is_an_error() {
 }
 
 #[test]
+fn those_who_meet_at_a_port_notice_that_the_other_one_dies() {
+    let program = compile("ports");
+    for what in ["server-dies", "client-dies"] {
+        let output = run(2, &program, &[what]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            said.contains("the other one is told"),
+            "{what}: {said}\n{errors}"
+        );
+        assert_eq!(output.status.code(), Some(128 + 9), "{what}: {errors}");
+    }
+}
+
+#[test]
 fn two_processes_with_a_socket_join() {
     let program = compile("ports");
     let output = alone(&program, &["join"], &[]).output().expect("it starts");
@@ -172,6 +187,38 @@ fn launchers_that_do_not_fit_are_explained() {
             .expect("it starts");
         succeeded(&output, &format!("{environment:?}"));
     }
+}
+
+/// Of two hosts, one has a part of those who start others.
+#[test]
+fn programs_on_two_hosts_start_others() {
+    if Command::new("ip").arg("-V").output().is_err() {
+        eprintln!("not tested: iproute2's `ip` is not installed");
+        return;
+    }
+    let program = compile("spawn");
+    let script = super::root().join("crates/mpi-c/tests/two-hosts.sh");
+    let output = Command::new("timeout")
+        .args([
+            "60",
+            "unshare",
+            "--user",
+            "--map-root-user",
+            "--net",
+            "--mount",
+            "sh",
+        ])
+        .arg(&script)
+        .arg(env!("CARGO_BIN_EXE_causeway"))
+        .args(["run", "-n", "3", "sh"])
+        .arg(&script)
+        .arg("--host")
+        .arg(&program)
+        .arg("others")
+        .env("LD_LIBRARY_PATH", built())
+        .env("HOSTS", "several")
+        .output();
+    succeeded(&output.expect("util-linux's unshare runs"), "two hosts");
 }
 
 /// A launcher of another library, if it is installed where `make peers` puts it.

@@ -1,5 +1,6 @@
 /* Programs that find each other: a server with a port and clients, by name or by a socket. */
 #include "check.h"
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -83,6 +84,33 @@ static void halves(void) {
     OK(MPI_Comm_free(&half));
 }
 
+/* The one who has the port is killed while the other one calls there, or the other way round while they talk. */
+static int dies(int is_server) {
+    char port[MPI_MAX_PORT_NAME] = "";
+    MPI_Comm other;
+    int class, value;
+    if (rank == 0) OK(MPI_Open_port(MPI_INFO_NULL, port));
+    OK(MPI_Bcast(port, sizeof port, MPI_CHAR, 0, MPI_COMM_WORLD));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    if (is_server && rank == 0) {
+        usleep(50000);
+        raise(SIGKILL);
+    }
+    if (rank == 0) {
+        OK(MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &other));
+        OK(MPI_Error_class(MPI_Recv(&value, 1, MPI_INT, 0, 0, other, MPI_STATUS_IGNORE), &class));
+        CHECK(class == MPI_ERR_PROC_ABORTED);
+    } else {
+        int code = MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &other);
+        if (!is_server) raise(SIGKILL);
+        OK(MPI_Error_class(code, &class));
+        CHECK(class == MPI_ERR_PORT);
+    }
+    printf("the other one is told\n");
+    fflush(stdout);
+    return 3;
+}
+
 static void wrong_arguments(void) {
     char port[MPI_MAX_PORT_NAME];
     MPI_Comm other;
@@ -143,6 +171,8 @@ int main(int argc, char **argv) {
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     if (strcmp(what, "serve") == 0) serve(argv[2], atoi(argv[3]));
     else if (strcmp(what, "connect") == 0) connect_to(argv[2]);
+    else if (strcmp(what, "server-dies") == 0) return dies(1);
+    else if (strcmp(what, "client-dies") == 0) return dies(0);
     else if (strcmp(what, "gone") == 0) {
         /* A port of a process that has ended. */
         MPI_Comm server;
