@@ -51,7 +51,10 @@ impl Process {
             self.endpoint.listen(&near)?;
             self.contacts.own.near = near;
         }
-        if methods.tcp && self.contacts.own.far.is_empty() {
+        // Where one of two is reached at this machine's own address only, and the other at those of a network, they would not know each
+        // other by where their calls come from.
+        let is_here_only = self.contacts.own.far.starts_with("tcp://127.");
+        if methods.tcp && (self.contacts.own.far.is_empty() || is_here_only) {
             let (endpoint, key) = (&mut self.endpoint, self.contacts.key);
             let far = start::listen_by_tcp(endpoint, key, false)
                 // A host without a network has itself.
