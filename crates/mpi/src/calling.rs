@@ -130,11 +130,16 @@ impl Process {
     /// Closes a port. Those who wait there are refused.
     pub fn close_port(&mut self, name: &[u8]) -> Result<()> {
         let tag = self.own_port(name)?;
+        self.shut_port(tag);
+        Ok(())
+    }
+
+    /// Closes a port. Those who wait there are refused.
+    pub(crate) fn shut_port(&mut self, tag: u32) {
         self.ports.open.remove(&tag);
         for call in self.ports.calls.remove(&tag).unwrap_or_default() {
             self.refuse(call);
         }
-        Ok(())
     }
 
     /// Publishes a port under a name.

@@ -353,7 +353,11 @@ impl Process {
     /// A leader has learnt what there is to learn, and tells its group.
     fn end_talk(&mut self, meeting: &mut Meeting, said: Result<Said>) -> Result<Active> {
         if let Some(port) = meeting.port.take() {
-            self.ports.open.remove(&port);
+            self.shut_port(port);
+            if said.is_err() {
+                // They may call when it is too late.
+                self.ports.be_asked();
+            }
         }
         let (said, class) = match said {
             Ok(Said::Refused(why)) => (Said::Refused(why), abi::ERR_PORT),
