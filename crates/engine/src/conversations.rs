@@ -359,6 +359,11 @@ impl<M: Matcher> Conversations<M> {
         self.shared.own.introduction = introduction;
     }
 
+    /// Where this instance can be reached, as peers that are greeted from now on are told.
+    pub fn introduce_at(&mut self, addresses: Vec<String>) {
+        self.shared.own.introduction.addresses = addresses;
+    }
+
     /// Where a peer that has connected to us says it can be reached.
     pub fn claims(&self, peer: u32) -> &[String] {
         let theirs = &self.peers[peer].greeting.theirs;

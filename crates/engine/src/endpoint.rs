@@ -11,13 +11,14 @@
 //!
 //! Inside, the protocol's state is apart from the methods ([`conversations`](crate::conversations)): `driving` and
 //! `posting` do with methods what it asks for, `connections` and `connect` know which peer is behind which handle, `callers`
-//! which of them are one, `messages` looks at those that wait for receives, `progress` polls, `sleep` sleeps, `parked` lets others in meanwhile, `watch` shows observers what is
+//! which of them are one, `listening` where others reach us, `messages` looks at those that wait for receives, `progress` polls, `sleep` sleeps, `parked` lets others in meanwhile, `watch` shows observers what is
 //! going on and `stall` tells of operations that make no progress. `loopback` is how a process sends to itself.
 
 mod callers;
 mod connect;
 mod connections;
 mod driving;
+mod listening;
 mod loopback;
 mod messages;
 mod methods;
@@ -109,26 +110,14 @@ impl<M: Matcher> Endpoint<M> {
         let process = Owner::this_process().map_err(forks)?;
         registry.register(Box::new(Loopback::new().map_err(system)?));
         let unavailable = registry.unavailable().to_vec();
-        let mut methods = Methods::new(registry.into_methods(), config.clock.clone());
+        let methods = Methods::new(registry.into_methods(), config.clock.clone());
         let tuning = Tuning {
             eager_limit: config.eager_limit,
             unexpected_limit: config.unexpected_limit,
             policy: RendezvousPolicy::default(),
             server: !config.listen.is_empty(),
         };
-        let mut connections = Connections::new(methods.slots.len());
-        for text in &config.listen {
-            let address: causeway_transport::Address = text.parse()?;
-            let schemes = methods.schemes();
-            let index = schemes.iter().position(|s| *s == address.scheme());
-            let index = index.ok_or_else(|| causeway_transport::Error::NoMethod {
-                scheme: address.scheme().to_owned(),
-                known: schemes.join(", "),
-            })?;
-            let address = methods.get(index).listen(&address)?;
-            connections.listening.push(address.to_string());
-        }
-        connections.sort_listening();
+        let connections = Connections::new(methods.slots.len());
         let id = causeway_sys::random::bytes().map_err(|source| {
             let what = "drawing the number of an instance".into();
             causeway_transport::Error::System { what, source }
@@ -136,11 +125,11 @@ impl<M: Matcher> Endpoint<M> {
         let mut conversations = Conversations::new(tuning, config.early_memory);
         conversations.introduce_as(Introduction {
             id: InstanceId(u128::from_le_bytes(id)),
-            addresses: connections.listening.clone(),
+            addresses: Vec::new(),
         });
         let now = methods.now();
         let sleeper = Sleeper::new(&methods, process).map_err(system)?;
-        Ok(Self {
+        let mut endpoint = Self {
             process,
             conversations,
             connections,
@@ -155,7 +144,11 @@ impl<M: Matcher> Endpoint<M> {
             watch: Watch::new(now, config.stall_after, config.publish),
             scratch: Vec::new(),
             unavailable,
-        })
+        };
+        for address in &config.listen {
+            endpoint.listen(address)?;
+        }
+        Ok(endpoint)
     }
 
     /// The addresses that others can reach this process at, as text, best first.

@@ -94,7 +94,7 @@ pub(crate) fn tell_all(comm: Handle, numbers: &[c_int]) -> Result<Vec<c_int>> {
 }
 
 /// A new communicator has its parent's error handler.
-fn made(new: Option<Handle>) -> Result<Handle> {
+pub(crate) fn made(new: Option<Handle>) -> Result<Handle> {
     let Some(new) = new else {
         return Ok(abi::COMM_NULL);
     };
@@ -304,12 +304,18 @@ pub(crate) unsafe fn comm_create_from_group(
     Ok(())
 }
 
-/// Has two groups meet.
-fn meet(mut meeting: Meeting, errhandler: Option<Handle>) -> Result<Handle> {
+/// Has two groups tell each other what they have to know.
+pub(crate) fn talk(meeting: &mut Meeting) -> Result<()> {
     let mut went = Ok(());
-    while let Some(active) = with(|process, _| process.go_on(&mut meeting, went))? {
+    while let Some(active) = with(|process, _| process.go_on(meeting, went))? {
         went = complete(active).map(drop);
     }
+    Ok(())
+}
+
+/// Has two groups meet.
+pub(crate) fn meet(mut meeting: Meeting, errhandler: Option<Handle>) -> Result<Handle> {
+    talk(&mut meeting)?;
     made(Some(with(|process, _| process.met(&meeting, errhandler))?))
 }
 
@@ -393,11 +399,6 @@ pub(crate) unsafe fn comm_free(comm: *mut Handle) -> Result<()> {
     Ok(())
 }
 
-pub(crate) unsafe fn comm_disconnect(comm: *mut Handle) -> Result<()> {
-    // SAFETY: the caller's pointer, as MPI has it. Requests that are open keep what they need.
-    unsafe { comm_free(comm) }
-}
-
 pub(crate) unsafe fn comm_set_name(comm: Handle, name: *const c_char) -> Result<()> {
     // SAFETY: the caller's string, as MPI has it.
     let name = unsafe { read_text(name, "comm_name") }?;
@@ -433,10 +434,4 @@ pub(crate) unsafe fn comm_get_info(comm: Handle, info_used: *mut Handle) -> Resu
     let hints = with(|process, _| Ok(process.communicator_mut(comm)?.info().clone()))?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { crate::info::insert(hints, info_used) }
-}
-
-pub(crate) unsafe fn comm_get_parent(parent: *mut Handle) -> Result<()> {
-    // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { parent.write(abi::COMM_NULL) };
-    Ok(())
 }

@@ -18,6 +18,7 @@ mod collective;
 mod communicator;
 mod contents;
 mod datatype;
+mod dynamic;
 mod errors;
 mod exports;
 mod file;

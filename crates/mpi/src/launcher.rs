@@ -1,14 +1,15 @@
-//! What a process and its launcher say to each other (PMI-1, [`causeway_wire::pmi`]): who am I, how many are we, and
-//! what the others have published.
+//! What a process and its launcher say to each other: who am I, how many are we, and what the others have published. Launchers
+//! speak PMI-1 ([`causeway_wire::pmi`]) over a descriptor, or PMIx, whose library is loaded for that.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use causeway_sys::inherited;
+use causeway_sys::{inherited, pmix};
 use causeway_wire::pmi::{Command, Lines};
 
 use crate::abi;
 use crate::error::{Error, Result};
+use crate::programs::Program;
 
 /// A launcher, or none for a process that was started alone.
 #[derive(Debug)]
@@ -17,6 +18,16 @@ pub enum Launcher {
     Alone,
     /// One that speaks PMI-1.
     Pmi(Box<Pmi>),
+    /// One that speaks PMIx.
+    Pmix(Box<Pmix>),
+}
+
+/// A client of a PMIx launcher.
+#[derive(Debug)]
+pub struct Pmix {
+    client: pmix::Client,
+    size: u32,
+    is_spawned: bool,
 }
 
 /// A connection to a launcher.
@@ -28,6 +39,8 @@ pub struct Pmi {
     space: String,
     rank: u32,
     size: u32,
+    /// Another program's processes have started this one.
+    is_spawned: bool,
 }
 
 #[cold]
@@ -46,44 +59,74 @@ fn number_of(variable: &str) -> Result<Option<u32>> {
     }
 }
 
-/// Variables of launchers that speak something else.
-const OTHERS: [(&str, &str); 3] = [
-    ("PMIX_RANK", "PMIx"),
-    ("PMI_PORT", "PMI-1 by TCP"),
-    ("SLURM_PROCID", "Slurm without PMI"),
-];
+/// How a program is started that this library can take part in.
+const ADVICE: &str = "start the program with causeway run, with MPICH's mpiexec (Hydra), with Open MPI's mpirun where \
+                      libpmix is installed, or with srun --mpi=pmi2 or --mpi=pmix";
+
+/// An error if this process seems to be one of several, whose launcher says nothing that this library understands: as many
+/// programs of one process each are worse than none.
+fn check_alone() -> Result<()> {
+    // How many processes a launcher says that there are, and what it lacks.
+    let sizes = [
+        (
+            "OMPI_COMM_WORLD_SIZE",
+            "Open MPI's mpirun, whose PMIx was not found in the environment",
+        ),
+        (
+            "MV2_COMM_WORLD_SIZE",
+            "MVAPICH's mpirun_rsh, which speaks a protocol of its own",
+        ),
+        (
+            "PMI_SIZE",
+            "a launcher that speaks PMI by other means than a descriptor in PMI_FD",
+        ),
+        (
+            "SLURM_STEP_NUM_TASKS",
+            "Slurm's srun without --mpi=pmi2 or --mpi=pmix",
+        ),
+        ("PALS_NRANKS", "PALS, which speaks a protocol of its own"),
+    ];
+    for (variable, launcher) in sizes {
+        // What is no number says nothing here.
+        let size = number_of(variable).ok().flatten().unwrap_or(1);
+        // A shell that was started by srun has its variables, too; its own children are no tasks.
+        let is_task =
+            variable != "SLURM_STEP_NUM_TASKS" || std::env::var_os("SLURM_PROCID").is_some();
+        if size > 1 && is_task && std::env::var_os(LET_ALONE).is_none() {
+            return Err(failed(format_args!(
+                "{variable} is {size}, as set by {launcher}; this process would be alone. {ADVICE}, or set {LET_ALONE} \
+                 if it is to be alone"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Lets processes be alone whose launcher has started several.
+const LET_ALONE: &str = "CAUSEWAY_MPI_ALONE";
 
 impl Launcher {
     /// The launcher that has started this process.
     pub fn find() -> Result<Self> {
-        let Some(descriptor) = number_of("PMI_FD")? else {
-            let size = number_of("SLURM_NTASKS")?.unwrap_or(1);
-            let other = OTHERS
-                .iter()
-                .find(|(variable, _)| std::env::var_os(variable).is_some());
-            if let Some((variable, name)) = other
-                && (size > 1 || *variable == "PMIX_RANK")
-            {
-                // As many processes alone as were meant to be one program is worse than none.
-                return Err(failed(format_args!(
-                    "{variable} is set, as by a launcher that speaks {name}; this library speaks PMI-1 over a \
-                     descriptor, as mpiexec (Hydra) and causeway run do"
-                )));
+        if let Some(descriptor) = number_of("PMI_FD")? {
+            let (rank, size) = (number_of("PMI_RANK")?, number_of("PMI_SIZE")?);
+            let (Some(rank), Some(size)) = (rank, size) else {
+                return Err(failed("PMI_FD is set, and PMI_RANK or PMI_SIZE is not"));
+            };
+            if rank >= size {
+                return Err(failed(format_args!("rank {rank} of {size}")));
             }
-            return Ok(Self::Alone);
-        };
-        let (rank, size) = (number_of("PMI_RANK")?, number_of("PMI_SIZE")?);
-        let (Some(rank), Some(size)) = (rank, size) else {
-            return Err(failed("PMI_FD is set, and PMI_RANK or PMI_SIZE is not"));
-        };
-        if rank >= size {
-            return Err(failed(format_args!("rank {rank} of {size}")));
+            let descriptor = i32::try_from(descriptor).unwrap_or(-1);
+            let descriptor = inherited::descriptor(descriptor)
+                .map_err(|error| failed(format_args!("PMI_FD={descriptor}: {error}")))?;
+            let pmi = Pmi::greet(UnixStream::from(descriptor), (rank, size))?;
+            return Ok(Self::Pmi(Box::new(pmi)));
         }
-        let descriptor = i32::try_from(descriptor).unwrap_or(-1);
-        let descriptor = inherited::descriptor(descriptor)
-            .map_err(|error| failed(format_args!("PMI_FD={descriptor}: {error}")))?;
-        let pmi = Pmi::greet(UnixStream::from(descriptor), rank, size)?;
-        Ok(Self::Pmi(Box::new(pmi)))
+        if std::env::var_os("PMIX_RANK").is_some() && std::env::var_os(LET_ALONE).is_none() {
+            return Ok(Self::Pmix(Box::new(Pmix::greet()?)));
+        }
+        check_alone()?;
+        Ok(Self::Alone)
     }
 
     /// This process's number.
@@ -91,6 +134,7 @@ impl Launcher {
         match self {
             Self::Alone => 0,
             Self::Pmi(pmi) => pmi.rank,
+            Self::Pmix(pmix) => pmix.client.rank(),
         }
     }
 
@@ -99,6 +143,34 @@ impl Launcher {
         match self {
             Self::Alone => 1,
             Self::Pmi(pmi) => pmi.size,
+            Self::Pmix(pmix) => pmix.size,
+        }
+    }
+
+    /// Whether another program's processes have started this one.
+    pub fn is_spawned(&self) -> bool {
+        match self {
+            Self::Alone => false,
+            Self::Pmi(pmi) => pmi.is_spawned,
+            Self::Pmix(pmix) => pmix.is_spawned,
+        }
+    }
+
+    /// Starts programs together, for which these values are published. A process that was started alone starts a launcher for
+    /// that.
+    pub(crate) fn spawn(
+        &mut self,
+        programs: &[Program],
+        published: &[(&str, String)],
+    ) -> Result<()> {
+        if let Self::Alone = self {
+            let stream = crate::attaching::start_launcher()?;
+            *self = Self::Pmi(Box::new(Pmi::greet(stream, (0, 1))?));
+        }
+        match self {
+            Self::Alone => Ok(()),
+            Self::Pmi(pmi) => pmi.spawn(programs, published),
+            Self::Pmix(pmix) => pmix.spawn(programs, published),
         }
     }
 
@@ -107,14 +179,16 @@ impl Launcher {
         match self {
             Self::Alone => Ok(()),
             Self::Pmi(pmi) => pmi.put(key, value),
+            Self::Pmix(pmix) => pmix.client.put(key, value).map_err(failed),
         }
     }
 
-    /// What another process has published.
-    pub fn get(&mut self, key: &str) -> Result<String> {
+    /// What a process has published, or those that have started this program.
+    pub fn get(&mut self, owner: u32, key: &str) -> Result<String> {
         match self {
             Self::Alone => Err(failed(format_args!("nothing is published under {key}"))),
             Self::Pmi(pmi) => pmi.get(key),
+            Self::Pmix(pmix) => pmix.get(owner, key),
         }
     }
 
@@ -125,22 +199,34 @@ impl Launcher {
             Self::Pmi(pmi) => pmi
                 .ask(&Command::new("barrier_in"), "barrier_out")
                 .map(drop),
+            Self::Pmix(pmix) => pmix.client.barrier().map_err(failed),
         }
     }
 
     /// How many processes the launcher could run, if it says so.
     pub fn universe_size(&mut self) -> Option<i32> {
-        let Self::Pmi(pmi) = self else { return None };
-        let answer = pmi.ask(&Command::new("get_universe_size"), "universe_size");
-        let size = answer.ok()?.number("size")?;
+        let size = match self {
+            Self::Alone => return None,
+            Self::Pmi(pmi) => {
+                let answer = pmi.ask(&Command::new("get_universe_size"), "universe_size");
+                answer.ok()?.number("size")?
+            }
+            Self::Pmix(pmix) => pmix.client.number("pmix.univ.size").ok()?.into(),
+        };
         i32::try_from(size).ok().filter(|size| *size > 0)
     }
 
     /// The number of the program among those that were started together.
     pub fn program_number(&mut self) -> Option<i32> {
-        let Self::Pmi(pmi) = self else { return None };
-        let answer = pmi.ask(&Command::new("get_appnum"), "appnum");
-        i32::try_from(answer.ok()?.number("appnum")?).ok()
+        let number = match self {
+            Self::Alone => return None,
+            Self::Pmi(pmi) => {
+                let answer = pmi.ask(&Command::new("get_appnum"), "appnum");
+                answer.ok()?.number("appnum")?
+            }
+            Self::Pmix(pmix) => pmix.client.own_number("pmix.appnum").ok()?.into(),
+        };
+        i32::try_from(number).ok()
     }
 
     /// Tells the launcher that this process ends in order.
@@ -148,27 +234,87 @@ impl Launcher {
         match self {
             Self::Alone => Ok(()),
             Self::Pmi(pmi) => pmi.ask(&Command::new("finalize"), "finalize_ack").map(drop),
+            Self::Pmix(pmix) => pmix.client.finish().map_err(failed),
         }
     }
 
     /// Has the launcher end all processes. The caller ends this one.
     pub fn abort(&mut self, code: i32) {
-        if let Self::Pmi(pmi) = self {
-            let command = Command::new("abort").with("exitcode", code);
-            // A launcher that is gone has ended all by itself.
-            let _ = pmi.stream.write_all(command.encode().as_bytes());
+        match self {
+            Self::Alone => {}
+            Self::Pmi(pmi) => {
+                let command = Command::new("abort").with("exitcode", code);
+                // A launcher that is gone has ended all by itself.
+                let _ = pmi.stream.write_all(command.encode().as_bytes());
+            }
+            Self::Pmix(pmix) => pmix.client.abort(code),
         }
     }
 }
 
+/// The variable in which a program that is started finds what was published for it.
+fn variable(key: &str) -> String {
+    key.to_uppercase().replace('-', "_")
+}
+
+impl Pmix {
+    fn greet() -> Result<Self> {
+        let client = pmix::Client::new().map_err(|error| {
+            failed(format_args!(
+                "PMIX_RANK is set, as by a launcher that speaks PMIx (Open MPI's mpirun, prterun, srun --mpi=pmix), whose \
+                 library cannot be used: {error}. Install it (libpmix2), name it in {}, or set {LET_ALONE} if this process \
+                 is to be alone; or {ADVICE}",
+                pmix::LIBRARY
+            ))
+        })?;
+        let size = client.number("pmix.job.size").map_err(failed)?;
+        if client.rank() >= size {
+            return Err(failed(format_args!("rank {} of {size}", client.rank())));
+        }
+        let is_spawned = client.has_parent();
+        Ok(Self {
+            client,
+            size,
+            is_spawned,
+        })
+    }
+
+    fn get(&mut self, owner: u32, key: &str) -> Result<String> {
+        // What was published for this program stands in the environment.
+        match std::env::var(variable(key)) {
+            Ok(value) if self.is_spawned => Ok(value),
+            _ => self.client.get(owner, key).map_err(failed),
+        }
+    }
+
+    fn spawn(&mut self, programs: &[Program], published: &[(&str, String)]) -> Result<()> {
+        let environment = published.iter();
+        let environment = environment.map(|(key, value)| format!("{}={value}", variable(key)));
+        let environment = Vec::from_iter(environment);
+        let programs = programs.iter().map(|program| {
+            let directory = program.hints.iter().find(|(key, _)| key == "wdir");
+            pmix::Program {
+                command: program.command.clone(),
+                arguments: program.arguments.clone(),
+                environment: environment.clone(),
+                directory: directory.map(|(_, value)| value.into()),
+                processes: program.count,
+            }
+        });
+        let started = self.client.spawn(&Vec::from_iter(programs));
+        started.map_err(|error| Error::new(abi::ERR_SPAWN, format!("the launcher: {error}")))
+    }
+}
+
 impl Pmi {
-    fn greet(stream: UnixStream, rank: u32, size: u32) -> Result<Self> {
+    fn greet(stream: UnixStream, (rank, size): (u32, u32)) -> Result<Self> {
         let mut pmi = Self {
             stream,
             lines: Lines::default(),
             space: String::new(),
             rank,
             size,
+            is_spawned: number_of("PMI_SPAWNED")?.is_some_and(|is| is != 0),
         };
         let hello = Command::new("init")
             .with("pmi_version", 1)
@@ -202,12 +348,50 @@ impl Pmi {
             .ok_or_else(|| failed(format_args!("no value for {key}")))
     }
 
+    /// Starts programs: a command for each of them, and one answer to all.
+    fn spawn(&mut self, programs: &[Program], published: &[(&str, String)]) -> Result<()> {
+        let mut text = String::new();
+        for (at, program) in programs.iter().enumerate() {
+            let mut command = Command::new("spawn")
+                .with("nprocs", program.count)
+                .with("execname", &program.command)
+                .with("totspawns", programs.len())
+                .with("spawnssofar", at + 1);
+            for (at, argument) in (1..).zip(&program.arguments) {
+                command = command.with(&format!("arg{at}"), argument);
+            }
+            command = command
+                .with("argcnt", program.arguments.len())
+                .with("preput_num", published.len());
+            for (at, (key, value)) in published.iter().enumerate() {
+                command = command
+                    .with(&format!("preput_key_{at}"), key)
+                    .with(&format!("preput_val_{at}"), value);
+            }
+            command = command.with("info_num", program.hints.len());
+            for (at, (key, value)) in program.hints.iter().enumerate() {
+                command = command
+                    .with(&format!("info_key_{at}"), key)
+                    .with(&format!("info_val_{at}"), value);
+            }
+            text.push_str(&command.encode_lines());
+        }
+        let answer = self.exchange(&text, "spawn", "spawn_result");
+        answer.map(drop).map_err(|error| {
+            let text = error.text().replace('_', " ");
+            Error::new(abi::ERR_SPAWN, text)
+        })
+    }
+
     /// Sends a command and waits for its answer.
     fn ask(&mut self, command: &Command, answer: &'static str) -> Result<Command> {
-        let lost = |error: io::Error| failed(format_args!("{}: {error}", command.name()));
-        self.stream
-            .write_all(command.encode().as_bytes())
-            .map_err(lost)?;
+        self.exchange(&command.encode(), command.name(), answer)
+    }
+
+    /// Sends the text of commands and waits for an answer.
+    fn exchange(&mut self, text: &str, name: &str, answer: &'static str) -> Result<Command> {
+        let lost = |error: io::Error| failed(format_args!("{name}: {error}"));
+        self.stream.write_all(text.as_bytes()).map_err(lost)?;
         let mut bytes = [0; 1024];
         let found = loop {
             let next = self.lines.next_command();
@@ -234,8 +418,7 @@ impl Pmi {
         match found.number("rc") {
             None | Some(0) => Ok(found),
             Some(code) => Err(failed(format_args!(
-                "{} failed with {code}: {}",
-                command.name(),
+                "{name} failed with {code}: {}",
                 found.get("msg").unwrap_or("no reason given")
             ))),
         }

@@ -3,7 +3,8 @@
 //! A program's processes [start] with the help of a [launcher], and meet; then each is a [`Process`]. Read
 //! [`process`] first, then what it does: messages ([`point`], [`message`]) of elements ([`buffer`], [`datatype`]), matched
 //! with receives by MPI's rules ([`matching`]), into [buffers that are attached](buffering); [`communicator`]s of [`group`]s with
-//! [`topology`], and [how they are made](making), also by two groups that [meet](meeting); [`collective`] operations as
+//! [`topology`], and [how they are made](making), also by two groups that [meet](meeting), of one program or of several: those that were [started by a program](programs), and those that find
+//! each other by the [names] of ports; [`collective`] operations as
 //! [`steps`] that are started as [`schedule`]s, compared first in the [checking mode](checking), with [`operation`]s that combine elements ([`reduction`]), or
 //! done in memory that the processes of one [`node`] [share](sharing);
 //! [`window`]s of memory that others access; [`request`]s for all that goes
@@ -18,11 +19,14 @@
 #![forbid(unsafe_code)]
 
 pub mod abi;
+pub mod attaching;
 pub mod buffer;
 pub mod buffering;
+mod calling;
 pub mod checking;
 pub mod collective;
 pub mod communicator;
+pub mod contacts;
 pub mod datatype;
 pub mod error;
 pub mod group;
@@ -33,16 +37,20 @@ pub mod making;
 pub mod matching;
 pub mod meeting;
 pub mod message;
+pub mod names;
 pub mod node;
 pub mod operation;
 mod partitioned;
 mod partitions;
 pub mod point;
+mod ports;
 pub mod process;
+pub mod programs;
 pub mod reduction;
 pub mod request;
 pub mod schedule;
 pub mod sharing;
+mod spawning;
 pub mod start;
 pub mod status;
 pub mod steps;

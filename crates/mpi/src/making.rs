@@ -50,6 +50,39 @@ pub(crate) fn telling(
     Ok(())
 }
 
+/// Steps that tell all processes values of `size` bytes, of which each has as many as the first value says that it has told
+/// before. Returns where those of all are in the end.
+pub(crate) fn telling_more(
+    steps: &mut Steps,
+    place: Place,
+    told: &[[i64; WORDS]],
+    size: usize,
+    own: &Memory,
+) -> Result<Memory> {
+    let wrong = || Error::new(abi::ERR_INTERN, "a process told a wrong length");
+    let lengths = told.iter().map(|words| {
+        let many = usize::try_from(words[1]).ok()?;
+        many.checked_mul(size)
+    });
+    let lengths = lengths.collect::<Option<Vec<_>>>().ok_or_else(wrong)?;
+    let total = lengths
+        .iter()
+        .try_fold(0usize, |sum, len| sum.checked_add(*len));
+    let memory = temporary(total.ok_or_else(wrong)?)?;
+    let mut at = 0;
+    let blocks = Vec::from_iter(lengths.iter().map(|len| {
+        at += len;
+        memory.slice(at - len..at)
+    }));
+    let mine = blocks.get(place.rank as usize);
+    let mine = mine
+        .filter(|mine| mine.len() == own.len())
+        .ok_or_else(wrong)?;
+    steps.copy(own, mine);
+    ring(steps, place, &blocks, mine);
+    Ok(memory)
+}
+
 impl Process {
     /// A number for a communicator that is to be made.
     pub(crate) fn number(&mut self) -> Result<u32> {
@@ -112,30 +145,11 @@ impl Process {
     /// Starts to tell all processes numbers: each as many as the first value that it has told before. Returns where those of all
     /// are in the end.
     pub fn tell_numbers(&mut self, told: &Told, numbers: &[i32]) -> Result<(Active, Memory)> {
-        let lengths = told.all();
-        let lengths = lengths.iter().map(|words| usize::try_from(words[1]));
-        let lengths = lengths.collect::<std::result::Result<Vec<_>, _>>();
-        let wrong = || Error::new(abi::ERR_INTERN, "a process told a wrong length");
-        let lengths = lengths.map_err(|_| wrong())?;
-        let total = lengths
-            .iter()
-            .try_fold(0usize, |sum, len| sum.checked_add(*len));
-        let total = total
-            .and_then(|total| total.checked_mul(4))
-            .ok_or_else(wrong)?;
-        let memory = temporary(total)?;
-        let mut at = 0;
-        let blocks = Vec::from_iter(lengths.iter().map(|len| {
-            at += len * 4;
-            memory.slice(at - len * 4..at)
-        }));
         let place = self.place(told.communicator)?;
         let own = Memory::from_vec(numbers.iter().flat_map(|one| one.to_ne_bytes()).collect());
         let mut steps = Steps::on(told.communicator).called("making a communicator");
-        let mine = blocks.get(place.rank as usize).ok_or_else(wrong)?;
-        steps.copy(&own, mine);
-        ring(&mut steps, place, &blocks, mine);
-        Ok((self.begin(steps)?, memory))
+        let all = telling_more(&mut steps, place, &told.all(), 4, &own)?;
+        Ok((self.begin(steps)?, all))
     }
 
     /// The processes of a communicator that have told something, with what they have told: the local ones, and the remote ones.
@@ -326,12 +340,13 @@ impl Process {
     pub fn tell_strangers(&mut self, group: &Group, name: &[u8]) -> Result<(Active, Told)> {
         let among = self.strangers(group, name)?;
         let rank = self.rank_in(group)?;
-        let group = Vec::from_iter(
-            group
-                .members()
-                .iter()
-                .flat_map(|member| member.to_ne_bytes()),
-        );
+        // Each process has numbers of its own for others.
+        let members = group.members().iter();
+        let identities = members.filter_map(|member| self.contacts.identity(*member));
+        let group = Vec::from_iter(identities.flat_map(|(world, rank)| {
+            let bytes = [world.to_ne_bytes(), u64::from(rank).to_ne_bytes()];
+            bytes.into_iter().flatten()
+        }));
         let values = [hash(name), hash(&group)];
         self.tell_among((abi::COMM_SELF, rank), among, values)
     }
@@ -412,12 +427,16 @@ impl Process {
             return Err(Error::new(abi::ERR_COMM, text));
         }
         self.communicator(handle)?;
+        if self.parent == Some(handle) {
+            self.parent = None;
+        }
         Ok(self.communicators.remove(handle)?.error_handler)
     }
 
-    /// The host of this process, as a colour for [`Process::split`]: the same for those that share memory.
+    /// The host of this process, as a colour for [`Process::split`]: the same for those that share memory, of whatever
+    /// program.
     pub fn host(&self) -> i64 {
-        self.hosts[self.rank as usize].into()
+        hash(self.contacts.own.host.as_bytes()) & i64::MAX
     }
 
     /// `MPI_IDENT`, `MPI_CONGRUENT`, `MPI_SIMILAR` or `MPI_UNEQUAL`.

@@ -11,6 +11,7 @@ use crate::abi;
 use crate::buffer::Unpack;
 use crate::buffering::{Buffers, Owner};
 use crate::communicator::{CONTEXTS, Communicator, FIRST_FREE, Peer};
+use crate::contacts::Contacts;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::io::file::File;
@@ -19,6 +20,7 @@ use crate::matching::Mpi;
 use crate::message::Message;
 use crate::node::area::Area;
 use crate::node::operation::Operation;
+use crate::ports::Ports;
 use crate::request::Request;
 use crate::schedule::Schedules;
 use crate::status::Status;
@@ -43,6 +45,10 @@ pub struct Process {
     pub(crate) hosts: Vec<u32>,
     /// Processes by the number that the matcher knows them by.
     pub(crate) by_number: Vec<u32>,
+    pub(crate) contacts: Contacts,
+    pub(crate) ports: Ports,
+    /// The communicator with the processes that have started this program, until it is freed.
+    pub(crate) parent: Option<usize>,
     pub(crate) world: Communicator,
     pub(crate) own: Communicator,
     pub(crate) communicators: Table<Communicator>,
@@ -106,6 +112,8 @@ pub(crate) enum Going {
     Partitioned(u32),
     /// A buffer that gets empty.
     Flush(Owner),
+    /// What another program's process says.
+    Hearing(u32),
     /// What the program does itself.
     General,
     /// A receive and a send.
@@ -179,6 +187,7 @@ impl Process {
         launcher: Launcher,
         peers: Vec<Peer>,
         hosts: Vec<u32>,
+        contacts: Contacts,
     ) -> Result<Self> {
         let posts = endpoint.open_queue()?;
         let buffered = endpoint.open_queue()?;
@@ -215,6 +224,9 @@ impl Process {
             peers,
             hosts,
             by_number,
+            contacts,
+            ports: Ports::default(),
+            parent: None,
             communicators: Table::new(Kind::Communicator, abi::ERR_COMM),
             next_number: FIRST_FREE,
             checks: crate::checking::is_on(),
@@ -252,12 +264,18 @@ impl Process {
             String::from_utf8_lossy(of.unwrap_or_default()).into_owned()
         };
         let all = self.communicators.handles();
+        let all = all.filter(|handle| self.parent != Some(*handle));
         all.map(|handle| (handle, name(handle))).collect()
     }
 
     /// How many processes the program has.
     pub fn size(&self) -> u32 {
-        self.peers.len() as u32
+        self.world.size()
+    }
+
+    /// The communicator with the processes that have started this program.
+    pub fn parent(&self) -> usize {
+        self.parent.unwrap_or(abi::COMM_NULL)
     }
 
     /// How many processes could be started, if the launcher says so.
@@ -339,6 +357,9 @@ impl Process {
         if !self.windows.are_quiet() {
             self.handle_notices();
         }
+        if self.ports.are_asked() {
+            self.take_calls();
+        }
     }
 
     /// Waits until an operation is done, or a function of the program is to be called.
@@ -379,6 +400,7 @@ impl Process {
         !self.has_threads
             && !self.buffers.has_any()
             && self.windows.are_quiet()
+            && !self.ports.are_asked()
             && self.schedules.is_only(at)
     }
 
@@ -390,7 +412,10 @@ impl Process {
     /// Whether nothing goes on that asks for more than what is waited for.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.schedules.is_empty() && !self.buffers.has_any() && self.windows.are_quiet()
+        self.schedules.is_empty()
+            && !self.buffers.has_any()
+            && self.windows.are_quiet()
+            && !self.ports.are_asked()
     }
 
     /// Waits until `ready` returns something. It is asked again whenever something has happened, and makes no progress itself.
@@ -483,6 +508,7 @@ impl Process {
             }
             Going::Partitioned(at) => return self.poll_partitioned(at),
             Going::Flush(owner) => return Ok(self.poll_flush(owner)),
+            Going::Hearing(hearing) => return self.poll_hearing(hearing),
             Going::General => return Ok(None),
             Going::Both(ref mut both) => return self.poll_both(both),
             Going::Window(access) => return self.poll_access(access),

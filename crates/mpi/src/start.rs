@@ -2,28 +2,23 @@
 //!
 //! Each process listens, publishes its addresses and its host through the launcher, and looks the others up. Connections
 //! are made when they are needed. Processes on one host reach each other by shared memory, others by `tcp`, with a key that
-//! rank 0 has drawn; [`METHODS`] can keep them from either.
+//! rank 0 has drawn; [`METHODS`] can keep them from either. A program that was started by another one's processes then meets
+//! those ([`crate::meeting`]).
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
 
 use causeway_engine::Endpoint;
 use causeway_engine::types::Config;
-use causeway_sys::{net, random};
+use causeway_sys::net;
+use causeway_wire::contact::Contact;
 
 use crate::abi;
 use crate::communicator::Peer;
+use crate::contacts::{self, Contacts, METHODS, Methods};
 use crate::error::{Error, Result};
 use crate::launcher::Launcher;
 use crate::matching::Mpi;
-use crate::process::{Process, Waited};
-
-/// The directory for sockets that the launcher has made, and removes.
-pub const DIRECTORY: &str = "CAUSEWAY_RUN_DIRECTORY";
-
-/// The methods by which processes may reach each other, with commas between: `shm` (within a host) and `tcp`. Both unless it is
-/// set; all processes have the same.
-pub const METHODS: &str = "CAUSEWAY_MPI_METHODS";
+use crate::process::{Active, Process, Waited};
 
 /// What each process publishes, under `causeway-N`: the host, and the socket for processes of the same host, with `;` between.
 fn key_of(rank: u32) -> String {
@@ -36,83 +31,53 @@ fn tcp_key_of(rank: u32) -> String {
 }
 
 /// What rank 0 publishes where `tcp` is used: the key by which the processes of this program know each other, in hexadecimal
-/// digits. The launcher tells it to them only.
-const SECRET: &str = "causeway-key";
+/// digits. The launcher tells it to them only. Processes that start a program publish theirs for it.
+pub(crate) const SECRET: &str = "causeway-key";
 
-/// The methods that may be used.
-#[derive(Debug, Clone, Copy)]
-struct Methods {
-    shm: bool,
-    tcp: bool,
-}
-
-impl Methods {
-    fn read() -> Result<Self> {
-        let list = std::env::var(METHODS).unwrap_or_else(|_| "shm,tcp".into());
-        let mut methods = Self {
-            shm: false,
-            tcp: false,
-        };
-        for name in list.split(',') {
-            match name {
-                "shm" => methods.shm = true,
-                "tcp" => methods.tcp = true,
-                other => {
-                    let text =
-                        format!("{METHODS}: no method is called {other:?}; there are shm and tcp");
-                    return Err(Error::new(abi::ERR_OTHER, text));
-                }
-            }
-        }
-        Ok(methods)
-    }
-}
-
-/// What is the same for processes that can share memory, and no others: the machine since it was started, the network and the
-/// files that they see. Without shared memory every process is on a host of its own.
-fn host(methods: Methods, rank: u32) -> String {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let space = |name: &str| {
-        let link = std::fs::read_link(format!("/proc/self/ns/{name}"));
-        link.map_or(String::new(), |link| link.display().to_string())
-    };
-    let own = match methods.shm {
-        true => String::new(),
-        false => format!("/{rank}"),
-    };
-    format!("{}/{}/{}{own}", boot.trim(), space("net"), space("mnt"))
-}
-
-/// Where to listen for processes of the same host.
-fn socket(rank: u32) -> Result<PathBuf> {
-    if let Some(directory) = std::env::var_os(DIRECTORY) {
-        return Ok(PathBuf::from(directory).join(rank.to_string()));
-    }
-    let bytes: [u8; 8] = random::bytes().map_err(|error| {
-        Error::new(
-            abi::ERR_OTHER,
-            format!("drawing the name of a socket: {error}"),
-        )
-    })?;
-    let name = format!("causeway-{:016x}-{rank}", u64::from_le_bytes(bytes));
-    Ok(std::env::temp_dir().join(name))
-}
+/// What processes that start a program publish for it: the port at which they wait for it.
+pub(crate) const PARENT: &str = "causeway-parent";
 
 impl Process {
-    /// Meets the other processes of the program.
+    /// Meets the other processes of the program, and those that have started it, if it is so.
     pub fn start() -> Result<Self> {
         let mut launcher = Launcher::find()?;
         let universe_size = launcher.universe_size();
         let program_number = launcher.program_number().unwrap_or(0);
         let methods = Methods::read()?;
-        let (endpoint, peers, hosts) = match launcher.size() {
-            1 => alone()?,
+        let met = match launcher.size() {
+            1 => alone(methods)?,
             _ => meet(&mut launcher, methods)?,
         };
-        let mut process = Self::new(endpoint, launcher, peers, hosts)?;
+        let port = match launcher.is_spawned() {
+            true => Some(launcher.get(0, PARENT)?),
+            false => None,
+        };
+        let mut process = Self::new(met.endpoint, launcher, met.peers, met.hosts, met.contacts)?;
         process.universe_size = universe_size;
         process.program_number = program_number;
+        if let Some(port) = port {
+            process.meet_parents(&port)?;
+        }
         Ok(process)
+    }
+
+    /// Meets the processes that have started this program: they wait at a port.
+    fn meet_parents(&mut self, port: &str) -> Result<()> {
+        let mut meeting = self.connect(abi::COMM_WORLD, 0, Some(port.as_bytes()))?;
+        let mut went = Ok(());
+        while let Some(mut active) = self.go_on(&mut meeting, went)? {
+            went = self.wait_here(&mut active);
+        }
+        let parent = self.met(&meeting, None)?;
+        self.communicator_mut(parent)?.set_name(b"MPI_COMM_PARENT");
+        self.parent = Some(parent);
+        Ok(())
+    }
+
+    /// Waits in here. No functions of the program are called.
+    fn wait_here(&mut self, active: &mut Active) -> Result<()> {
+        while let Waited::Call(_) = self.wait(active)? {}
+        Ok(())
     }
 
     /// Parts from the other processes: none of them needs this one any more.
@@ -123,100 +88,182 @@ impl Process {
         while self.buffers.has_any() {
             self.wait_for_news(|process| Ok((!process.buffers.has_any()).then_some(())))?;
         }
+        self.part_from_strangers();
         let steps = self.barrier(abi::COMM_WORLD)?.called("MPI_Finalize");
         let mut barrier = self.begin(steps)?;
-        while let Waited::Call(_) = self.wait(&mut barrier)? {}
+        self.wait_here(&mut barrier)?;
         self.launcher.barrier()?;
         self.launcher.finish()
     }
+
+    /// Waits for the processes of other programs that this one has communicators with to finish as well (MPI 5.0 §11.10.4). Those that
+    /// are gone are not waited for.
+    fn part_from_strangers(&mut self) {
+        let handles = Vec::from_iter(self.communicators.handles());
+        let mut barriers = Vec::new();
+        for handle in handles {
+            let has_strangers = self.communicator(handle).is_ok_and(|communicator| {
+                let remote = communicator.remote_group().map(|group| group.members());
+                let mut all = communicator
+                    .group()
+                    .members()
+                    .iter()
+                    .chain(remote.into_iter().flatten());
+                all.any(|member| self.contacts.is_stranger(*member))
+            });
+            if has_strangers && let Ok(steps) = self.barrier(handle) {
+                barriers.extend(self.begin(steps.called("MPI_Finalize")));
+            }
+        }
+        for mut barrier in barriers {
+            // An error means that they are gone.
+            let _ = self.wait_here(&mut barrier);
+        }
+    }
 }
 
-/// The endpoint, the peers, and the host of each by the number of the first process there.
-type Met = (Endpoint<Mpi>, Vec<Peer>, Vec<u32>);
+/// What a process knows when it has met the others.
+struct Met {
+    endpoint: Endpoint<Mpi>,
+    peers: Vec<Peer>,
+    /// The host of each, by the number of the first process there.
+    hosts: Vec<u32>,
+    contacts: Contacts,
+}
 
 /// There is nobody to meet, and messages to oneself need no address of the network.
-fn alone() -> Result<Met> {
+fn alone(methods: Methods) -> Result<Met> {
     let mut endpoint = Endpoint::new(Config::default())?;
-    let peer = look_up(&mut endpoint, 0, "self://here")?;
-    Ok((endpoint, vec![peer], vec![0]))
+    let peer = look_up(&mut endpoint, "rank 0", "self://here")?;
+    let own = Contact {
+        world: contacts::number()?,
+        host: contacts::host(methods)?,
+        ..Contact::default()
+    };
+    let mut contacts = Contacts::new(own, methods);
+    let host = contacts.own.host.clone();
+    contacts.add((contacts.own.world, 0), &host);
+    Ok(Met {
+        endpoint,
+        peers: vec![peer],
+        hosts: vec![0],
+        contacts,
+    })
+}
+
+/// What a process has published.
+struct Published {
+    host: String,
+    address: String,
+    world: u64,
+}
+
+fn read_published(rank: u32, text: &str) -> Result<Published> {
+    let strange = || strange(rank, text);
+    let (rest, world) = text.rsplit_once(';').ok_or_else(strange)?;
+    let (host, address) = rest.split_once(';').ok_or_else(strange)?;
+    Ok(Published {
+        host: host.to_owned(),
+        address: address.to_owned(),
+        world: u64::from_str_radix(world, 16).map_err(|_| strange())?,
+    })
 }
 
 /// Exchanges addresses. Processes of one host reach each other by `shm`, others by `tcp`.
 fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
     let (rank, size) = (launcher.rank(), launcher.size());
     let listen = match methods.shm {
-        true => vec![format!("shm://{}", socket(rank)?.display())],
+        true => vec![format!("shm://{}", contacts::socket(rank)?.display())],
         false => Vec::new(),
     };
     let mut endpoint = Endpoint::new(Config {
         listen: listen.clone(),
         ..Config::default()
     })?;
-    let own = host(methods, rank);
-    launcher.put(&key_of(rank), &format!("{own};{}", listen.join(",")))?;
-    if rank == 0 {
-        launcher.put(SECRET, &secret()?)?;
+    let mut own = Contact {
+        rank,
+        host: contacts::host(methods)?,
+        near: listen.join(","),
+        ..Contact::default()
+    };
+    // That of rank 0 counts.
+    let world = contacts::number()?;
+    let text = format!("{};{};{world:x}", own.host, own.near);
+    launcher.put(&key_of(rank), &text)?;
+    if rank == 0 && !launcher.is_spawned() {
+        let key = match contacts::given_key()? {
+            Some(key) => key,
+            None => contacts::draw_key()?,
+        };
+        launcher.put(SECRET, &contacts::text_of_key(key))?;
     }
     launcher.barrier()?;
-    let mut published = Vec::with_capacity(size as usize);
-    for other in 0..size {
-        let text = launcher.get(&key_of(other))?;
-        let (host, address) = text.split_once(';').ok_or_else(|| strange(other, &text))?;
-        published.push((host.to_owned(), address.to_owned()));
-    }
-    let is_near = |other: u32| published[other as usize].0 == own;
+    let published =
+        (0..size).map(|other| read_published(other, &launcher.get(other, &key_of(other))?));
+    let published = published.collect::<Result<Vec<_>>>()?;
+    own.world = published[0].world;
+    let is_near = |other: u32| published[other as usize].host == own.host;
+    let mut key = None;
     if (0..size).any(|other| other != rank && !is_near(other)) {
         if !methods.tcp {
             let text = format!("there are several hosts, and {METHODS} does not allow tcp");
             return Err(Error::new(abi::ERR_OTHER, text));
         }
         // Nobody has called yet: all processes see that there are several hosts, and meet once more.
-        drop(endpoint);
-        let network = |host: &str| {
-            host.splitn(3, '/')
-                .take(2)
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        };
-        let own = network(&own);
-        let is_one = published.iter().all(|(host, _)| network(host) == own);
-        endpoint = listen_for_all(launcher, listen, is_one)?;
+        let network = |host: &str| Vec::from_iter(host.split('/').take(2).map(str::to_owned));
+        let is_one = published
+            .iter()
+            .all(|one| network(&one.host) == network(&own.host));
+        let found = common_key(launcher)?;
+        own.far = listen_by_tcp(&mut endpoint, Some(found), is_one)?;
+        key = Some(found);
+        launcher.put(&tcp_key_of(rank), &own.far)?;
+        launcher.barrier()?;
     }
     let mut peers = Vec::with_capacity(size as usize);
     let mut hosts = Vec::with_capacity(size as usize);
-    for other in 0..size {
-        let (host, address) = &published[other as usize];
-        let address = match is_near(other) {
+    let world = own.world;
+    let own_host = own.host.clone();
+    let mut contacts = Contacts::new(own, methods);
+    contacts.key = key;
+    for (other, published) in (0..size).zip(&published) {
+        let address = match published.host == own_host {
             true if other == rank => "self://here".to_owned(),
-            true => address.clone(),
-            false => launcher.get(&tcp_key_of(other))?,
+            true => published.address.clone(),
+            false => launcher.get(other, &tcp_key_of(other))?,
         };
-        peers.push(look_up(&mut endpoint, other, &address)?);
-        let first = published.iter().position(|(known, _)| known == host);
-        hosts.push(first.map_or(other, |first| first as u32));
+        peers.push(look_up(&mut endpoint, &format!("rank {other}"), &address)?);
+        hosts.push(contacts.add((world, other), &published.host));
     }
-    Ok((endpoint, peers, hosts))
+    Ok(Met {
+        endpoint,
+        peers,
+        hosts,
+        contacts,
+    })
 }
 
-/// An endpoint that all processes reach, and whose addresses they know. If all are in one network, that of this machine
-/// itself will do.
-fn listen_for_all(
-    launcher: &mut Launcher,
-    mut listen: Vec<String>,
+/// The key that all processes of the program have.
+pub(crate) fn common_key(launcher: &mut Launcher) -> Result<[u8; 32]> {
+    let text = launcher.get(0, SECRET)?;
+    contacts::key_of_text(&text).ok_or_else(|| strange(0, &text))
+}
+
+/// Listens by `tcp`; returns the addresses, with commas between. Where all who call are in one network, that of this machine itself
+/// will do, and so it has to without a key.
+pub(crate) fn listen_by_tcp(
+    endpoint: &mut Endpoint<Mpi>,
+    key: Option<[u8; 32]>,
     is_one_network: bool,
-) -> Result<Endpoint<Mpi>> {
-    let text = launcher.get(SECRET)?;
-    let key = key(&text).ok_or_else(|| strange(0, &text))?;
-    let at = match is_one_network {
+) -> Result<String> {
+    let at = match is_one_network || key.is_none() {
         true => Ipv4Addr::LOCALHOST,
         false => Ipv4Addr::UNSPECIFIED,
     };
-    listen.push(format!("tcp://{at}:0"));
-    let endpoint = Endpoint::new(Config {
-        listen,
-        key: Some(key),
-        ..Config::default()
-    })?;
+    if let Some(key) = key {
+        endpoint.set_key(key)?;
+    }
+    endpoint.listen(&format!("tcp://{at}:0"))?;
     let listening = endpoint.listening();
     let prefix = format!("tcp://{at}:");
     let port = listening
@@ -226,7 +273,7 @@ fn listen_for_all(
         let text = format!("no port for tcp among {}", listening.join(","));
         Error::new(abi::ERR_INTERN, text)
     })?;
-    let hosts = match is_one_network {
+    let hosts = match at.is_loopback() {
         true => Ok(vec![at.into()]),
         // Of other versions the endpoint has no port.
         false => {
@@ -242,15 +289,14 @@ fn listen_for_all(
         return Err(Error::new(abi::ERR_OTHER, text));
     }
     let addresses = Vec::from_iter(hosts.iter().map(|host| format!("tcp://{host}:{port}")));
-    launcher.put(&tcp_key_of(launcher.rank()), &addresses.join(","))?;
-    launcher.barrier()?;
-    Ok(endpoint)
+    Ok(addresses.join(","))
 }
 
-fn look_up(endpoint: &mut Endpoint<Mpi>, rank: u32, addresses: &str) -> Result<Peer> {
+/// How messages go to the process at one of these addresses.
+pub(crate) fn look_up(endpoint: &mut Endpoint<Mpi>, whose: &str, addresses: &str) -> Result<Peer> {
     let addr = endpoint.lookup(addresses)?;
     let number = endpoint.number(addr).ok_or_else(|| {
-        let text = format!("the address of rank {rank} is stale");
+        let text = format!("the address of {whose} is stale");
         Error::new(abi::ERR_INTERN, text)
     })?;
     Ok(Peer {
@@ -263,56 +309,4 @@ fn look_up(endpoint: &mut Endpoint<Mpi>, rank: u32, addresses: &str) -> Result<P
 fn strange(rank: u32, published: &str) -> Error {
     let text = format!("rank {rank} has published {published:?}; does it run the same library?");
     Error::new(abi::ERR_OTHER, text)
-}
-
-/// A new key for this program.
-fn secret() -> Result<String> {
-    let bytes: [u8; 32] = random::bytes().map_err(|error| {
-        Error::new(
-            abi::ERR_OTHER,
-            format!("drawing the program's key: {error}"),
-        )
-    })?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// The key that was published.
-fn key(text: &str) -> Option<[u8; 32]> {
-    let mut key = [0; 32];
-    if text.len() != 2 * key.len() || !text.is_ascii() {
-        return None;
-    }
-    for (at, byte) in key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
-    }
-    Some(key)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_read_as_it_was_written() {
-        let text = secret().unwrap();
-        let bytes = key(&text).unwrap();
-        let again: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(again, text);
-        assert_eq!(key(&text[1..]), None);
-        assert_eq!(key(&"x".repeat(64)), None);
-    }
-
-    #[test]
-    fn processes_without_shared_memory_are_on_hosts_of_their_own() {
-        let shared = Methods {
-            shm: true,
-            tcp: true,
-        };
-        let apart = Methods {
-            shm: false,
-            tcp: true,
-        };
-        assert_eq!(host(shared, 0), host(shared, 1));
-        assert_ne!(host(apart, 0), host(apart, 1));
-    }
 }

@@ -7,7 +7,7 @@
 //! them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow
 //! side pays for) and [`attach`] (copying from and to another process's memory). [`net`] and
 //! [`datagram`] are the sockets between hosts. [`lock`] and [`entering`] are how the threads of a program share one instance. Resources that a forked child must not touch check [`fork`];
-//! [`inherited`], [`limits`], [`pin`], [`process`], [`random`], [`shared`], [`small`],
+//! [`inherited`], [`joining`], [`limits`], [`pin`], [`pmix`], [`process`], [`random`], [`shared`], [`small`],
 //! [`thread`], [`waits`] and [`word`] stand alone.
 //!
 //! This crate knows no protocol. It is one of four that may use `unsafe`, with
@@ -24,6 +24,7 @@ pub mod extended;
 pub mod fork;
 pub mod futex;
 pub mod inherited;
+pub mod joining;
 pub mod limits;
 pub mod lock;
 pub mod mapping;
@@ -34,6 +35,7 @@ pub mod net;
 pub mod nowait;
 mod pages;
 pub mod pin;
+pub mod pmix;
 pub mod process;
 pub mod random;
 pub mod runnable;

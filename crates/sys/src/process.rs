@@ -1,4 +1,9 @@
-//! What the operating system says about other processes.
+//! What the operating system says about this process and others.
+
+/// The user whose process this is, by number: the effective one.
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
 
 /// Whether the process has been stopped (SIGSTOP, a debugger). `false` also if
 /// that cannot be found out.

@@ -30,7 +30,7 @@ use causeway_wire::datafile;
 use causeway_wire::datagram::{self, Datagram, Segment};
 use causeway_wire::formats::Formats;
 use causeway_wire::region::RegionDescriptor;
-use causeway_wire::{atomic, bmi, fs, home, pmi, shm, store, tcp, vi, watch, window};
+use causeway_wire::{atomic, bmi, contact, fs, home, pmi, shm, store, tcp, vi, watch, window};
 
 use crate::placement::Placements;
 use crate::random::Random;
@@ -150,6 +150,11 @@ pub fn all() -> &'static [Decoder] {
             samples: samples::window_notices,
         },
         Decoder {
+            name: "meeting",
+            feed: canonical::<contact::Meeting>,
+            samples: samples::meetings,
+        },
+        Decoder {
             name: "pmi",
             feed: pmi_lines,
             samples: samples::pmi_lines,
@@ -189,9 +194,10 @@ fn pmi_lines(bytes: &[u8]) {
     for piece in bytes.chunks(bytes.len() / 2 + 1) {
         lines.push(piece);
         while let Ok(Some(command)) = lines.next_command() {
-            let line = command.encode();
-            let again = pmi::Command::decode(line.trim_end_matches('\n').as_bytes());
-            assert_eq!(again.as_ref(), Ok(&command), "{line:?}");
+            let text = command.encode_lines();
+            let mut again = pmi::Lines::default();
+            again.push(text.as_bytes());
+            assert_eq!(again.next_command(), Ok(Some(command)), "{text:?}");
         }
     }
 }

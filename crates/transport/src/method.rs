@@ -114,6 +114,11 @@ pub trait Method: Send {
     /// is replaced by the real one).
     fn listen(&mut self, address: &Address) -> Result<Address, Error>;
 
+    /// The cluster's key, for connections that are made from now on. Methods that use none need do nothing.
+    fn set_key(&mut self, key: [u8; 32]) {
+        let _ = key;
+    }
+
     /// A handle for the process at `address`. The same address gives the same handle. The connection
     /// itself is made lazily: an address where no process listens shows as [`Sink::peer_down`] after the
     /// first send.

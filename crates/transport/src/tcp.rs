@@ -301,6 +301,10 @@ impl Method for Tcp {
         resolve::describe(local).ok_or(Error::Unsupported("the listening address has no notation"))
     }
 
+    fn set_key(&mut self, key: [u8; config::KEY_BYTES]) {
+        self.config.key = Some(key);
+    }
+
     fn connect(&mut self, now: Instant, address: &Address) -> Result<Peer, Error> {
         self.clock.advance(now);
         if let Some(&peer) = self.by_address.get(address) {

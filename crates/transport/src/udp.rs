@@ -371,6 +371,10 @@ impl<G: DatagramIo> Method for Udp<G> {
         table::describe(local).ok_or(Error::Unsupported("the listening address has no notation"))
     }
 
+    fn set_key(&mut self, key: [u8; crate::tcp::config::KEY_BYTES]) {
+        self.core.config.key = Some(key);
+    }
+
     fn connect(&mut self, now: Instant, address: &Address) -> Result<Peer, Error> {
         self.advance(now);
         if let Some(peer) = self.core.known(address) {

@@ -2,7 +2,10 @@
 //! management interface (PMI). Each command is one line of text, `cmd=NAME` and further pairs `key=value`, with blanks
 //! between them.
 //!
-//! Values have no blanks; where a launcher writes some, as in the text of an error, what stands behind the first is
+//! A request to start processes has arguments of programs, which may have blanks: it has one line for each pair, from
+//! `mcmd=NAME` to `endcmd`.
+//!
+//! Other values have no blanks; where a launcher writes some, as in the text of an error, what stands behind the first is
 //! not understood as a value, and ignored.
 
 use alloc::string::String;
@@ -20,6 +23,12 @@ pub const MAX_KEY: usize = 64;
 pub const MAX_VALUE: usize = 1024;
 /// Most pairs in a line.
 const MAX_PAIRS: usize = 32;
+/// Most pairs in a command of several lines: arguments of one program, published values, hints.
+pub const MAX_LINES: usize = 4 << 10;
+/// Most bytes of such a command.
+pub const MAX_BLOCK: usize = 1 << 20;
+/// The last line of a command that has several.
+const END: &[u8] = b"endcmd";
 
 /// A command, in either direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +86,49 @@ impl Command {
         line
     }
 
+    /// The same with one line for each pair. Values may have blanks, and no line ends.
+    pub fn encode_lines(&self) -> String {
+        let mut text = String::from("mcmd=");
+        text.push_str(&self.name);
+        text.push('\n');
+        for (key, value) in &self.pairs {
+            text.push_str(key);
+            text.push('=');
+            text.push_str(value);
+            text.push('\n');
+        }
+        text.push_str("endcmd\n");
+        text
+    }
+
+    /// Reads the lines of a command that has several, without the last one.
+    fn decode_lines<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Result<Self, Malformed> {
+        let field = "a PMI command of several lines";
+        let mut command = None;
+        for line in lines {
+            let text = core::str::from_utf8(line).map_err(|error| Malformed::Unknown {
+                field,
+                value: line[error.valid_up_to()].into(),
+            })?;
+            let (key, value) = text.split_once('=').ok_or(Malformed::Truncated { field })?;
+            match &mut command {
+                None if key == "mcmd" => command = Some(Self::new(value)),
+                None => return Err(Malformed::Truncated { field }),
+                Some(command) if command.pairs.len() < MAX_LINES => {
+                    command.pairs.push((key.into(), value.into()));
+                }
+                Some(_) => {
+                    return Err(Malformed::TooLarge {
+                        field,
+                        value: MAX_LINES as u64 + 1,
+                        limit: MAX_LINES as u64,
+                    });
+                }
+            }
+        }
+        command.ok_or(Malformed::Truncated { field })
+    }
+
     /// Reads a line, without its end.
     pub fn decode(line: &[u8]) -> Result<Self, Malformed> {
         let field = "a PMI command";
@@ -128,6 +180,9 @@ impl Lines {
 
     /// The next command. An error is final: what follows is not looked at.
     pub fn next_command(&mut self) -> Result<Option<Command>, Malformed> {
+        if self.bytes.starts_with(b"mcmd=") {
+            return self.next_block();
+        }
         let end = self.bytes.iter().position(|byte| *byte == b'\n');
         match end {
             Some(end) => {
@@ -142,6 +197,35 @@ impl Lines {
             }),
             None => Ok(None),
         }
+    }
+}
+
+impl Lines {
+    /// The next command, which has several lines.
+    fn next_block(&mut self) -> Result<Option<Command>, Malformed> {
+        let mut lines = self.bytes.split_inclusive(|byte| *byte == b'\n');
+        let mut len = 0;
+        let is_whole = lines.any(|line| {
+            len += line.len();
+            line.strip_suffix(b"\n") == Some(END)
+        });
+        if len > MAX_BLOCK {
+            return Err(Malformed::TooLarge {
+                field: "a PMI command of several lines",
+                value: len as u64,
+                limit: MAX_BLOCK as u64,
+            });
+        }
+        if !is_whole {
+            return Ok(None);
+        }
+        let text = &self.bytes[..len - END.len() - 1];
+        let lines = text.split(|byte| *byte == b'\n');
+        // Behind the last line's end is nothing.
+        let lines = lines.filter(|line| !line.is_empty());
+        let command = Command::decode_lines(lines)?;
+        self.bytes.drain(..len);
+        Ok(Some(command))
     }
 }
 
@@ -161,6 +245,34 @@ mod tests {
         let command = Command::decode(line).expect("it is one");
         assert_eq!(command.get("msg"), Some("key"));
         assert_eq!(command.get("value"), Some("unknown"));
+    }
+
+    #[test]
+    fn commands_of_several_lines_keep_blanks() {
+        let spawn = Command::new("spawn")
+            .with("execname", "./a b")
+            .with("arg1", " = ");
+        let text = spawn.encode_lines() + "cmd=barrier_in\n";
+        for cut in 0..text.len() {
+            let mut lines = Lines::default();
+            let mut found = Vec::new();
+            for piece in [&text[..cut], &text[cut..]] {
+                lines.push(piece.as_bytes());
+                while let Some(command) = lines.next_command().expect("well-formed") {
+                    found.push(command);
+                }
+            }
+            assert_eq!(found, [spawn.clone(), Command::new("barrier_in")]);
+        }
+        for nonsense in [&b"mcmd=a\nb\nendcmd\n"[..], b"mcmd=a\nb=\xff\nendcmd\n"] {
+            let mut lines = Lines::default();
+            lines.push(nonsense);
+            assert!(lines.next_command().is_err(), "{nonsense:?}");
+        }
+        let mut endless = Lines::default();
+        endless.push(b"mcmd=a\n");
+        endless.push(&[b'x'; MAX_BLOCK]);
+        assert!(endless.next_command().is_err());
     }
 
     #[test]

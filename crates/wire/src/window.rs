@@ -27,7 +27,7 @@ pub struct Run {
 /// Elements of a window to be read, written or combined with others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// The window's number.
+    /// The receiver's number of the window.
     pub window: u32,
     /// The ABI's handle of the operation, or [`COMPARE_AND_SWAP`].
     pub operation: u16,
@@ -64,7 +64,7 @@ pub enum Notice {
     },
     /// An access to this window was refused: it is outside of the memory there.
     Refused {
-        /// The window's number.
+        /// The receiver's number of the window.
         window: u32,
         /// [`Access::reply`].
         reply: u64,
@@ -73,39 +73,39 @@ pub enum Notice {
     },
     /// Asks for the lock of the receiver's memory.
     Lock {
-        /// The window's number.
+        /// The receiver's number of the window.
         window: u32,
         /// Whether nobody else may have it.
         exclusive: bool,
     },
     /// The sender has the lock no more.
     Unlock {
-        /// The window's number.
+        /// The receiver's number of the window.
         window: u32,
     },
     /// The receiver has the lock of the sender's memory.
     Granted {
-        /// The window's number.
+        /// The receiver's number of the window.
         window: u32,
     },
     /// The sender's memory is open to the receiver.
     Posted {
-        /// The window's number.
+        /// The receiver's number of the window.
         window: u32,
     },
     /// The sender's accesses to the receiver's memory are done.
     Completed {
-        /// The window's number.
+        /// The receiver's number of the window.
         window: u32,
     },
     /// A lock in shared memory is free that the receiver has waited for.
     Free {
-        /// The window's number.
+        /// The receiver's number of the window.
         window: u32,
     },
     /// The sender has lost a process that the window belongs to, and goes on without a collective operation.
     Broken {
-        /// The window's number.
+        /// The receiver's number of the window.
         window: u32,
         /// The rank of the process.
         rank: u32,
@@ -153,6 +153,26 @@ impl Wire for Access {
             runs,
             data: input.bytes(MAX_DATA, "operands")?.to_vec(),
         })
+    }
+}
+
+impl Notice {
+    /// The notice about the window of this number, as its receiver knows it. One that is about no window stays as it is.
+    #[must_use]
+    pub fn about(mut self, number: u32) -> Self {
+        match &mut self {
+            Self::Access(access) => access.window = number,
+            Self::Refused { window, .. }
+            | Self::Lock { window, .. }
+            | Self::Unlock { window }
+            | Self::Granted { window }
+            | Self::Posted { window }
+            | Self::Completed { window }
+            | Self::Free { window }
+            | Self::Broken { window, .. } => *window = number,
+            Self::Data { .. } | Self::Done { .. } | Self::Hello => {}
+        }
+        self
     }
 }
 

@@ -1,15 +1,30 @@
 //! What those who watch over a parallel program are told.
 
+use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 
-/// What happens to the program. Processes are named by their ranks.
+use super::who::Who;
+
+/// A process that runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) who: Who,
+    /// Stays the process's when its number is used again.
+    pub(crate) handle: OwnedFd,
+}
+
+/// What happens to the program.
 pub(crate) enum Event {
+    /// A process has started.
+    Started(Running),
     /// A process has ended.
-    Ended(u32, ExitStatus),
+    Ended(Who, ExitStatus),
+    /// The process that has started this command, to start others, has parted from it.
+    Detached(Who),
     /// A process wants the whole program to end with this code (`MPI_Abort`).
-    Aborted(u32, i32),
+    Aborted(Who, i32),
     /// A process does not speak PMI-1 as it should.
-    Nonsense(u32, String),
+    Nonsense(Who, String),
     /// This process was sent a signal.
     Signal(i32),
 }

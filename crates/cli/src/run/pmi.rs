@@ -3,21 +3,34 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_wire::pmi::{Command, Lines, MAX_KEY, MAX_VALUE};
 
 use super::event::Event;
+use super::programs::Request;
+use super::who::Who;
 
 /// The one space that keys are in.
 const SPACE: &str = "causeway";
 /// Most keys that all processes publish together, for each process.
 const KEYS_PER_PROCESS: usize = 64;
 
-/// What all processes share.
+/// What processes have others start: all those that run, and how that goes on.
+pub(super) trait Starter: Send + Sync + 'static {
+    /// Starts programs, or says why not.
+    fn start(self: Arc<Self>, request: &Request) -> Result<(), String>;
+    /// Tells what has happened.
+    fn tell(&self, event: Event);
+}
+
+/// What all processes of a program share.
 pub(super) struct Server {
+    world: u32,
     size: u32,
+    universe: u32,
+    /// For each program that was started, the first rank behind its processes.
+    programs: Vec<u32>,
     shared: Mutex<Shared>,
 }
 
@@ -27,6 +40,8 @@ struct Shared {
     /// Those that wait in the barrier.
     waiting: Vec<UnixStream>,
     phases: BTreeMap<u32, Phase>,
+    /// Not all processes could be started: how the others end is of no interest.
+    is_given_up: bool,
 }
 
 /// How far a process is.
@@ -37,34 +52,72 @@ enum Phase {
 }
 
 impl Server {
-    pub(super) fn new(size: u32) -> Self {
+    /// The server of the programs that were started as `world`.
+    pub(super) fn new(world: u32, request: &Request, universe: u32) -> Self {
+        let mut size = 0;
+        let programs = request.programs.iter().map(|program| {
+            size += program.processes;
+            size
+        });
+        let programs = programs.collect();
+        let shared = Shared {
+            published: request.published.clone(),
+            ..Shared::default()
+        };
         Self {
+            world,
             size,
-            shared: Mutex::default(),
+            universe,
+            programs,
+            shared: Mutex::new(shared),
         }
+    }
+
+    /// How many processes there are.
+    pub(super) fn size(&self) -> u32 {
+        self.size
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a process has begun and not finished.
+    /// Whether a process has begun and not finished. Of a program that others have started, and wait for, all processes have to begin.
     pub(super) fn has_left_early(&self, rank: u32) -> bool {
-        self.shared().phases.get(&rank) == Some(&Phase::Begun)
+        match self.shared().phases.get(&rank) {
+            Some(Phase::Begun) => true,
+            Some(Phase::Finished) => false,
+            None => self.world > 0,
+        }
     }
 
-    /// Serves one process, in a thread of its own.
+    /// Not all processes could be started.
+    pub(super) fn give_up(&self) {
+        self.shared().is_given_up = true;
+    }
+
+    /// Whether not all processes could be started.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.shared().is_given_up
+    }
+
+    /// Serves one process, in a thread of its own. When the process has closed the connection, `last` is told.
     pub(super) fn serve(
         self: &Arc<Self>,
         rank: u32,
         stream: UnixStream,
-        events: Sender<Event>,
+        starter: &Arc<impl Starter>,
+        last: Option<Event>,
     ) -> io::Result<()> {
         let server = Arc::clone(self);
+        let starter = Arc::clone(starter);
+        let world = self.world;
         let serve = move || {
-            if let Err(error) = server.talk(rank, stream, &events) {
-                // Nobody listens when the command is ending.
-                let _ = events.send(Event::Nonsense(rank, error.to_string()));
+            if let Err(error) = server.talk(rank, stream, &starter) {
+                starter.tell(Event::Nonsense(Who { world, rank }, error.to_string()));
+            }
+            if let Some(last) = last {
+                starter.tell(last);
             }
         };
         std::thread::Builder::new()
@@ -73,9 +126,15 @@ impl Server {
         Ok(())
     }
 
-    fn talk(&self, rank: u32, mut stream: UnixStream, events: &Sender<Event>) -> io::Result<()> {
+    fn talk(
+        &self,
+        rank: u32,
+        mut stream: UnixStream,
+        starter: &Arc<impl Starter>,
+    ) -> io::Result<()> {
         let mut lines = Lines::default();
         let mut bytes = [0; 4096];
+        let mut request = Request::default();
         loop {
             let next = lines.next_command();
             let next = next.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
@@ -89,17 +148,38 @@ impl Server {
                 }
                 continue;
             };
-            if command.name() == "abort" {
-                let code = command.number("exitcode").unwrap_or(1);
-                let _ = events.send(Event::Aborted(rank, code as i32));
-                continue;
-            }
-            if command.name() == "barrier_in" {
-                self.enter_barrier(stream.try_clone()?);
-                continue;
-            }
-            let answer = self.answer(rank, &command).encode();
-            if stream.write_all(answer.as_bytes()).is_err() {
+            let answer = match command.name() {
+                "abort" => {
+                    let code = command.number("exitcode").unwrap_or(1);
+                    let world = self.world;
+                    starter.tell(Event::Aborted(Who { world, rank }, code as i32));
+                    continue;
+                }
+                "barrier_in" => {
+                    self.enter_barrier(stream.try_clone()?);
+                    continue;
+                }
+                "spawn" => {
+                    let started = match request.add(&command) {
+                        Ok(false) => continue,
+                        Ok(true) => Arc::clone(starter).start(&std::mem::take(&mut request)),
+                        Err(why) => {
+                            request = Request::default();
+                            Err(why)
+                        }
+                    };
+                    let answer = Command::new("spawn_result");
+                    match started {
+                        Ok(()) => answer.with("rc", 0),
+                        // Values have no blanks.
+                        Err(why) => answer
+                            .with("rc", -1)
+                            .with("msg", why.replace(char::is_whitespace, "_")),
+                    }
+                }
+                _ => self.answer(rank, &command),
+            };
+            if stream.write_all(answer.encode().as_bytes()).is_err() {
                 return Ok(());
             }
         }
@@ -137,13 +217,16 @@ impl Server {
                 .with("kvsname_max", MAX_KEY)
                 .with("keylen_max", MAX_KEY)
                 .with("vallen_max", MAX_VALUE),
-            "get_appnum" => Command::new("appnum").with("rc", 0).with("appnum", 0),
+            "get_appnum" => {
+                let number = self.programs.iter().filter(|end| **end <= rank).count();
+                Command::new("appnum").with("rc", 0).with("appnum", number)
+            }
             "get_my_kvsname" => Command::new("my_kvsname")
                 .with("rc", 0)
                 .with("kvsname", SPACE),
             "get_universe_size" => Command::new("universe_size")
                 .with("rc", 0)
-                .with("size", self.size),
+                .with("size", self.universe),
             "put" => match (command.get("key"), command.get("value")) {
                 (Some(key), Some(value)) if key.len() <= MAX_KEY && value.len() <= MAX_VALUE => {
                     let mut shared = self.shared();
@@ -177,9 +260,33 @@ impl Server {
 mod tests {
     use super::*;
 
+    fn server(world: u32, processes: u32) -> Server {
+        let mut request = Request::alone();
+        request.programs[0].processes = processes;
+        Server::new(world, &request, processes)
+    }
+
+    #[test]
+    fn each_process_has_the_number_of_its_program() {
+        let mut request = Request::alone();
+        request.programs.push(request.programs[0].clone());
+        request.programs[0].processes = 2;
+        let server = Server::new(1, &request, 3);
+        let numbers = [0, 1, 2].map(|rank| {
+            let answer = server.answer(rank, &Command::new("get_appnum"));
+            answer.number("appnum")
+        });
+        assert_eq!(numbers, [Some(0), Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn a_started_process_has_to_begin() {
+        assert!(server(1, 1).has_left_early(0));
+    }
+
     #[test]
     fn published_values_are_found_and_others_refused() {
-        let server = Server::new(2);
+        let server = server(0, 2);
         let put = Command::new("put")
             .with("kvsname", SPACE)
             .with("key", "a")
@@ -200,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_process_that_has_begun_has_to_finish() {
-        let server = Server::new(1);
+        let server = server(0, 1);
         assert!(!server.has_left_early(0));
         server.answer(0, &Command::new("init"));
         assert!(server.has_left_early(0));

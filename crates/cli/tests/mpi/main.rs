@@ -2,6 +2,7 @@
 //! `causeway run`.
 
 mod installed;
+mod starting;
 mod windows;
 
 use std::path::{Path, PathBuf};

@@ -33,6 +33,14 @@ impl<M: Matcher> Endpoint<M> {
         self.conversations.shared.envelope
     }
 
+    /// A handle for the peer that patterns name by this number, such as one that has called and was never looked up. No reference is
+    /// added.
+    pub fn addr(&self, number: u32) -> Option<Addr> {
+        self.check_process().ok()?;
+        let peers = &self.conversations.peers;
+        peers.get(number).map(|_| Addr(peers.key(number)))
+    }
+
     /// Takes an operation's completion if it is there. No progress is made.
     pub fn take(&mut self, op: OpId) -> Result<Option<Completion>, Error> {
         self.check_process()?;

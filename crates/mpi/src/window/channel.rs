@@ -30,6 +30,8 @@ pub(super) struct Channel {
 pub(super) struct Job {
     /// The window's number and handle.
     pub(super) window: (u32, usize),
+    /// The window's number there.
+    pub(super) theirs: u32,
     pub(super) act: Act,
     pub(super) runs: Runs,
     pub(super) data: Option<Memory>,
@@ -96,7 +98,7 @@ impl Job {
                 .to_vec(),
         };
         Ok(wire::Access {
-            window: self.window.0,
+            window: self.theirs,
             operation: self.act.number(),
             datatype: self.act.basic.handle() as u16,
             reply: if self.has_reply { self.operation } else { 0 },

@@ -35,6 +35,7 @@ impl Process {
     ) -> Result<Option<u64>> {
         let window = self.window(handle)?;
         let (number, process) = (window.number, window.process(rank));
+        let theirs = window.number_at(rank);
         let peer = window.peers[rank as usize];
         let offset = access
             .displacement
@@ -66,6 +67,7 @@ impl Process {
         }
         let job = Job {
             window: (number, handle),
+            theirs,
             act,
             runs,
             data,

@@ -144,9 +144,16 @@ impl Process {
             Some(_) => {}
             None => {
                 let offset = access.runs.first().map_or(0, |run| run.offset);
-                let (window, reply) = (access.window, access.reply);
+                let handle = self.windows.by_number.get(&access.window);
+                let here = handle.and_then(|handle| self.window(*handle).ok());
+                let number = here.and_then(|window| {
+                    let rank = window.group.rank_of(from)?;
+                    Some(window.number_at(rank))
+                });
+                let reply = access.reply;
                 let refused = Notice::Refused {
-                    window,
+                    // Of no window, the sender asks as if it was its own number.
+                    window: number.unwrap_or(access.window),
                     reply,
                     offset,
                 };
@@ -213,7 +220,8 @@ impl Process {
         if rank == window.rank {
             self.serve(self.rank, notice.clone());
         } else if let Some(peer) = window.peers.get(rank as usize) {
-            self.send_notice(*peer, notice);
+            let notice = notice.clone().about(window.number_at(rank));
+            self.send_notice(*peer, &notice);
         }
         Ok(())
     }

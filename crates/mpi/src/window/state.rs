@@ -12,7 +12,7 @@ use super::combining::Act;
 use super::epoch::Epoch;
 use super::waiting::Waiting;
 use crate::abi;
-use crate::communicator::Peer;
+use crate::communicator::{CONTEXTS, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::info::Info;
@@ -142,6 +142,12 @@ impl Windows {
 }
 
 impl Window {
+    /// The number that a process knows the window by: notices to it carry that one.
+    pub(super) fn number_at(&self, rank: u32) -> u32 {
+        let peer = self.peers.get(rank as usize);
+        peer.map_or(u32::MAX, |peer| peer.context / CONTEXTS)
+    }
+
     /// What it was made by.
     pub fn flavor(&self) -> Flavor {
         self.flavor

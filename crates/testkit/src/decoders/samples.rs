@@ -98,6 +98,29 @@ pub(super) fn window_notices() -> Vec<Vec<u8>> {
     notices.iter().map(Wire::to_bytes).collect()
 }
 
+pub(super) fn meetings() -> Vec<Vec<u8>> {
+    use causeway_wire::contact::{Contact, Meeting, Member};
+
+    let member = |rank| Member {
+        number: 3 + rank,
+        contact: Contact {
+            world: 0x1122_3344_5566_7788,
+            rank,
+            host: "boot/net/mnt".into(),
+            near: format!("shm:///run/{rank}"),
+            far: "tcp://10.0.0.1:4711,tcp://10.1.0.1:4711".into(),
+        },
+    };
+    let call = Meeting::Call {
+        reply: 9,
+        root: 1,
+        group: vec![member(0), member(1)],
+    };
+    let group = Meeting::Group(vec![member(0)]);
+    let refused = Meeting::Refused("nobody has this port".into());
+    Vec::from([call, group, refused].map(|meeting| meeting.to_bytes()))
+}
+
 fn operations() -> Vec<Operation> {
     let object = ObjectId(42);
     let place = place();

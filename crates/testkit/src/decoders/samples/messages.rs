@@ -137,6 +137,7 @@ pub(in crate::decoders) fn pmi_lines() -> Vec<Vec<u8>> {
         "cmd=init pmi_version=1 pmi_subversion=1\n",
         "cmd=get_result rc=0 msg=success value=host;shm:///run/1\ncmd=barrier_out\n",
         "cmd=abort exitcode=7\n",
+        "mcmd=spawn\nnprocs=2\nexecname=./a b\ntotspawns=1\nspawnssofar=1\nargcnt=0\nendcmd\n",
     ]
     .iter()
     .map(|text| text.as_bytes().to_vec())

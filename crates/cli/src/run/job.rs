@@ -1,0 +1,234 @@
+//! All processes of a run: those that the command starts, and those that they have it start.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use causeway_command::failure::{Doing, Outcome};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::event::{Event, Running};
+use super::pmi::{Server, Starter};
+use super::programs::{MOST, Program, Request};
+use super::who::Who;
+
+/// See the module's page.
+pub(super) struct Job {
+    /// Lines of output get labels.
+    pub(super) labels: bool,
+    /// How many processes programs are told that there could be.
+    pub(super) universe: u32,
+    /// For sockets.
+    pub(super) directory: PathBuf,
+    pub(super) events: Sender<Event>,
+    /// The programs that were started, and how many processes those were. Held while processes start: only the child that is
+    /// started inherits its socket.
+    worlds: Mutex<Worlds>,
+}
+
+#[derive(Default)]
+struct Worlds {
+    servers: Vec<Arc<Server>>,
+    processes: u32,
+}
+
+impl Job {
+    /// Nothing has been started yet.
+    pub(super) fn new(
+        (labels, universe): (bool, u32),
+        directory: PathBuf,
+        events: Sender<Event>,
+    ) -> Self {
+        Self {
+            labels,
+            universe,
+            directory,
+            events,
+            worlds: Mutex::default(),
+        }
+    }
+
+    fn worlds(&self) -> MutexGuard<'_, Worlds> {
+        self.worlds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server of a process's program.
+    pub(super) fn server(&self, who: Who) -> Option<Arc<Server>> {
+        self.worlds().servers.get(who.world as usize).cloned()
+    }
+
+    fn add(&self, worlds: &mut Worlds, request: &Request) -> (u32, Arc<Server>) {
+        let world = worlds.servers.len() as u32;
+        let server = Arc::new(Server::new(world, request, self.universe));
+        worlds.servers.push(Arc::clone(&server));
+        (world, server)
+    }
+
+    /// Starts programs of a request. Those that run already when one of them cannot be started are killed.
+    pub(super) fn begin(self: &Arc<Self>, request: &Request) -> Outcome {
+        let mut worlds = self.worlds();
+        let (world, server) = self.add(&mut worlds, request);
+        let directory = self.directory.join(world.to_string());
+        let making = || format!("making {}", directory.display());
+        std::fs::create_dir(&directory).doing(making)?;
+        let each = request.programs.iter();
+        let each = each.flat_map(|program| (0..program.processes).map(move |_| program));
+        let mut started = Vec::new();
+        for (rank, program) in (0..).zip(each) {
+            let who = Who { world, rank };
+            match self.start_process(who, program, (&server, &directory)) {
+                Ok(pid) => started.push(pid),
+                Err(failure) => {
+                    server.give_up();
+                    for handle in started {
+                        // One that has ended already is as good as killed.
+                        let _ = pidfd_send_signal(&handle, Signal::KILL);
+                    }
+                    return Err(failure);
+                }
+            }
+        }
+        worlds.processes += request.processes();
+        Ok(())
+    }
+
+    /// Serves the process that has started this command to start others.
+    pub(super) fn attach(self: &Arc<Self>, stream: UnixStream) -> Outcome {
+        let request = Request::alone();
+        let (world, server) = self.add(&mut self.worlds(), &request);
+        let who = Who { world, rank: 0 };
+        server
+            .serve(who.rank, stream, self, Some(Event::Detached(who)))
+            .doing(|| "serving the process that has started this one".to_owned())
+    }
+
+    fn start_process(
+        self: &Arc<Self>,
+        who: Who,
+        program: &Program,
+        (server, directory): (&Arc<Server>, &PathBuf),
+    ) -> Outcome<std::os::fd::OwnedFd> {
+        let doing = || format!("starting {who} of {}", program.path.display());
+        let (ours, theirs) = UnixStream::pair().doing(doing)?;
+        // Only this child inherits it: it is closed here before the next is started.
+        fcntl_setfd(&theirs, FdFlags::empty()).doing(doing)?;
+        let mut command = Command::new(&program.path);
+        command
+            .args(&program.arguments)
+            .env("PMI_FD", theirs.as_raw_fd().to_string())
+            .env("PMI_RANK", who.rank.to_string())
+            .env("PMI_SIZE", server.size().to_string())
+            .env(causeway_mpi::contacts::DIRECTORY, directory);
+        match who.world {
+            0 => command.env_remove("PMI_SPAWNED"),
+            _ => command.env("PMI_SPAWNED", "1"),
+        };
+        if let Some(directory) = &program.directory {
+            command.current_dir(directory);
+        }
+        if let Some(path) = library_path() {
+            command.env("LD_LIBRARY_PATH", path);
+        }
+        if who != (Who { world: 0, rank: 0 }) {
+            command.stdin(Stdio::null());
+        }
+        if self.labels {
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        let mut child = command.spawn().doing(doing)?;
+        drop(theirs);
+        let pid = Pid::from_child(&child);
+        let handle = pidfd_open(pid, PidfdFlags::empty()).doing(doing)?;
+        let copy = handle.try_clone().doing(doing)?;
+        // Nobody listens when the command is ending.
+        let _ = self.events.send(Event::Started(Running { who, handle }));
+        let labelled = label_output(who, &mut child).doing(doing)?;
+        server.serve(who.rank, ours, self, None).doing(doing)?;
+        let events = self.events.clone();
+        std::thread::Builder::new()
+            .name(format!("{who}"))
+            .spawn(move || {
+                // What it has written is out before its end is reported.
+                for thread in labelled {
+                    let _ = thread.join();
+                }
+                if let Ok(status) = child.wait() {
+                    // Nobody listens when the command is ending.
+                    let _ = events.send(Event::Ended(who, status));
+                }
+            })
+            .doing(doing)?;
+        Ok(copy)
+    }
+}
+
+impl Starter for Job {
+    fn start(self: Arc<Self>, request: &Request) -> Result<(), String> {
+        let sum = self.worlds().processes.saturating_add(request.processes());
+        if sum > MOST {
+            return Err(format!(
+                "there would be {sum} processes; there may be {MOST}"
+            ));
+        }
+        request.check(std::env::var_os("PATH"))?;
+        self.begin(request).map_err(|failure| failure.to_string())
+    }
+
+    fn tell(&self, event: Event) {
+        // Nobody listens when the command is ending.
+        let _ = self.events.send(event);
+    }
+}
+
+/// Where our library lies, if it lies where an installed one does.
+fn library_path() -> Option<std::ffi::OsString> {
+    let own = std::env::current_exe().ok()?;
+    let here = own.parent()?;
+    let places = ["", "../lib", "../lib/causeway-mpi"].map(|place| here.join(place));
+    let place = places
+        .into_iter()
+        .find(|place| place.join("libmpi_abi.so.1").exists())?;
+    let inherited = std::env::var_os("LD_LIBRARY_PATH");
+    // What the user has set comes first.
+    let paths = inherited
+        .iter()
+        .flat_map(std::env::split_paths)
+        .collect::<Vec<_>>();
+    std::env::join_paths(paths.into_iter().chain([place])).ok()
+}
+
+/// Prints what a process writes, with its name, if its output was asked for.
+fn label_output(who: Who, child: &mut Child) -> std::io::Result<Vec<std::thread::JoinHandle<()>>> {
+    let mut threads = Vec::new();
+    if let Some(out) = child.stdout.take() {
+        let thread = std::thread::Builder::new();
+        threads.push(thread.spawn(move || label(who, out, &mut std::io::stdout()))?);
+    }
+    if let Some(error) = child.stderr.take() {
+        let thread = std::thread::Builder::new();
+        threads.push(thread.spawn(move || label(who, error, &mut std::io::stderr()))?);
+    }
+    Ok(threads)
+}
+
+fn label(who: Who, from: impl Read, to: &mut impl Write) {
+    let label = who.label();
+    let mut from = BufReader::new(from);
+    let mut line = Vec::new();
+    // A process that is gone and one whose output nobody takes are the same here: nothing more to print.
+    while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+        if line.last() != Some(&b'\n') {
+            line.push(b'\n');
+        }
+        let mut whole = label.clone().into_bytes();
+        whole.append(&mut line);
+        if to.write_all(&whole).and_then(|()| to.flush()).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! An instance that others can reach at more addresses than it began with.
+
+use super::Endpoint;
+use crate::matcher::Matcher;
+use crate::types::Error;
+
+impl<M: Matcher> Endpoint<M> {
+    /// The cluster's key for connections that are made from now on. Those that stand keep theirs.
+    pub fn set_key(&mut self, key: [u8; 32]) -> Result<(), Error> {
+        self.check_process()?;
+        for slot in &mut self.methods.slots {
+            slot.method.set_key(key);
+        }
+        Ok(())
+    }
+
+    /// Listens at one address more. Peers that are greeted from now on are told of it.
+    pub fn listen(&mut self, address: &str) -> Result<(), Error> {
+        self.check_process()?;
+        let address: causeway_transport::Address = address.parse()?;
+        let schemes = self.methods.schemes();
+        let index = schemes.iter().position(|s| *s == address.scheme());
+        let index = index.ok_or_else(|| causeway_transport::Error::NoMethod {
+            scheme: address.scheme().to_owned(),
+            known: schemes.join(", "),
+        })?;
+        let address = self.methods.get(index).listen(&address)?;
+        self.connections.listening.push(address.to_string());
+        self.connections.sort_listening();
+        let addresses = self.connections.listening.clone();
+        self.conversations.introduce_at(addresses);
+        Ok(())
+    }
+}

@@ -1,0 +1,352 @@
+//! How processes of programs that were started apart reach each other, and what they say before they have a communicator.
+
+use causeway_engine::Memory;
+use causeway_engine::types::{Completion, OpError, Posted, Queue};
+use causeway_wire::codec::Wire;
+use causeway_wire::contact::{Contact, Meeting as Said};
+
+use crate::abi;
+use crate::buffer::temporary;
+use crate::buffering::NOBODY;
+use crate::contacts;
+use crate::error::{Error, Result};
+use crate::matching::MpiPattern;
+use crate::names::Names;
+use crate::ports::{CALLS, Call, Hearing, MOST_BYTES, Port, REPLIES, What};
+use crate::process::{Active, Going, Process};
+use crate::start;
+use crate::status::Status;
+
+fn pattern(context: u32, source: Option<u32>, tag: Option<u32>) -> MpiPattern {
+    MpiPattern {
+        context,
+        source,
+        tag,
+    }
+}
+
+impl Process {
+    /// Has processes of other programs reach this one. `draws_key` if those will be given this program's key.
+    pub(crate) fn open_up(&mut self, draws_key: bool) -> Result<()> {
+        if self.contacts.key.is_none() && self.contacts.methods.tcp {
+            let key = match contacts::given_key()? {
+                Some(key) => Some(key),
+                None if self.launcher.size() > 1 || self.launcher.is_spawned() => {
+                    Some(start::common_key(&mut self.launcher)?)
+                }
+                None if draws_key => Some(contacts::draw_key()?),
+                None => None,
+            };
+            if let Some(key) = key {
+                self.contacts.key = Some(key);
+                self.endpoint.set_key(key)?;
+            }
+        }
+        if self.contacts.is_open {
+            return Ok(());
+        }
+        let methods = self.contacts.methods;
+        if methods.shm && self.contacts.own.near.is_empty() {
+            let near = format!("shm://{}", contacts::socket(self.rank)?.display());
+            self.endpoint.listen(&near)?;
+            self.contacts.own.near = near;
+        }
+        // Where one of two is reached at this machine's own address only, and the other at those of a network, they would not know each
+        // other by where their calls come from.
+        let is_here_only = self.contacts.own.far.starts_with("tcp://127.");
+        if methods.tcp && (self.contacts.own.far.is_empty() || is_here_only) {
+            let (endpoint, key) = (&mut self.endpoint, self.contacts.key);
+            let far = start::listen_by_tcp(endpoint, key, false)
+                // A host without a network has itself.
+                .or_else(|_| start::listen_by_tcp(endpoint, key, true));
+            match far {
+                Ok(far) => self.contacts.own.far = far,
+                // Those of this host reach it all the same.
+                Err(_) if methods.shm => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.contacts.is_open = true;
+        Ok(())
+    }
+
+    /// This process's number of a process, which is looked up if it was not known.
+    pub(crate) fn learn(&mut self, contact: &Contact) -> Result<u32> {
+        let identity = (contact.world, contact.rank);
+        if let Some(known) = self.contacts.find(identity) {
+            return Ok(known);
+        }
+        let is_near = contact.host == self.contacts.own.host;
+        let addresses = match is_near && !contact.near.is_empty() {
+            true => &contact.near,
+            false => &contact.far,
+        };
+        if addresses.is_empty() {
+            let text = format!(
+                "rank {} of another program has no address for processes of this host",
+                contact.rank
+            );
+            return Err(Error::new(abi::ERR_PORT, text));
+        }
+        let whose = "a process of another program";
+        let peer = start::look_up(&mut self.endpoint, whose, addresses)?;
+        let host = self.contacts.add(identity, &contact.host);
+        let process = self.peers.len() as u32;
+        self.peers.push(peer);
+        self.hosts.push(host);
+        let number = peer.number as usize;
+        if self.by_number.len() <= number {
+            self.by_number.resize(number + 1, u32::MAX);
+        }
+        self.by_number[number] = process;
+        Ok(process)
+    }
+
+    /// Opens a port; returns its name.
+    pub fn open_port(&mut self) -> Result<String> {
+        self.open_up(false)?;
+        let port = Port {
+            tag: self.ports.open(),
+            contact: self.contacts.own.clone(),
+        };
+        self.ports.be_asked();
+        port.name()
+    }
+
+    /// The port of this process that has a name.
+    pub(crate) fn own_port(&self, name: &[u8]) -> Result<u32> {
+        let Port { tag, contact } = Port::read(name)?;
+        let own = &self.contacts.own;
+        let is_own = (contact.world, contact.rank) == (own.world, own.rank);
+        match is_own && self.ports.open.contains(&tag) {
+            true => Ok(tag),
+            false => {
+                let text = "this process has not opened the port, or has closed it";
+                Err(Error::new(abi::ERR_PORT, text))
+            }
+        }
+    }
+
+    /// Closes a port. Those who wait there are refused.
+    pub fn close_port(&mut self, name: &[u8]) -> Result<()> {
+        let tag = self.own_port(name)?;
+        self.shut_port(tag);
+        Ok(())
+    }
+
+    /// Closes a port. Those who wait there are refused.
+    pub(crate) fn shut_port(&mut self, tag: u32) {
+        self.ports.open.remove(&tag);
+        for call in self.ports.calls.remove(&tag).unwrap_or_default() {
+            self.refuse(call);
+        }
+    }
+
+    /// Publishes a port under a name.
+    pub fn publish(&self, service: &[u8], name: &[u8]) -> Result<()> {
+        Port::read(name)?;
+        let host = &self.contacts.own.host;
+        let is_gone = |old: &[u8]| Port::read(old).is_ok_and(|port| port.is_gone(host));
+        Names::of_user()?.publish(service, name, is_gone)
+    }
+
+    /// Takes calls that are here. Those at ports that are not open are refused.
+    pub(crate) fn take_calls(&mut self) {
+        while let Some((message, envelope)) = self.endpoint.take_message(pattern(CALLS, None, None))
+        {
+            let call = Call {
+                message,
+                from: envelope.peer,
+                bytes: envelope.size,
+            };
+            let tag = envelope.tag as u32;
+            match self.ports.open.contains(&tag) {
+                true => self.ports.calls.entry(tag).or_default().push_back(call),
+                false => self.refuse(call),
+            }
+        }
+        let refused = self.ports.hearings.iter();
+        let refused = refused.filter(|(_, hearing)| matches!(hearing.what, What::Refused));
+        for at in Vec::from_iter(refused.map(|(at, _)| *at)) {
+            // An error means that the caller is gone.
+            if let Ok(None) = self.poll_hearing(at) {
+                continue;
+            }
+            if let Some(Ok((Said::Call { reply, .. }, from))) = self.take_heard(at) {
+                let why = "nobody has this port open".to_owned();
+                let said = Said::Refused(why);
+                let refused =
+                    self.post_said(from, (REPLIES, reply), &said, (self.buffered, NOBODY));
+                if let Ok(Posted::Pending(_)) = refused {
+                    self.buffers.started(NOBODY);
+                }
+            }
+        }
+    }
+
+    fn refuse(&mut self, call: Call) {
+        let at = self.ports.draw();
+        let mut hearing = Hearing {
+            what: What::Refused,
+            group: abi::COMM_SELF,
+            coming: None,
+            heard: None,
+        };
+        // What cannot be received, cannot be replied to.
+        if self.receive_call(&mut hearing, call, CALLS).is_ok() {
+            self.ports.hearings.insert(at, hearing);
+        }
+    }
+
+    /// Starts to receive a call or a reply.
+    fn receive_call(&mut self, hearing: &mut Hearing, call: Call, context: u32) -> Result<()> {
+        let too_large = call.bytes > MOST_BYTES;
+        let room = if too_large { 0 } else { call.bytes as usize };
+        let memory = temporary(room)?;
+        let pattern = pattern(context, Some(call.from), None);
+        let into = [memory.clone()];
+        let posted = self
+            .endpoint
+            .receive_taken(call.message, pattern, &into, self.posts, 0)?;
+        match posted {
+            Posted::Pending(op) => hearing.coming = Some((op, memory, call.from)),
+            Posted::Complete(done) => return heard(hearing, done, &memory, call.from),
+        }
+        Ok(())
+    }
+
+    /// Starts to listen to a call at a port, or to a reply, for all of a communicator.
+    pub(crate) fn hear(&mut self, what: What, group: usize) -> (Active, u32) {
+        let at = self.ports.draw();
+        let hearing = Hearing {
+            what,
+            group,
+            coming: None,
+            heard: None,
+        };
+        self.ports.hearings.insert(at, hearing);
+        let mut active = Active::done(Status::empty(), abi::COMM_SELF);
+        active.state = Going::Hearing(at);
+        (active, at)
+    }
+
+    /// Whether something was heard, which [`Process::take_heard`] returns then.
+    pub(crate) fn poll_hearing(&mut self, at: u32) -> Result<Option<Status>> {
+        let Some(mut hearing) = self.ports.hearings.remove(&at) else {
+            return Err(Error::new(abi::ERR_INTERN, "nobody listens any more"));
+        };
+        let polled = self.advance_hearing(&mut hearing);
+        let is_heard = hearing.heard.is_some();
+        if polled.is_ok() {
+            self.ports.hearings.insert(at, hearing);
+        }
+        polled.map(|()| is_heard.then(Status::empty))
+    }
+
+    fn advance_hearing(&mut self, hearing: &mut Hearing) -> Result<()> {
+        if hearing.heard.is_some() {
+            return Ok(());
+        }
+        if let Some((op, memory, from)) = &hearing.coming {
+            let Some(done) = self.endpoint.take(*op)? else {
+                return Ok(());
+            };
+            let (memory, from) = (memory.clone(), *from);
+            hearing.coming = None;
+            return match (heard(hearing, done, &memory, from), hearing.what) {
+                // A caller that dies meanwhile is none.
+                (Err(_), What::Call(_)) => Ok(()),
+                (went, _) => went,
+            };
+        }
+        match hearing.what {
+            What::Call(tag) => {
+                self.take_calls();
+                let call = self
+                    .ports
+                    .calls
+                    .get_mut(&tag)
+                    .and_then(|calls| calls.pop_front());
+                match (call, self.lost_of(hearing.group)) {
+                    (Some(call), _) => self.receive_call(hearing, call, CALLS),
+                    // Without it there would be nothing to be called for.
+                    (None, Some(lost)) => Err(lost),
+                    (None, None) if self.ports.open.contains(&tag) => Ok(()),
+                    (None, None) => {
+                        let text = "the port was closed meanwhile";
+                        Err(Error::new(abi::ERR_PORT, text))
+                    }
+                }
+            }
+            What::Reply(tag, peer) => {
+                let pattern = pattern(REPLIES, Some(peer.number), Some(tag));
+                if let Some((message, envelope)) = self.endpoint.take_message(pattern) {
+                    let call = Call {
+                        message,
+                        from: envelope.peer,
+                        bytes: envelope.size,
+                    };
+                    return self.receive_call(hearing, call, REPLIES);
+                }
+                match self.endpoint.loss(peer.addr) {
+                    None => Ok(()),
+                    Some(cause) => {
+                        let text = format!("the process that has opened the port: {cause}");
+                        Err(Error::new(abi::ERR_PORT, text))
+                    }
+                }
+            }
+            What::Refused => Ok(()),
+        }
+    }
+
+    /// What was heard, and the number that the engine knows its sender by.
+    pub(crate) fn take_heard(&mut self, at: u32) -> Option<Result<(Said, u32)>> {
+        let (bytes, from) = self.ports.hearings.remove(&at)?.heard?;
+        let said = Said::from_bytes(&bytes).map_err(|error| {
+            let text = format!("another program's process said: {error}");
+            Error::new(abi::ERR_PORT, text)
+        });
+        Some(said.map(|said| (said, from)))
+    }
+
+    /// Starts to say something to a process by the number that the engine knows it by.
+    pub(crate) fn say(
+        &mut self,
+        to: u32,
+        (context, tag): (u32, u32),
+        what: &Said,
+    ) -> Result<Active> {
+        let posted = self.post_said(to, (context, tag), what, (self.posts, 0))?;
+        self.sent(Ok(posted), abi::COMM_SELF)
+    }
+
+    fn post_said(
+        &mut self,
+        to: u32,
+        (context, tag): (u32, u32),
+        what: &Said,
+        (queue, user): (Queue, u64),
+    ) -> Result<Posted> {
+        let gone = || Error::new(abi::ERR_PORT, "the other program's process is gone");
+        let addr = self.endpoint.addr(to).ok_or_else(gone)?;
+        let memory = [Memory::from_vec(what.to_bytes())];
+        let word = MpiPattern::word(context, tag);
+        Ok(self.endpoint.post_send(addr, &memory, word, queue, user)?)
+    }
+}
+
+/// A message that was received.
+fn heard(hearing: &mut Hearing, done: Completion, memory: &Memory, from: u32) -> Result<()> {
+    match done.result {
+        Ok(_) => {
+            hearing.heard = Some((memory.to_vec(), from));
+            Ok(())
+        }
+        Err(OpError::Peer { cause, .. }) => {
+            let text = format!("a process of another program: {cause}");
+            Err(Error::new(abi::ERR_PORT, text))
+        }
+        Err(other) => Err(Error::from(other)),
+    }
+}

@@ -1,0 +1,229 @@
+//! Who the processes are that this one knows, of its own program and of others, and how this one is reached.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use causeway_sys::random;
+use causeway_wire::contact::Contact;
+
+use crate::abi;
+use crate::error::{Error, Result};
+
+/// The directory for sockets that the launcher has made, and removes.
+pub const DIRECTORY: &str = "CAUSEWAY_RUN_DIRECTORY";
+
+/// The methods by which processes may reach each other, with commas between: `shm` (within a host) and `tcp`. Both unless it is
+/// set; all processes have the same.
+pub const METHODS: &str = "CAUSEWAY_MPI_METHODS";
+
+/// A file with the key, as 64 hexadecimal digits, by which programs know each other that were started apart and connect by
+/// `tcp`. Without it, each program draws a key of its own.
+pub const KEY_FILE: &str = "CAUSEWAY_MPI_KEY_FILE";
+
+/// The methods that may be used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Methods {
+    pub(crate) shm: bool,
+    pub(crate) tcp: bool,
+}
+
+impl Methods {
+    pub(crate) fn read() -> Result<Self> {
+        let list = std::env::var(METHODS).unwrap_or_else(|_| "shm,tcp".into());
+        let mut methods = Self {
+            shm: false,
+            tcp: false,
+        };
+        for name in list.split(',') {
+            match name {
+                "shm" => methods.shm = true,
+                "tcp" => methods.tcp = true,
+                other => {
+                    let text =
+                        format!("{METHODS}: no method is called {other:?}; there are shm and tcp");
+                    return Err(Error::new(abi::ERR_OTHER, text));
+                }
+            }
+        }
+        Ok(methods)
+    }
+}
+
+/// A process whatever others call it: the number of its world, and its rank there.
+pub(crate) type Identity = (u64, u32);
+
+/// See the module's page.
+#[derive(Debug)]
+pub(crate) struct Contacts {
+    /// This process, as others are told of it.
+    pub(crate) own: Contact,
+    /// By this process's numbers of them.
+    identities: Vec<Identity>,
+    by_identity: HashMap<Identity, u32>,
+    /// The first process of each host.
+    hosts: HashMap<String, u32>,
+    pub(crate) methods: Methods,
+    /// The key of connections by `tcp`, once it is known.
+    pub(crate) key: Option<[u8; 32]>,
+    /// Processes of other programs can reach this one.
+    pub(crate) is_open: bool,
+}
+
+impl Contacts {
+    /// Nobody is known yet.
+    pub(crate) fn new(own: Contact, methods: Methods) -> Self {
+        Self {
+            own,
+            identities: Vec::new(),
+            by_identity: HashMap::new(),
+            hosts: HashMap::new(),
+            methods,
+            key: None,
+            is_open: false,
+        }
+    }
+
+    /// Adds a process, whose number is the next one. Returns the first process of its host.
+    pub(crate) fn add(&mut self, identity: Identity, host: &str) -> u32 {
+        let number = self.identities.len() as u32;
+        self.identities.push(identity);
+        self.by_identity.insert(identity, number);
+        *self.hosts.entry(host.to_owned()).or_insert(number)
+    }
+
+    /// This process's number of a process.
+    pub(crate) fn find(&self, identity: Identity) -> Option<u32> {
+        self.by_identity.get(&identity).copied()
+    }
+
+    /// Who the process with this number is.
+    pub(crate) fn identity(&self, process: u32) -> Option<Identity> {
+        self.identities.get(process as usize).copied()
+    }
+
+    /// Whether a process is of another world than this one.
+    pub(crate) fn is_stranger(&self, process: u32) -> bool {
+        self.identity(process)
+            .is_some_and(|(world, _)| world != self.own.world)
+    }
+}
+
+/// What is the same for processes that can share memory, and no others: the machine since it was started, the network and the
+/// files that they see. Without shared memory every process is on a host of its own.
+pub(crate) fn host(methods: Methods) -> Result<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let space = |name: &str| {
+        let link = std::fs::read_link(format!("/proc/self/ns/{name}"));
+        link.map_or(String::new(), |link| link.display().to_string())
+    };
+    let own = match methods.shm {
+        true => String::new(),
+        false => format!("/{:016x}", number()?),
+    };
+    Ok(format!(
+        "{}/{}/{}{own}",
+        boot.trim(),
+        space("net"),
+        space("mnt")
+    ))
+}
+
+/// Where to listen for processes of the same host.
+pub(crate) fn socket(rank: u32) -> Result<PathBuf> {
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        return Ok(PathBuf::from(directory).join(rank.to_string()));
+    }
+    let name = format!("causeway-{:016x}-{rank}", number()?);
+    Ok(std::env::temp_dir().join(name))
+}
+
+/// A number that nobody else draws.
+pub(crate) fn number() -> Result<u64> {
+    random::bytes().map(u64::from_le_bytes).map_err(|error| {
+        let text = format!("drawing a number at random: {error}");
+        Error::new(abi::ERR_OTHER, text)
+    })
+}
+
+/// A new key.
+pub(crate) fn draw_key() -> Result<[u8; 32]> {
+    random::bytes().map_err(|error| {
+        let text = format!("drawing the program's key: {error}");
+        Error::new(abi::ERR_OTHER, text)
+    })
+}
+
+/// The key of [`KEY_FILE`], if it is set.
+pub(crate) fn given_key() -> Result<Option<[u8; 32]>> {
+    let Some(path) = std::env::var_os(KEY_FILE) else {
+        return Ok(None);
+    };
+    let wrong = |what: String| Error::new(abi::ERR_OTHER, format!("{KEY_FILE}={path:?}: {what}"));
+    let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+    let key = key_of_text(text.trim()).ok_or_else(|| wrong("no 64 hexadecimal digits".into()))?;
+    Ok(Some(key))
+}
+
+/// A key in hexadecimal digits.
+pub(crate) fn text_of_key(key: [u8; 32]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The key of such a text.
+pub(crate) fn key_of_text(text: &str) -> Option<[u8; 32]> {
+    let mut key = [0; 32];
+    if text.len() != 2 * key.len() || !text.is_ascii() {
+        return None;
+    }
+    for (at, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_as_it_was_written() {
+        let key = draw_key().unwrap();
+        let text = text_of_key(key);
+        assert_eq!(key_of_text(&text), Some(key));
+        assert_eq!(key_of_text(&text[1..]), None);
+        assert_eq!(key_of_text(&"x".repeat(64)), None);
+    }
+
+    #[test]
+    fn processes_without_shared_memory_are_on_hosts_of_their_own() {
+        let shared = Methods {
+            shm: true,
+            tcp: true,
+        };
+        let apart = Methods {
+            shm: false,
+            tcp: true,
+        };
+        assert_eq!(host(shared).unwrap(), host(shared).unwrap());
+        assert_ne!(host(apart).unwrap(), host(apart).unwrap());
+    }
+
+    #[test]
+    fn processes_are_found_by_who_they_are() {
+        let methods = Methods {
+            shm: true,
+            tcp: true,
+        };
+        let own = Contact {
+            world: 5,
+            ..Contact::default()
+        };
+        let mut contacts = Contacts::new(own, methods);
+        assert_eq!(contacts.add((5, 0), "a"), 0);
+        assert_eq!(contacts.add((5, 1), "b"), 1);
+        assert_eq!(contacts.add((9, 0), "a"), 0);
+        assert_eq!(contacts.find((9, 0)), Some(2));
+        assert_eq!(contacts.find((9, 1)), None);
+        assert!(contacts.is_stranger(2) && !contacts.is_stranger(1));
+    }
+}

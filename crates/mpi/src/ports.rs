@@ -1,0 +1,221 @@
+//! Ports, at which processes of other programs find this one (MPI 5.0 §11.8.2), and messages that come before there is a
+//! communicator to receive them in.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::os::unix::net::UnixStream;
+
+use causeway_engine::Memory;
+use causeway_engine::types::{OpId, Taken};
+use causeway_wire::contact::Contact;
+
+use crate::abi;
+use crate::communicator::{CONTEXTS, NONE, Peer};
+use crate::error::{Error, Result};
+
+/// The contexts of calls and of replies: of no communicator's.
+pub(crate) const CALLS: u32 = NONE * CONTEXTS;
+pub(crate) const REPLIES: u32 = CALLS + 1;
+/// Most bytes of a call or a reply.
+pub(crate) const MOST_BYTES: u64 = 64 << 20;
+/// How names of ports begin.
+const PREFIX: &str = "causeway";
+
+/// A port by its name: which of a process's it is, and the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Port {
+    pub(crate) tag: u32,
+    pub(crate) contact: Contact,
+}
+
+impl Port {
+    /// The port's name: as many of the addresses for other hosts as there is room for.
+    pub(crate) fn name(&self) -> Result<String> {
+        let Contact {
+            world,
+            rank,
+            host,
+            near,
+            far,
+        } = &self.contact;
+        let mut name = format!("{PREFIX};{};{world:x};{rank};{host};{near};", self.tag);
+        let most = abi::MAX_PORT_NAME as usize - 1;
+        for (at, address) in far.split(',').enumerate() {
+            let comma = if at > 0 { "," } else { "" };
+            if name.len() + comma.len() + address.len() <= most {
+                name.push_str(comma);
+                name.push_str(address);
+            }
+        }
+        if name.len() > most {
+            let text = format!("the name of the port would have {} bytes", name.len());
+            return Err(Error::new(abi::ERR_INTERN, text));
+        }
+        Ok(name)
+    }
+
+    /// Whether the process is certainly gone: it was of this host, and nobody is behind its socket.
+    pub(crate) fn is_gone(&self, host: &str) -> bool {
+        let Some(path) = self.contact.near.strip_prefix("shm://") else {
+            return false;
+        };
+        let gone = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
+        let found = UnixStream::connect(path);
+        self.contact.host == host && found.is_err_and(|error| gone.contains(&error.kind()))
+    }
+
+    /// The port of a name.
+    pub(crate) fn read(name: &[u8]) -> Result<Self> {
+        let wrong = || {
+            let text = format!(
+                "{:?} is no name that MPI_Open_port of this library has given",
+                String::from_utf8_lossy(name)
+            );
+            Error::new(abi::ERR_PORT, text)
+        };
+        let read = || {
+            let name = std::str::from_utf8(name).ok()?;
+            let mut words = name.splitn(6, ';');
+            if words.next()? != PREFIX {
+                return None;
+            }
+            let tag = words.next()?.parse().ok()?;
+            let world = u64::from_str_radix(words.next()?, 16).ok()?;
+            let rank = words.next()?.parse().ok()?;
+            let host = words.next()?.to_owned();
+            // Paths may have semicolons, addresses of networks not.
+            let (near, far) = words.next()?.rsplit_once(';')?;
+            let (near, far) = (near.to_owned(), far.to_owned());
+            Some(Self {
+                tag,
+                contact: Contact {
+                    world,
+                    rank,
+                    host,
+                    near,
+                    far,
+                },
+            })
+        };
+        read().ok_or_else(wrong)
+    }
+}
+
+/// A call that is here, or on its way.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) message: Taken,
+    /// The caller, by the number that the engine knows it by.
+    pub(crate) from: u32,
+    pub(crate) bytes: u64,
+}
+
+/// Somebody listens to what another program's process says.
+#[derive(Debug)]
+pub(crate) struct Hearing {
+    pub(crate) what: What,
+    /// The communicator of those who wait for it with this process.
+    pub(crate) group: usize,
+    /// The message that is being received.
+    pub(crate) coming: Option<(OpId, Memory, u32)>,
+    /// What was said, and the number of the process that has said it.
+    pub(crate) heard: Option<(Vec<u8>, u32)>,
+}
+
+/// What somebody listens to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum What {
+    /// The next call at this port.
+    Call(u32),
+    /// The reply of this process under this tag.
+    Reply(u32, Peer),
+    /// A call that is refused as soon as it is known who calls.
+    Refused,
+}
+
+/// All ports of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Ports {
+    /// Those that the program has opened.
+    pub(crate) open: BTreeSet<u32>,
+    last: u32,
+    /// The program has opened some: calls have to be looked at from then on, since those at ports that were closed are refused.
+    is_asked: bool,
+    pub(crate) calls: BTreeMap<u32, VecDeque<Call>>,
+    pub(crate) hearings: BTreeMap<u32, Hearing>,
+}
+
+impl Ports {
+    /// Whether calls have to be looked at all the time.
+    #[inline]
+    pub(crate) fn are_asked(&self) -> bool {
+        self.is_asked
+    }
+
+    /// Opens a port; returns its tag.
+    pub(crate) fn open(&mut self) -> u32 {
+        let tag = self.draw();
+        self.open.insert(tag);
+        tag
+    }
+
+    /// Has calls be looked at all the time.
+    pub(crate) fn be_asked(&mut self) {
+        self.is_asked = true;
+    }
+
+    /// A number that nothing here has: a port, a reply, or a hearing.
+    pub(crate) fn draw(&mut self) -> u32 {
+        self.last = (self.last + 1) % (i32::MAX as u32);
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(far: &str) -> Port {
+        Port {
+            tag: 7,
+            contact: Contact {
+                world: u64::MAX,
+                rank: 3,
+                host: "b/net:[1]/mnt:[2]".into(),
+                near: "shm:///tmp/a;b".into(),
+                far: far.into(),
+            },
+        }
+    }
+
+    #[test]
+    fn names_are_read_as_they_were_written() {
+        for far in ["", "tcp://10.0.0.1:1", "tcp://10.0.0.1:1,tcp://10.0.0.2:1"] {
+            let name = port(far).name().expect("it is short");
+            assert_eq!(Port::read(name.as_bytes()).expect("it is one"), port(far));
+        }
+    }
+
+    #[test]
+    fn names_have_as_many_addresses_as_fit() {
+        let many = ["tcp://10.20.30.40:50000"; 100].join(",");
+        let name = port(&many).name().expect("it is cut");
+        assert!(name.len() < abi::MAX_PORT_NAME as usize);
+        let read = Port::read(name.as_bytes()).expect("it is one");
+        assert!(many.starts_with(&read.contact.far));
+    }
+
+    #[test]
+    fn other_names_are_refused() {
+        for name in [
+            &b""[..],
+            b"tag#0$description",
+            b"causeway;1;2;3",
+            b"causeway;x;1;2;h;;",
+            b"\xff",
+        ] {
+            let error = Port::read(name).expect_err("it is none");
+            assert_eq!(error.code(), abi::ERR_PORT);
+        }
+    }
+}
