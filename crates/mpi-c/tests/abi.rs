@@ -123,7 +123,5 @@ const NOT_YET: &[&str] = &[
     "Lookup",
     "Open",
     "Publish",
-    "Session",
-    "Type",
     "Unpublish",
 ];

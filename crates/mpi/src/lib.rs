@@ -3,7 +3,7 @@
 //! A program's processes [start] with the help of a [launcher], and meet; then each is a [`Process`]. Read
 //! [`process`] first, then what it does: messages ([`point`], [`message`]) of elements ([`buffer`], [`datatype`]), matched
 //! with receives by MPI's rules ([`matching`]), into [buffers that are attached](buffering); [`communicator`]s of [`group`]s with
-//! [`topology`], and [how they are made](making), also by two groups that [meet](meeting); [`collective`] operations as
+//! [`topology`] and [`attributes`], and [how they are made](making), also by two groups that [meet](meeting); [`collective`] operations as
 //! [`steps`] that are started as [`schedule`]s, compared first in the [checking mode](checking), with [`operation`]s that combine elements ([`reduction`]);
 //! [`window`]s of memory that others access; [`request`]s for all that goes
 //! on, and their [`status`]; files ([`io`]). [`tool`]s set and look at some of it. [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod abi;
+pub mod attributes;
 pub mod buffer;
 pub mod buffering;
 pub mod checking;

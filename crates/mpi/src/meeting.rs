@@ -32,6 +32,8 @@ pub struct Meeting {
     communicator: usize,
     /// Processes of the own group.
     group: Vec<u32>,
+    /// The session that they come from.
+    session: Option<usize>,
     number: u32,
     told: Memory,
     /// Lists of processes: the own group's, and the other's.
@@ -75,9 +77,9 @@ impl Process {
             Ok(other) => (other, None),
             Err(error) => (None, Some(error)),
         };
-        let group = self.communicator(local)?.local.members().to_vec();
+        let group = Group::clone(&self.communicator(local)?.local);
         let among = self.among_all(local)?;
-        let mut meeting = self.meeting((local, rank, leader as u32), among, other, group)?;
+        let mut meeting = self.meeting((local, rank, leader as u32), among, other, &group)?;
         meeting.failed = failed;
         Ok(meeting)
     }
@@ -112,8 +114,7 @@ impl Process {
             None => None,
         };
         let among = self.strangers(group, name)?;
-        let members = group.members().to_vec();
-        self.meeting((abi::COMM_SELF, rank, leader as u32), among, other, members)
+        self.meeting((abi::COMM_SELF, rank, leader as u32), among, other, group)
     }
 
     fn meeting(
@@ -121,9 +122,9 @@ impl Process {
         (communicator, rank, leader): (usize, u32, u32),
         local: Among,
         other: Option<Among>,
-        group: Vec<u32>,
+        group: &Group,
     ) -> Result<Meeting> {
-        let size = group.len() as u32;
+        let size = group.size();
         // Every process of the program fits, since nobody else knows how many the other group has.
         let list = || temporary(4 + ENTRY * self.peers.len());
         let (ours, theirs) = (list()?, list()?);
@@ -131,13 +132,14 @@ impl Process {
         Ok(Meeting {
             error_handler: self.communicator(communicator)?.error_handler,
             place: Place { rank, size },
-            told: temporary(group.len() * WORDS * 8)?,
+            told: temporary(size as usize * WORDS * 8)?,
             number: self.number()?,
             local,
             leader,
             other,
             communicator,
-            group,
+            group: group.members().to_vec(),
+            session: group.session(),
             ours,
             theirs,
             stage: 0,
@@ -234,6 +236,8 @@ impl Process {
         let first = |all: &[(u32, Peer)]| all.iter().map(|(process, _)| *process).min();
         let is_first = first(&local) < first(&remote);
         let handler = handler.unwrap_or(meeting.error_handler);
-        self.add((meeting.number, handler), &local, Some((&remote, is_first)))
+        let remote = Some((&*remote, is_first));
+        let new = self.add((meeting.number, handler), &local, remote)?;
+        self.set_session(new, meeting.session)
     }
 }

@@ -6,7 +6,6 @@
 //! worked. Where it has not, each allocates memory of its own. In the end all wait for each other, so that nobody gets notices for a
 //! window that it does not know.
 
-use std::collections::BTreeMap;
 
 use causeway_engine::types::Addr;
 use causeway_engine::{Access, Memory, RegionDescriptor};
@@ -17,6 +16,7 @@ use super::epoch::Epoch;
 use super::state::{Flavor, Other, Place, Window};
 use super::waiting::Waiting;
 use crate::abi;
+use crate::attributes::Attributes;
 use crate::buffer::{OwnedBuffer, temporary};
 use crate::collective::Blocks;
 use crate::error::{Error, Result};
@@ -281,7 +281,7 @@ impl Process {
             waiting: Waiting::default(),
             error: None,
             name: Vec::new(),
-            attributes: BTreeMap::new(),
+            attributes: Attributes::default(),
             error_handler: abi::ERRORS_ARE_FATAL,
             info: begun.offered.info.clone(),
             flushes: 0,
