@@ -23,6 +23,9 @@ use crate::status::Status;
 use crate::table::{Kind, Table};
 use crate::window::state::Windows;
 
+/// What a poll brings may ask for more, which is done at once, so often at most: then `MPI_Test` finds a short message of this
+/// process to itself complete, as programs expect that have not to wait for anybody else.
+const POLLS_OF_NEWS: u32 = 8;
 /// Waits that only events end.
 pub(crate) const FOR_EVER: Duration = Duration::MAX;
 
@@ -293,8 +296,13 @@ impl Process {
 
     /// Makes progress, without waiting. Whether the program has a function to call first is up to `take_call`.
     pub fn progress(&mut self) {
-        self.endpoint.poll();
-        self.drain();
+        for _ in 0..POLLS_OF_NEWS {
+            let any = self.endpoint.poll();
+            self.drain();
+            if !any {
+                break;
+            }
+        }
     }
 
     /// Looks at what has completed that no request asks for.
