@@ -175,6 +175,11 @@ fn requests_of_other_kinds_and_what_the_library_tells() {
 }
 
 #[test]
+fn attributes_of_all_objects_and_their_end() {
+    succeeds("attributes");
+}
+
+#[test]
 fn partitioned_messages() {
     succeeds("partitioned");
 }
