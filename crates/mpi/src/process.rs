@@ -582,7 +582,10 @@ impl Process {
             Posted::Pending(op) => Going::Send(op),
             Posted::Complete(done) => match done.result {
                 Ok(_) => Going::Done(Status::of_send()),
-                Err(error) => Going::Done(self.failed(communicator, error, false)?),
+                Err(error) => match self.failed(communicator, error, false) {
+                    Ok(status) => Going::Done(status),
+                    Err(error) => Going::Failed(error),
+                },
             },
         };
         Ok(Active {
@@ -610,9 +613,12 @@ impl Process {
         }
         match posted? {
             Posted::Pending(op) => active.state = Going::Receive { op, from_any },
+            // An error of the message belongs to the request, not to the call that starts it.
             Posted::Complete(done) => {
-                let status = self.finished(&mut active, done.result, true)?;
-                active.state = Going::Done(status);
+                active.state = match self.finished(&mut active, done.result, true) {
+                    Ok(status) => Going::Done(status),
+                    Err(error) => Going::Failed(error),
+                };
             }
         }
         Ok(active)
