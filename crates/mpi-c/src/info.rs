@@ -22,7 +22,10 @@ pub(crate) fn copy_of(library: &Library, handle: Handle) -> Result<Info> {
 /// Copies an info object that there has to be.
 fn present(library: &Library, handle: Handle) -> Result<Info> {
     match handle {
-        abi::INFO_NULL => Err(Error::new(abi::ERR_INFO, "the info object is MPI_INFO_NULL")),
+        abi::INFO_NULL => Err(Error::new(
+            abi::ERR_INFO,
+            "the info object is MPI_INFO_NULL",
+        )),
         other => copy_of(library, other),
     }
 }

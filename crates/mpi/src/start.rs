@@ -6,6 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use causeway_engine::Endpoint;
 use causeway_engine::types::Config;
@@ -35,6 +36,14 @@ fn tcp_key_of(rank: u32) -> String {
     format!("causeway-tcp-{rank}")
 }
 
+/// Messages that may wait for their receives at one process, from one other, beyond those that its memory holds.
+///
+/// Each may have its memory exported, and so may each receive that the peer's announcements are matched with: together that is
+/// less than the 8,192 regions that methods export to a peer.
+const ANNOUNCED: u32 = 4000;
+/// A process replies to its first caller when it is inside of MPI next: it may compute for long before. That it has died is told
+/// by its socket. So this says only when a host is given up that does not reply at all.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 /// What rank 0 publishes where `tcp` is used: the key by which the processes of this program know each other, in hexadecimal
 /// digits. The launcher tells it to them only.
 const SECRET: &str = "causeway-key";
@@ -136,9 +145,19 @@ type Met = (Endpoint<Mpi>, Vec<Peer>, Vec<u32>);
 
 /// There is nobody to meet, and messages to oneself need no address of the network.
 fn alone() -> Result<Met> {
-    let mut endpoint = Endpoint::new(Config::default())?;
+    let mut endpoint = Endpoint::new(config())?;
     let peer = look_up(&mut endpoint, 0, "self://here")?;
     Ok((endpoint, vec![peer], vec![0]))
+}
+
+/// What an endpoint is like. A program may start many sends before anybody receives, and then do what needs other messages:
+/// these must not wait behind those that have no receive yet.
+fn config() -> Config {
+    Config {
+        announced_limit: ANNOUNCED,
+        connect_timeout: PATIENCE,
+        ..Config::default()
+    }
 }
 
 /// Exchanges addresses. Processes of one host reach each other by `shm`, others by `tcp`.
@@ -150,7 +169,7 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
     };
     let mut endpoint = Endpoint::new(Config {
         listen: listen.clone(),
-        ..Config::default()
+        ..config()
     })?;
     let own = host(methods, rank);
     launcher.put(&key_of(rank), &format!("{own};{}", listen.join(",")))?;
@@ -215,7 +234,7 @@ fn listen_for_all(
     let endpoint = Endpoint::new(Config {
         listen,
         key: Some(key),
-        ..Config::default()
+        ..config()
     })?;
     let listening = endpoint.listening();
     let prefix = format!("tcp://{at}:");

@@ -1,6 +1,7 @@
 //! MPI as a C programmer meets it: the programs in `crates/mpi-c/tests/c`, built with the header and the library, started with
 //! `causeway run`.
 
+mod abuse;
 mod installed;
 mod windows;
 

@@ -6,7 +6,6 @@
 //! worked. Where it has not, each allocates memory of its own. In the end all wait for each other, so that nobody gets notices for a
 //! window that it does not know.
 
-
 use causeway_engine::types::Addr;
 use causeway_engine::{Access, Memory, RegionDescriptor};
 use causeway_wire::codec::{Reader, Wire};
