@@ -23,7 +23,11 @@ CRASHES ?= 2000
 SEEDS ?= 100000
 SEED ?=
 # Numbers of processes of `make test-mpi4py`.
-MPI4PY_RANKS ?= 1 2 3 4
+MPI4PY_RANKS ?= 1 2 3 4 8
+# What `make mpi4py-smoke` runs: the modules that reach most of the library in a few seconds.
+MPI4PY_SMOKE := test_attributes test_cco_buf test_cco_nb_buf test_cco_obj_inter test_comm test_comm_inter test_comm_topo \
+	test_exceptions test_file test_group test_info test_op test_p2p_buf_matched test_p2p_buf_part test_p2p_obj test_request \
+	test_rma_nb test_session test_status test_threads test_util_pkl5 test_win
 # Tests that run at a time. Most of them wait for other processes: on two processors, four at a time take three quarters of
 # the time, and meet each other's ports and locks more often.
 TEST_THREADS ?= $(shell nproc)
@@ -36,13 +40,13 @@ demo: build ## Store a real tree in a parallel file system on this machine, kill
 	@# By way of cargo, so that the demonstration finds the toolchain whose files it stores.
 	$(CARGO) run --release --locked --quiet -p causeway-cli -- demo $(ARGS)
 
-test: check unit waits-smoke same loom ## Everything: style, unit, conformance, kill and fault tests, decoders, loom
+test: check unit waits-smoke mpi4py-smoke same loom ## Everything: style, unit, conformance, kill and fault tests, decoders, loom
 	@awk '/^test result:/ { passed += $$4; failed += $$6 } \
 		END { printf "test result: %s. %d passed; %d failed (all suites)\n", \
 		failed ? "FAILED" : "ok", passed, failed }' $(TARGET)/test.log $(TARGET)/loom.log
 
 ##@ Parts of the test
-.PHONY: check unit waits-smoke same loom
+.PHONY: check unit waits-smoke mpi4py-smoke same loom
 check: ## Formatting, clippy and documentation, warnings denied
 	@$(CARGO) fmt --version >/dev/null 2>&1 && $(CARGO) clippy --version >/dev/null 2>&1 || \
 		rustup component add rustfmt clippy || \
@@ -61,6 +65,13 @@ waits-smoke: ## A part of `make waits`, some seconds long
 	CAUSEWAY_WAITS=events $(CARGO) test --workspace --locked --quiet --test messages -- \
 		shm_with_attach tcp_without_key mem
 	CAUSEWAY_WAITS=events $(CARGO) test --workspace --locked --quiet --test whole -- integrity
+
+# With the debug build of the command, which `unit` has made, and of the library, which its tests have: that checks overflows
+# and assertions.
+mpi4py-smoke: ## A part of `make test-mpi4py`, with 2 and 3 ranks
+	@$(CARGO) build --workspace --locked --quiet
+	@$(MAKE) mpi-install MPI_PROFILE=dev PREFIX=$(TARGET)/mpi4py/debug DESTDIR= MPI_PLAIN_NAMES=no
+	MPI4PY_LIMIT=60 tools/mpi4py $(TARGET)/mpi4py $(TARGET)/mpi4py/debug $(TARGET)/debug/causeway "2 3" $(MPI4PY_SMOKE)
 
 # All figures and tables in their short form, and the examples with their timelines. `unit` has built the debug
 # program; the release build takes half a minute of one processor, both runs 15 seconds. The debug program checks
@@ -142,8 +153,8 @@ flood: ## 64 processes flood one with messages for FLOOD_SECONDS (default 30), o
 	CAUSEWAY_FLOOD_SECONDS=$(FLOOD_SECONDS) $(CARGO) test --release --locked -p causeway-testkit \
 		--test scale floods -- --nocapture --test-threads=1
 
-test-mpi4py: build ## mpi4py, built from source against MPI's standard ABI: its own tests with 1 to 4 ranks (MPI4PY_RANKS)
-	@$(MAKE) mpi-install PREFIX=$(TARGET)/mpi4py/prefix DESTDIR=
+test-mpi4py: build ## mpi4py, built from source against MPI's standard ABI: its own tests with 1, 2, 3, 4, 8 ranks (MPI4PY_RANKS)
+	@$(MAKE) mpi-install PREFIX=$(TARGET)/mpi4py/prefix DESTDIR= MPI_PLAIN_NAMES=no
 	tools/mpi4py $(TARGET)/mpi4py $(TARGET)/mpi4py/prefix $(TARGET)/release/causeway "$(MPI4PY_RANKS)" $(ARGS)
 
 # There is no target for the thread sanitizer. Tried: -Zsanitizer=thread with

@@ -30,6 +30,8 @@ pub struct Tuning {
     pub eager_limit: usize,
     /// See [`Config::unexpected_limit`](crate::types::Config::unexpected_limit).
     pub unexpected_limit: usize,
+    /// See [`Config::announced_limit`](crate::types::Config::announced_limit).
+    pub announced_limit: u32,
     /// Which side copies in a rendezvous.
     pub policy: RendezvousPolicy,
     /// See [`InfoOption::Server`](crate::types::InfoOption::Server).

@@ -183,6 +183,9 @@ pub struct Config {
     pub unexpected_limit: usize,
     /// Most bytes held for unexpected and early messages of all peers together.
     pub early_memory: usize,
+    /// Announcements of expected messages that may lie unmatched with each peer, which has to have the same setting: a sender
+    /// then waits until one is matched, and with it all that it sends there later.
+    pub announced_limit: u32,
     /// How long connecting may take, and how long a silent connection is kept before it is probed.
     pub connect_timeout: Duration,
     /// Most TCP connections with one peer, up to 16, if the peer takes as many: the first carries
@@ -212,6 +215,7 @@ impl Default for Config {
             eager_limit: EAGER_BY_METHOD,
             unexpected_limit: 64 << 10,
             early_memory: 32 << 20,
+            announced_limit: causeway_wire::bmi::MAX_ANNOUNCED,
             connect_timeout: Duration::from_secs(5),
             tcp_connections: 0,
             spin: Duration::from_micros(50),

@@ -1,15 +1,15 @@
-//! What programs attach to communicators and windows (MPI 5.0 §7.7).
+//! What programs attach to communicators, windows and datatypes (MPI 5.0 §7.7).
 //!
 //! Functions of the program's are called outside of the library, so that they may call it.
 
-use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 
 use causeway_mpi::abi;
+use causeway_mpi::attributes::Attributes;
 use causeway_mpi::error::{Error, Result};
 
-use crate::keys::{FIRST_KEY, Key, Values};
-use crate::library::{Object, enter, with};
+use crate::keys::{FIRST_KEY, Key, Kind, Values};
+use crate::library::{Library, enter, not_started, with};
 use crate::types::{Callback, Handle};
 
 type Copy = unsafe extern "C" fn(Handle, c_int, usize, usize, *mut usize, *mut c_int) -> c_int;
@@ -17,6 +17,13 @@ type Delete = unsafe extern "C" fn(Handle, c_int, usize, usize) -> c_int;
 
 /// The values of predefined keys, which stay where they are.
 static VALUES: [c_int; 3] = [c_int::MAX, 0, abi::ANY_SOURCE];
+
+/// What has attributes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Holder {
+    pub(crate) kind: Kind,
+    pub(crate) handle: Handle,
+}
 
 /// How a function of the program's has ended.
 fn outcome(code: c_int, what: &str) -> Result<()> {
@@ -29,91 +36,105 @@ fn outcome(code: c_int, what: &str) -> Result<()> {
     }
 }
 
-pub(crate) unsafe fn comm_create_keyval(
-    copy: Callback,
-    delete: Callback,
+/// # Safety
+/// The pointer is valid for writes.
+unsafe fn create(
+    kind: Kind,
+    (copy, delete): (Callback, Callback),
     keyval: *mut c_int,
     extra: *mut c_void,
 ) -> Result<()> {
     let key = Key {
+        kind,
         copy: copy.expose_provenance(),
         delete: delete.expose_provenance(),
         extra: extra.expose_provenance(),
     };
-    let number = enter(|library| {
-        library.next_key += 1;
-        library.keys.insert(library.next_key, key);
-        Ok(library.next_key)
-    })?;
-    // SAFETY: the caller's pointer, as MPI has it.
+    let number = enter(|library| library.keys.add(key))?;
+    // SAFETY: the caller's promise.
     unsafe { keyval.write(number) };
     Ok(())
 }
 
-pub(crate) unsafe fn comm_free_keyval(keyval: *mut c_int) -> Result<()> {
-    // SAFETY: the caller's pointer, as MPI has it. The key stays for the attributes that there are.
+/// # Safety
+/// The pointer is valid for reads and writes.
+unsafe fn free(kind: Kind, keyval: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's promise.
     unsafe {
-        key_of(keyval.read())?;
+        let number = keyval.read();
+        enter(|library| library.keys.free(number, kind))?;
         keyval.write(abi::KEYVAL_INVALID);
     }
     Ok(())
 }
 
-fn key_of(keyval: c_int) -> Result<Key> {
-    enter(|library| {
-        let key = library.keys.get(&keyval).copied();
-        key.ok_or_else(|| Error::new(abi::ERR_KEYVAL, format!("{keyval} is no attribute key")))
-    })
-}
-
-/// The attributes of an object, for `body`.
-fn attributes<R>(object: Object, body: impl FnOnce(&mut BTreeMap<c_int, usize>) -> R) -> Result<R> {
-    with(|process, _| match object {
-        Object::Window(window) => Ok(body(process.window_mut(window)?.attributes())),
-        Object::Communicator(comm) => Ok(body(process.communicator_mut(comm)?.attributes())),
-        // Others have none.
-        _ => Ok(body(&mut BTreeMap::new())),
-    })
-}
-
-/// Calls a key's delete function.
-fn delete(key: Key, object: Object, keyval: c_int, value: usize) -> Result<()> {
-    let (none, handle) = match object {
-        Object::Window(window) => (abi::WIN_NULL_DELETE_FN, window),
-        Object::Communicator(comm) => (abi::COMM_NULL_DELETE_FN, comm),
-        _ => return Ok(()),
-    };
-    if key.delete == none {
-        return Ok(());
+impl Library {
+    /// The attributes of an object.
+    fn attributes(&mut self, of: Holder) -> Result<&mut Attributes> {
+        let Kind::Datatype = of.kind else {
+            let process = self.process.as_mut().ok_or_else(not_started)?;
+            return Ok(match of.kind {
+                Kind::Window => process.window_mut(of.handle)?.attributes(),
+                _ => process.communicator_mut(of.handle)?.attributes(),
+            });
+        };
+        self.datatype(of.handle)?;
+        Ok(self.type_attributes.entry(of.handle).or_default())
     }
-    let function = std::ptr::with_exposed_provenance::<c_void>(key.delete);
-    // SAFETY: the program gave this function to `MPI_Comm_create_keyval` or its like, with this type.
-    let code = unsafe {
-        let function = (&raw const function).cast::<Delete>().read();
-        function(handle, keyval, value, key.extra)
-    };
-    outcome(code, "delete")
+
+    fn take_attribute(&mut self, of: Holder, keyval: c_int) -> Result<()> {
+        if self.attributes(of)?.remove(keyval).is_some() {
+            self.keys.count(keyval, -1);
+        }
+        Ok(())
+    }
+
+    fn put_attribute(&mut self, of: Holder, keyval: c_int, value: usize) -> Result<()> {
+        if self.attributes(of)?.set(keyval, value).is_none() {
+            self.keys.count(keyval, 1);
+        }
+        Ok(())
+    }
 }
 
-fn set(object: Object, keyval: c_int, value: *mut c_void) -> Result<()> {
-    let key = key_of(keyval)?;
-    let old = attributes(object, |attributes| attributes.get(&keyval).copied())?;
+/// Has an attribute's delete function called, then takes it away.
+fn delete(of: Holder, keyval: c_int, value: usize) -> Result<()> {
+    let key = enter(|library| library.keys.get(keyval, of.kind))?;
+    // The number that stands for no function is the same for all kinds.
+    if key.delete != abi::COMM_NULL_DELETE_FN {
+        let function = std::ptr::with_exposed_provenance::<c_void>(key.delete);
+        // SAFETY: the program gave this function to `MPI_Comm_create_keyval` or its like, with this type.
+        let code = unsafe {
+            let function = (&raw const function).cast::<Delete>().read();
+            function(of.handle, keyval, value, key.extra)
+        };
+        outcome(code, "delete")?;
+    }
+    enter(|library| library.take_attribute(of, keyval))
+}
+
+fn set(of: Holder, keyval: c_int, value: *mut c_void) -> Result<()> {
+    let old = enter(|library| {
+        library.keys.get(keyval, of.kind)?;
+        Ok(library.attributes(of)?.get(keyval))
+    })?;
     if let Some(old) = old {
-        delete(key, object, keyval, old)?;
+        delete(of, keyval, old)?;
     }
     let value = value.expose_provenance();
-    attributes(object, |attributes| attributes.insert(keyval, value)).map(drop)
+    enter(|library| library.put_attribute(of, keyval, value))
 }
 
-fn remove(object: Object, keyval: c_int) -> Result<()> {
-    let key = key_of(keyval)?;
-    let old = attributes(object, |attributes| attributes.get(&keyval).copied())?;
-    let Some(old) = old else {
+fn remove(of: Holder, keyval: c_int) -> Result<()> {
+    let old = enter(|library| {
+        library.keys.get(keyval, of.kind)?;
+        Ok(library.attributes(of)?.get(keyval))
+    })?;
+    let old = old.ok_or_else(|| {
         let text = format!("the object has no attribute {keyval}");
-        return Err(Error::new(abi::ERR_KEYVAL, text));
-    };
-    delete(key, object, keyval, old)?;
-    attributes(object, |attributes| attributes.remove(&keyval)).map(drop)
+        Error::new(abi::ERR_KEYVAL, text)
+    })?;
+    delete(of, keyval, old)
 }
 
 /// The value of an attribute: of one of the program's, or what `predefined` knows.
@@ -121,15 +142,20 @@ fn remove(object: Object, keyval: c_int) -> Result<()> {
 /// # Safety
 /// `value` is the address of a pointer, and `flag` is valid for writes.
 unsafe fn get(
-    object: Object,
+    of: Holder,
     keyval: c_int,
     (value, flag): (*mut c_void, *mut c_int),
     predefined: impl FnOnce(c_int) -> Result<Option<usize>>,
 ) -> Result<()> {
-    let own = attributes(object, |attributes| attributes.get(&keyval).copied())?;
     let found = match keyval >= FIRST_KEY {
-        true => key_of(keyval).map(|_| own)?,
-        false => predefined(keyval)?,
+        true => enter(|library| {
+            library.keys.get(keyval, of.kind)?;
+            Ok(library.attributes(of)?.get(keyval))
+        })?,
+        false => {
+            enter(|library| library.attributes(of).map(drop))?;
+            predefined(keyval)?
+        }
     };
     // SAFETY: the caller's promise.
     unsafe {
@@ -142,13 +168,28 @@ unsafe fn get(
 }
 
 macro_rules! attributes_of {
-    ($object:path, $set:ident, $delete:ident, $get:ident, $predefined:expr) => {
+    ($kind:ident, $create:ident, $free:ident, $set:ident, $delete:ident, $get:ident, $predefined:expr) => {
+        pub(crate) unsafe fn $create(
+            copy: Callback,
+            delete: Callback,
+            keyval: *mut c_int,
+            extra: *mut c_void,
+        ) -> Result<()> {
+            // SAFETY: the caller's pointer, as MPI has it.
+            unsafe { create(Kind::$kind, (copy, delete), keyval, extra) }
+        }
+
+        pub(crate) unsafe fn $free(keyval: *mut c_int) -> Result<()> {
+            // SAFETY: the caller's pointer, as MPI has it.
+            unsafe { free(Kind::$kind, keyval) }
+        }
+
         pub(crate) unsafe fn $set(object: Handle, keyval: c_int, value: *mut c_void) -> Result<()> {
-            set($object(object), keyval, value)
+            set(Holder::$kind(object), keyval, value)
         }
 
         pub(crate) unsafe fn $delete(object: Handle, keyval: c_int) -> Result<()> {
-            remove($object(object), keyval)
+            remove(Holder::$kind(object), keyval)
         }
 
         pub(crate) unsafe fn $get(
@@ -159,39 +200,50 @@ macro_rules! attributes_of {
         ) -> Result<()> {
             let predefined = |keyval| $predefined(object, keyval);
             // SAFETY: the caller's pointers, as MPI has it.
-            unsafe { get($object(object), keyval, (value, flag), predefined) }
+            unsafe { get(Holder::$kind(object), keyval, (value, flag), predefined) }
+        }
+
+        impl Holder {
+            #[expect(non_snake_case, reason = "it is the kind's name")]
+            pub(crate) fn $kind(handle: Handle) -> Self {
+                let kind = Kind::$kind;
+                Self { kind, handle }
+            }
         }
     };
 }
 
 attributes_of!(
-    Object::Communicator,
+    Communicator,
+    comm_create_keyval,
+    comm_free_keyval,
     comm_set_attr,
     comm_delete_attr,
     comm_get_attr,
     |_, keyval| predefined(keyval)
 );
 attributes_of!(
-    Object::Window,
+    Window,
+    win_create_keyval,
+    win_free_keyval,
     win_set_attr,
     win_delete_attr,
     win_get_attr,
     predefined_of_window
 );
+attributes_of!(
+    Datatype,
+    type_create_keyval,
+    type_free_keyval,
+    type_set_attr,
+    type_delete_attr,
+    type_get_attr,
+    |_, keyval| Err(no_key(keyval))
+);
 
-pub(crate) unsafe fn win_create_keyval(
-    copy: Callback,
-    delete: Callback,
-    keyval: *mut c_int,
-    extra: *mut c_void,
-) -> Result<()> {
-    // SAFETY: the caller keeps MPI's contract. Both kinds of functions have the same types.
-    unsafe { comm_create_keyval(copy, delete, keyval, extra) }
-}
-
-pub(crate) unsafe fn win_free_keyval(keyval: *mut c_int) -> Result<()> {
-    // SAFETY: the caller keeps MPI's contract.
-    unsafe { comm_free_keyval(keyval) }
+#[cold]
+fn no_key(keyval: c_int) -> Error {
+    Error::new(abi::ERR_KEYVAL, format!("{keyval} is no attribute key"))
 }
 
 /// The address of a predefined key's value.
@@ -228,14 +280,9 @@ fn predefined(keyval: c_int) -> Result<Option<usize>> {
                 std::ptr::from_ref(&*library.universe_size).expose_provenance()
             }))
         })?,
-        _ => None,
-    })
-}
-
-fn all_of(object: Object) -> Result<Vec<(c_int, usize)>> {
-    attributes(object, |attributes| {
-        let all = attributes.iter();
-        all.map(|(key, value)| (*key, *value)).collect()
+        // There is no process for input and output of its own.
+        abi::HOST => None,
+        other => return Err(no_key(other)),
     })
 }
 
@@ -267,24 +314,27 @@ fn predefined_of_window(win: Handle, keyval: c_int) -> Result<Option<usize>> {
             abi::WIN_DISP_UNIT => Some(std::ptr::from_ref(&values.unit).expose_provenance()),
             abi::WIN_CREATE_FLAVOR => Some(std::ptr::from_ref(&values.flavor).expose_provenance()),
             abi::WIN_MODEL => Some(std::ptr::from_ref(&values.model).expose_provenance()),
-            _ => None,
+            other => return Err(no_key(other)),
         })
     })
 }
 
-/// Copies attributes to a communicator that is a duplicate of another, as their keys say.
-pub(crate) fn copy_all(from: Handle, to: Handle) -> Result<()> {
-    for (keyval, value) in all_of(Object::Communicator(from))? {
-        let key = key_of(keyval)?;
+/// Copies attributes to an object that is a duplicate of another, as their keys say.
+pub(crate) fn copy_all(from: Holder, to: Handle) -> Result<()> {
+    let all = enter(|library| Ok(library.attributes(from)?.all().to_vec()))?;
+    for (keyval, value) in all {
+        let key = enter(|library| library.keys.get(keyval, from.kind))?;
+        // The numbers that stand for predefined functions are the same for all kinds.
         let copied = match key.copy {
             abi::COMM_NULL_COPY_FN => None,
             abi::COMM_DUP_FN => Some(value),
             function => {
                 let (mut copy, mut flag) = (0, 0);
                 let function = std::ptr::with_exposed_provenance::<c_void>(function);
-                // SAFETY: the program gave this function to `MPI_Comm_create_keyval`, with this type.
+                // SAFETY: the program gave this function to `MPI_Comm_create_keyval` or its like, with this type.
                 let code = unsafe {
                     let function = (&raw const function).cast::<Copy>().read();
+                    let from = from.handle;
                     function(from, keyval, key.extra, value, &mut copy, &mut flag)
                 };
                 outcome(code, "copy")?;
@@ -292,20 +342,24 @@ pub(crate) fn copy_all(from: Handle, to: Handle) -> Result<()> {
             }
         };
         if let Some(copied) = copied {
-            let to = Object::Communicator(to);
-            attributes(to, |attributes| attributes.insert(keyval, copied))?;
+            let kind = from.kind;
+            let to = Holder { kind, handle: to };
+            enter(|library| library.put_attribute(to, keyval, copied))?;
         }
     }
     Ok(())
 }
 
-/// Deletes all attributes of an object that is to be freed.
-pub(crate) fn delete_all(object: Object) -> Result<()> {
-    for (keyval, value) in all_of(object)? {
-        delete(key_of(keyval)?, object, keyval, value)?;
-        attributes(object, |attributes| attributes.remove(&keyval))?;
+/// Deletes all attributes of an object that is to be freed, the latest first.
+pub(crate) fn delete_all(of: Holder) -> Result<()> {
+    let latest = || enter(|library| Ok(library.attributes(of)?.all().last().copied()));
+    while let Some((keyval, value)) = latest()? {
+        delete(of, keyval, value)?;
     }
-    Ok(())
+    enter(|library| {
+        library.type_attributes.remove(&of.handle);
+        Ok(())
+    })
 }
 
 pub(crate) unsafe fn attr_put(comm: Handle, keyval: c_int, value: *mut c_void) -> Result<()> {

@@ -68,10 +68,28 @@ unsafe fn iflush(owner: Owner, request: *mut Handle) -> Result<()> {
     Ok(())
 }
 
+/// The buffer of an object that is freed is detached. Messages go on: the library has copied them elsewhere.
+pub(crate) fn forget(owner: Owner) -> Result<()> {
+    enter(|library| {
+        if library.buffers.remove(&owner).is_some()
+            && let Some(process) = &mut library.process
+        {
+            process.limit_buffered(owner, None);
+        }
+        Ok(())
+    })
+}
+
 /// The owner of a communicator's buffer.
-fn of(comm: Handle) -> Result<Owner> {
+fn of_communicator(comm: Handle) -> Result<Owner> {
     with(|process, _| process.communicator(comm).map(drop))?;
     Ok(Owner::Communicator(comm))
+}
+
+/// The owner of a session's buffer.
+fn of_session(session: Handle) -> Result<Owner> {
+    enter(|library| library.sessions.get(session).map(drop))?;
+    Ok(Owner::Session(session))
 }
 
 pub(crate) unsafe fn buffer_attach(buffer: *mut c_void, size: i64) -> Result<()> {
@@ -92,28 +110,43 @@ pub(crate) unsafe fn buffer_iflush(request: *mut Handle) -> Result<()> {
     unsafe { iflush(Owner::Process, request) }
 }
 
-pub(crate) unsafe fn comm_attach_buffer(
-    comm: Handle,
-    buffer: *mut c_void,
-    size: i64,
-) -> Result<()> {
-    attach(of(comm)?, buffer, size)
+macro_rules! buffers_of {
+    ($owner:ident, $attach:ident, $detach:ident, $flush:ident, $iflush:ident) => {
+        pub(crate) unsafe fn $attach(object: Handle, buffer: *mut c_void, size: i64) -> Result<()> {
+            attach($owner(object)?, buffer, size)
+        }
+
+        pub(crate) unsafe fn $detach(
+            object: Handle,
+            buffer_addr: *mut c_void,
+            size: NumbersOut,
+        ) -> Result<()> {
+            // SAFETY: the caller's pointers, as MPI has it.
+            unsafe { detach($owner(object)?, buffer_addr, size) }
+        }
+
+        pub(crate) unsafe fn $flush(object: Handle) -> Result<()> {
+            flush($owner(object)?)
+        }
+
+        pub(crate) unsafe fn $iflush(object: Handle, request: *mut Handle) -> Result<()> {
+            // SAFETY: the caller's pointer, as MPI has it.
+            unsafe { iflush($owner(object)?, request) }
+        }
+    };
 }
 
-pub(crate) unsafe fn comm_detach_buffer(
-    comm: Handle,
-    buffer_addr: *mut c_void,
-    size: NumbersOut,
-) -> Result<()> {
-    // SAFETY: the caller's pointers, as MPI has it.
-    unsafe { detach(of(comm)?, buffer_addr, size) }
-}
-
-pub(crate) unsafe fn comm_flush_buffer(comm: Handle) -> Result<()> {
-    flush(of(comm)?)
-}
-
-pub(crate) unsafe fn comm_iflush_buffer(comm: Handle, request: *mut Handle) -> Result<()> {
-    // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { iflush(of(comm)?, request) }
-}
+buffers_of!(
+    of_communicator,
+    comm_attach_buffer,
+    comm_detach_buffer,
+    comm_flush_buffer,
+    comm_iflush_buffer
+);
+buffers_of!(
+    of_session,
+    session_attach_buffer,
+    session_detach_buffer,
+    session_flush_buffer,
+    session_iflush_buffer
+);

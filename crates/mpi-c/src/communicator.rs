@@ -3,13 +3,15 @@
 use std::ffi::{c_char, c_int};
 
 use causeway_mpi::abi;
+use causeway_mpi::buffering::Owner;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::info::Info;
 use causeway_mpi::meeting::Meeting;
 use causeway_mpi::process::Active;
 use causeway_mpi::told::Told;
 
-use crate::library::{Object, complete, enter, with};
+use crate::attributes::Holder;
+use crate::library::{complete, enter, with};
 use crate::types::{Handle, read_text, write_text};
 
 pub(crate) unsafe fn comm_rank(comm: Handle, rank: *mut c_int) -> Result<()> {
@@ -107,7 +109,7 @@ pub(crate) fn made(new: Option<Handle>) -> Result<Handle> {
 fn duplicate(comm: Handle) -> Result<(Active, Handle)> {
     let (active, told) = with(|process, _| process.duplicate(comm))?;
     let new = made(Some(told.new_handle()))?;
-    crate::attributes::copy_all(comm, new)?;
+    crate::attributes::copy_all(Holder::Communicator(comm), new)?;
     Ok((active, new))
 }
 
@@ -391,8 +393,11 @@ pub(crate) unsafe fn comm_free(comm: *mut Handle) -> Result<()> {
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe {
         let handle = comm.read();
-        crate::attributes::delete_all(Object::Communicator(handle))?;
+        // Nothing is deleted of one that cannot be freed.
+        with(|process, _| process.check_freeable(handle))?;
+        crate::attributes::delete_all(Holder::Communicator(handle))?;
         let handler = with(|process, _| process.free_communicator(handle))?;
+        crate::buffers::forget(Owner::Communicator(handle))?;
         crate::errors::release(handler)?;
         comm.write(abi::COMM_NULL);
     }

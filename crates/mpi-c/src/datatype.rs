@@ -6,6 +6,7 @@ use causeway_mpi::abi;
 use causeway_mpi::datatype::{Darray, Datatype, Distribution, Order, Width};
 use causeway_mpi::error::{Error, Result};
 
+use crate::attributes::Holder;
 use crate::library::{enter, with};
 use crate::types::{Handle, Numbers, NumbersOut, array, count_of};
 
@@ -232,8 +233,16 @@ pub(crate) unsafe fn type_create_resized(
 
 pub(crate) unsafe fn type_dup(old: Handle, new: *mut Handle) -> Result<()> {
     let made = Datatype::duplicate(&get(old)?)?;
+    let handle = enter(|library| library.types.insert(made))?;
+    if let Err(error) = crate::attributes::copy_all(Holder::Datatype(old), handle) {
+        // What was copied already goes as it would with the datatype.
+        crate::attributes::delete_all(Holder::Datatype(handle))?;
+        enter(|library| library.types.remove(handle))?;
+        return Err(error);
+    }
     // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { insert(made, new) }
+    unsafe { new.write(handle) };
+    Ok(())
 }
 
 pub(crate) unsafe fn type_commit(datatype: *mut Handle) -> Result<()> {
@@ -247,6 +256,9 @@ pub(crate) unsafe fn type_free(datatype: *mut Handle) -> Result<()> {
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe {
         let handle = datatype.read();
+        // Nothing is deleted of one that cannot be freed.
+        enter(|library| library.types.get(handle).map(drop))?;
+        crate::attributes::delete_all(Holder::Datatype(handle))?;
         enter(|library| {
             library.type_names.remove(&handle);
             library.types.remove(handle)

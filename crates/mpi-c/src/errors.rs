@@ -116,9 +116,9 @@ fn set(object: Object, handler: Handle) -> Result<()> {
     }
 }
 
-/// The error handler of an object, which the program gets a handle for.
-fn get(object: Object) -> Result<Handle> {
-    let handler = match object {
+/// The error handler of an object.
+fn handler_of(object: Object) -> Result<Handle> {
+    match object {
         Object::Window(window) => with(|process, _| Ok(process.window(window)?.error_handler())),
         Object::Communicator(comm) => {
             with(|process, _| Ok(process.communicator(comm)?.error_handler()))
@@ -129,7 +129,12 @@ fn get(object: Object) -> Result<Handle> {
         Object::File(abi::FILE_NULL) => enter(|library| Ok(library.file_handler)),
         Object::File(file) => with(|process, _| Ok(process.file(file)?.error_handler())),
         Object::Tool | Object::None => Ok(abi::ERRORS_ARE_FATAL),
-    }?;
+    }
+}
+
+/// The error handler of an object, which the program gets a handle for.
+fn get(object: Object) -> Result<Handle> {
+    let handler = handler_of(object)?;
     if !is_predefined(handler) {
         enter(|library| {
             library.handlers.get_mut(handler)?.is_freed = false;
@@ -153,6 +158,7 @@ macro_rules! handlers_of {
         }
 
         pub(crate) unsafe fn $call(object: Handle, errorcode: c_int) -> Result<()> {
+            handler_of($object(object))?;
             let text = enter(|library| library.codes.text_of(errorcode))?;
             handle($name, $object(object), &Error::new(errorcode, text));
             Ok(())

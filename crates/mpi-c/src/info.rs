@@ -19,6 +19,17 @@ pub(crate) fn copy_of(library: &Library, handle: Handle) -> Result<Info> {
     }
 }
 
+/// Copies an info object that there has to be.
+fn present(library: &Library, handle: Handle) -> Result<Info> {
+    match handle {
+        abi::INFO_NULL => Err(Error::new(
+            abi::ERR_INFO,
+            "the info object is MPI_INFO_NULL",
+        )),
+        other => copy_of(library, other),
+    }
+}
+
 /// # Safety
 /// The pointer is valid for writes.
 pub(crate) unsafe fn insert(info: Info, into: *mut Handle) -> Result<()> {
@@ -34,10 +45,7 @@ pub(crate) unsafe fn info_create(info: *mut Handle) -> Result<()> {
 }
 
 pub(crate) unsafe fn info_dup(info: Handle, newinfo: *mut Handle) -> Result<()> {
-    let copy = enter(|library| match info {
-        abi::INFO_ENV => environment(&[]),
-        other => library.infos.get(other).cloned(),
-    })?;
+    let copy = enter(|library| present(library, info))?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { insert(copy, newinfo) }
 }
@@ -76,7 +84,7 @@ unsafe fn value_of(info: Handle, key: *const c_char) -> Result<Option<Vec<u8>>> 
     // SAFETY: the caller's promise.
     let key = unsafe { read_text(key, "key") }?;
     enter(|library| {
-        let info = copy_of(library, info)?;
+        let info = present(library, info)?;
         Ok(info.get(key)?.map(<[u8]>::to_vec))
     })
 }
@@ -139,14 +147,14 @@ pub(crate) unsafe fn info_get_valuelen(
 }
 
 pub(crate) unsafe fn info_get_nkeys(info: Handle, nkeys: *mut c_int) -> Result<()> {
-    let many = enter(|library| Ok(copy_of(library, info)?.len()))?;
+    let many = enter(|library| Ok(present(library, info)?.len()))?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { nkeys.write(many as c_int) };
     Ok(())
 }
 
 pub(crate) unsafe fn info_get_nthkey(info: Handle, n: c_int, key: *mut c_char) -> Result<()> {
-    let found = enter(|library| Ok(copy_of(library, info)?.key(n)?.to_vec()))?;
+    let found = enter(|library| Ok(present(library, info)?.key(n)?.to_vec()))?;
     let most = abi::MAX_INFO_KEY as usize;
     // SAFETY: MPI obliges the caller to have so much room.
     unsafe { write_text(&found, key, most, std::ptr::null_mut()) };

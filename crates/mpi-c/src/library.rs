@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::sync::{Arc, OnceLock};
 
 use causeway_mpi::abi;
+use causeway_mpi::attributes::Attributes;
 use causeway_mpi::buffer::Buffer;
 use causeway_mpi::buffering::Owner;
 use causeway_mpi::datatype::{Basic, Datatype};
@@ -23,7 +24,7 @@ use causeway_mpi::table::{Kind, Table};
 use causeway_sys::entering::{self, Entry, Next};
 use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
-use crate::keys::{FIRST_KEY, Key, Values};
+use crate::keys::{Keys, Values};
 use crate::standby::{self, Waits};
 use crate::types::{Handle, count_of};
 
@@ -43,6 +44,8 @@ pub(crate) struct Library {
     pub(crate) types: Table<Datatype>,
     /// Names that the program has given to datatypes.
     pub(crate) type_names: BTreeMap<Handle, Vec<u8>>,
+    /// What the program has attached to datatypes.
+    pub(crate) type_attributes: BTreeMap<Handle, Attributes>,
     /// Datatypes of Fortran's kinds that the program has asked for.
     pub(crate) kinds: Vec<(Handle, Datatype)>,
     /// What the program has said of Fortran.
@@ -56,9 +59,7 @@ pub(crate) struct Library {
     pub(crate) representations: BTreeSet<Vec<u8>>,
     pub(crate) tools: crate::tools::Tools,
     pub(crate) codes: Codes,
-    pub(crate) keys: BTreeMap<c_int, Key>,
-    /// The key that was made last.
-    pub(crate) next_key: c_int,
+    pub(crate) keys: Keys,
     /// The program's buffers for buffered sends: their addresses and their bytes.
     pub(crate) buffers: BTreeMap<Owner, (usize, i64)>,
     /// Values of predefined attributes, whose addresses the program gets.
@@ -261,7 +262,7 @@ pub(crate) fn with<R>(body: impl FnOnce(&mut Process, &mut Rest<'_>) -> Result<R
 }
 
 #[cold]
-fn not_started() -> Error {
+pub(crate) fn not_started() -> Error {
     let text = match STAGE.is_finalized.load(Relaxed) {
         true => "MPI_Finalize was called before",
         false => "MPI_Init was not called",
@@ -310,6 +311,7 @@ impl Library {
             groups: Table::new(Kind::Group, abi::ERR_GROUP),
             types: Table::new(Kind::Datatype, abi::ERR_TYPE),
             type_names: BTreeMap::new(),
+            type_attributes: BTreeMap::new(),
             kinds: Vec::new(),
             fortran: Default::default(),
             sessions: Table::new(Kind::Session, abi::ERR_SESSION),
@@ -319,8 +321,7 @@ impl Library {
             representations: BTreeSet::new(),
             tools: Default::default(),
             codes: Codes::default(),
-            keys: BTreeMap::new(),
-            next_key: FIRST_KEY,
+            keys: Keys::default(),
             buffers: BTreeMap::new(),
             last_code: Box::default(),
             program_number: Box::default(),

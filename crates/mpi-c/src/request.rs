@@ -10,7 +10,7 @@ use causeway_mpi::status::Status as Known;
 use crate::general;
 use crate::library::{enter, wait_for, with};
 use crate::point::at_once;
-use crate::types::{Handle, NumbersOut, Status, array, write_status};
+use crate::types::{Handle, NumbersOut, Status, array, write_empty_status};
 
 /// What has become of a request, in the end: its status, if there is one, and its error. Calls the functions of a generalized one.
 ///
@@ -53,6 +53,10 @@ unsafe fn conclude(outcome: Outcome, request: *mut Handle) -> (Option<Status>, O
 unsafe fn settle(outcome: Outcome, request: *mut Handle, status: *mut Status) -> Result<()> {
     // SAFETY: the caller's promise.
     unsafe {
+        if let Outcome::Inactive = outcome {
+            write_empty_status(status);
+            return Ok(());
+        }
         let (known, error) = conclude(outcome, request);
         if let Some(known) = known {
             known.write_to(status);
@@ -275,7 +279,7 @@ unsafe fn settle_any(
             }
             None => {
                 index.write(abi::UNDEFINED);
-                write_status(status, Known::empty());
+                write_empty_status(status);
                 Ok(())
             }
         }

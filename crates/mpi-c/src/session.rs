@@ -7,6 +7,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
 use causeway_mpi::abi;
+use causeway_mpi::buffering::Owner;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::group::Group;
 use causeway_mpi::info::Info;
@@ -46,6 +47,7 @@ pub(crate) unsafe fn session_finalize(session: *mut Handle) -> Result<()> {
     unsafe {
         let handle = session.read();
         let gone = enter(|library| library.sessions.remove(handle))?;
+        crate::buffers::forget(Owner::Session(handle))?;
         release(gone.error_handler)?;
         session.write(abi::SESSION_NULL);
     }
@@ -115,7 +117,10 @@ unsafe fn group_of(session: Handle, name: *const c_char) -> Result<Arc<Group>> {
             return Err(Error::new(abi::ERR_ARG, text));
         }
     };
-    crate::library::with(|process, _| Ok(process.communicator(communicator)?.group().clone()))
+    crate::library::with(|process, _| {
+        let group = Group::clone(process.communicator(communicator)?.group());
+        Ok(Arc::new(group.of_session(Some(session))))
+    })
 }
 
 pub(crate) unsafe fn session_get_pset_info(

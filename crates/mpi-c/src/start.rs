@@ -9,6 +9,7 @@ use causeway_mpi::error::{Error, Result};
 use causeway_mpi::process::Process;
 use causeway_mpi::tool::{SETTINGS, Setting, Settings};
 
+use crate::attributes::Holder;
 use crate::library::{Library, STAGE, end, enter, set_level};
 use crate::progress;
 use crate::types::{Handle, write_text};
@@ -102,13 +103,16 @@ fn part(library: &mut Library) -> Result<()> {
 }
 
 pub(crate) unsafe fn finalize() -> Result<()> {
+    if STAGE.is_finalized.load(Relaxed) {
+        return Err(Error::new(abi::ERR_OTHER, "MPI_Finalize was called before"));
+    }
+    if !STAGE.is_initialized.load(Relaxed) {
+        return Err(Error::new(abi::ERR_OTHER, "MPI_Init was not called"));
+    }
+    // Before anything ends, so that what is called for these attributes can use MPI (MPI 5.0 §11.2.4).
+    let deleted = [abi::COMM_SELF, abi::COMM_WORLD]
+        .map(|comm| crate::attributes::delete_all(Holder::Communicator(comm)));
     enter(|library| {
-        if STAGE.is_finalized.load(Relaxed) {
-            return Err(Error::new(abi::ERR_OTHER, "MPI_Finalize was called before"));
-        }
-        if !STAGE.is_initialized.load(Relaxed) {
-            return Err(Error::new(abi::ERR_OTHER, "MPI_Init was not called"));
-        }
         STAGE.is_finalized.store(true, Release);
         if library.process.as_ref().is_some_and(Process::checks) {
             library.report_leaks();
@@ -118,7 +122,8 @@ pub(crate) unsafe fn finalize() -> Result<()> {
             // At the program's end.
             false => Ok(()),
         }
-    })
+    })?;
+    deleted.into_iter().collect()
 }
 
 pub(crate) unsafe fn initialized(flag: *mut c_int) -> Result<()> {

@@ -108,6 +108,17 @@ pub(crate) unsafe fn write_status(into: *mut Status, status: causeway_mpi::statu
     unsafe { Status::new(status).write_to(into) };
 }
 
+/// Writes the status that the standard calls empty, with its error field (MPI 5.0 §3.7.3).
+///
+/// # Safety
+/// `into` is null or valid for writes.
+pub(crate) unsafe fn write_empty_status(into: *mut Status) {
+    if !into.is_null() {
+        // SAFETY: as the caller promises.
+        unsafe { into.write(Status::new(causeway_mpi::status::Status::empty())) };
+    }
+}
+
 /// An array of counts or displacements, as the function's width has them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Numbers {

@@ -7,7 +7,8 @@ use causeway_mpi::error::{Error, Result};
 use causeway_mpi::process::{Active, Process, Waited};
 use causeway_mpi::window::{Begun, Flavor, Offered};
 
-use crate::library::{Object, complete, enter, wait_for, with};
+use crate::attributes::Holder;
+use crate::library::{complete, enter, wait_for, with};
 use crate::types::{Handle, NumbersOut, read_text, write_text};
 
 fn size_of(size: i64) -> Result<u64> {
@@ -144,7 +145,7 @@ pub(crate) unsafe fn win_free(win: *mut Handle) -> Result<()> {
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe {
         let handle = win.read();
-        crate::attributes::delete_all(Object::Window(handle))?;
+        crate::attributes::delete_all(Holder::Window(handle))?;
         flush(handle, None)?;
         all_together(handle, |process| process.leave_window(handle))?;
         let handler = with(|process, _| process.forget(handle))?;

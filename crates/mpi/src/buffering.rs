@@ -10,6 +10,8 @@ pub enum Owner {
     Process,
     /// The communicator of this handle.
     Communicator(usize),
+    /// The session of this handle: all of its communicators that have no buffer of their own.
+    Session(usize),
 }
 
 /// The number that completions of the library's own messages carry.
@@ -19,7 +21,8 @@ impl Owner {
     pub(crate) fn number(self) -> u64 {
         match self {
             Self::Process => 0,
-            Self::Communicator(handle) => handle as u64,
+            // Handles of different kinds differ.
+            Self::Communicator(handle) | Self::Session(handle) => handle as u64,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Communicators: groups with a context of their own, and what programs attach to them (MPI 5.0 chapter 7).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use causeway_engine::types::Addr;
 
 use crate::abi;
+use crate::attributes::Attributes;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::info::Info;
@@ -76,7 +76,7 @@ pub struct Communicator {
     pub(crate) kept_collectives: u32,
     pub(crate) name: Vec<u8>,
     /// Values by key.
-    pub(crate) attributes: BTreeMap<i32, usize>,
+    pub(crate) attributes: Attributes,
     /// The handle of its error handler.
     pub(crate) error_handler: usize,
     pub(crate) info: Info,
@@ -99,7 +99,7 @@ impl Communicator {
             collectives: 0,
             kept_collectives: 0,
             name: Vec::new(),
-            attributes: BTreeMap::new(),
+            attributes: Attributes::default(),
             error_handler: abi::ERRORS_ARE_FATAL,
             info: Info::default(),
             topology: None,
@@ -145,7 +145,7 @@ impl Communicator {
     }
 
     /// Values that the program has attached, by key.
-    pub fn attributes(&mut self) -> &mut BTreeMap<i32, usize> {
+    pub fn attributes(&mut self) -> &mut Attributes {
         &mut self.attributes
     }
 

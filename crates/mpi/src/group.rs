@@ -11,6 +11,8 @@ pub struct Group {
     members: Vec<u32>,
     /// Ranks by process, unless each process is its own rank.
     ranks: Option<HashMap<u32, u32>>,
+    /// The handle of the session that the processes come from, if it is one (MPI 5.0 §11.3).
+    session: Option<usize>,
 }
 
 impl Group {
@@ -24,7 +26,26 @@ impl Group {
             let ranks = members.iter().enumerate();
             ranks.map(|(rank, member)| (*member, rank as u32)).collect()
         });
-        Self { members, ranks }
+        Self {
+            members,
+            ranks,
+            session: None,
+        }
+    }
+
+    /// The same, from a session.
+    pub fn of_session(self, session: Option<usize>) -> Self {
+        Self { session, ..self }
+    }
+
+    /// The handle of the session that it comes from, if it is one.
+    pub fn session(&self) -> Option<usize> {
+        self.session
+    }
+
+    /// A group of these processes, from where this one is.
+    fn derived(&self, members: Vec<u32>) -> Self {
+        Self::new(members).of_session(self.session)
     }
 
     /// How many there are.
@@ -80,17 +101,17 @@ impl Group {
     pub fn union(&self, other: &Self) -> Self {
         let mut members = self.members.clone();
         members.extend(other.filtered(|member| self.rank_of(member).is_none()));
-        Self::new(members)
+        self.derived(members)
     }
 
     /// Those that are in both, in the order of this one.
     pub fn intersection(&self, other: &Self) -> Self {
-        Self::new(self.filtered(|member| other.rank_of(member).is_some()))
+        self.derived(self.filtered(|member| other.rank_of(member).is_some()))
     }
 
     /// Those that are not in the other one.
     pub fn difference(&self, other: &Self) -> Self {
-        Self::new(self.filtered(|member| other.rank_of(member).is_none()))
+        self.derived(self.filtered(|member| other.rank_of(member).is_none()))
     }
 
     /// Those of these ranks, in this order.
@@ -100,7 +121,7 @@ impl Group {
             members.push(self.member(rank)?);
         }
         check_distinct(&members)?;
-        Ok(Self::new(members))
+        Ok(self.derived(members))
     }
 
     /// Those of all other ranks.

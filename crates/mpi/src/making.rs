@@ -203,12 +203,23 @@ impl Process {
         self.communicators.insert(new)
     }
 
+    /// A new communicator comes from a session, if it is one; returns its handle.
+    pub(crate) fn set_session(&mut self, new: usize, session: Option<usize>) -> Result<usize> {
+        let local = &mut self.communicators.get_mut(new)?.local;
+        if local.session() != session {
+            *local = Arc::new(Group::clone(local).of_session(session));
+        }
+        Ok(new)
+    }
+
     /// Adds a communicator of processes of another one.
     fn add_below(&mut self, told: &Told, local: &[Member], remote: &[Member]) -> Result<usize> {
         let parent = self.communicator(told.communicator)?;
         let (handler, is_first) = (parent.error_handler, parent.is_first);
         let remote = parent.remote.is_some().then_some((remote, is_first));
-        self.add((told.number, handler), local, remote)
+        let session = parent.local.session();
+        let new = self.add((told.number, handler), local, remote)?;
+        self.set_session(new, session)
     }
 
     /// Starts to make a communicator of the same processes, which can be used when that is done. Name and attributes are the
@@ -396,7 +407,8 @@ impl Process {
             Ok((*process, reached(self.peers[*process as usize], words[0])?))
         });
         let members = members.collect::<Result<Vec<_>>>()?;
-        self.add((told.number, handler), &members, None)
+        let new = self.add((told.number, handler), &members, None)?;
+        self.set_session(new, group.session())
     }
 
     /// Makes one communicator of both groups of an inter-communicator; each process has told whether its group is to come
@@ -404,7 +416,7 @@ impl Process {
     pub fn merge(&mut self, told: &Told) -> Result<usize> {
         let (local, remote) = self.members(told)?;
         let parent = self.communicator(told.communicator)?;
-        let handler = parent.error_handler;
+        let (handler, session) = (parent.error_handler, parent.local.session());
         let first = |all: &[(Member, [i64; WORDS])]| all.first().map_or(0, |(_, words)| words[1]);
         let is_first = match (first(&local), first(&remote)) {
             (0, 1) => true,
@@ -417,16 +429,22 @@ impl Process {
             (remote, local)
         };
         let all = before.into_iter().chain(behind).map(|(member, _)| member);
-        self.add((told.number, handler), &Vec::from_iter(all), None)
+        let new = self.add((told.number, handler), &Vec::from_iter(all), None)?;
+        self.set_session(new, session)
     }
 
-    /// Frees a communicator; returns its error handler.
-    pub fn free_communicator(&mut self, handle: usize) -> Result<usize> {
+    /// An error if a communicator cannot be freed.
+    pub fn check_freeable(&self, handle: usize) -> Result<()> {
         if matches!(handle, abi::COMM_WORLD | abi::COMM_SELF) {
             let text = "MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed";
             return Err(Error::new(abi::ERR_COMM, text));
         }
-        self.communicator(handle)?;
+        self.communicator(handle).map(drop)
+    }
+
+    /// Frees a communicator; returns its error handler.
+    pub fn free_communicator(&mut self, handle: usize) -> Result<usize> {
+        self.check_freeable(handle)?;
         if self.parent == Some(handle) {
             self.parent = None;
         }

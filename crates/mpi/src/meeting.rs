@@ -72,6 +72,8 @@ pub struct Meeting {
     error_handler: usize,
     /// Processes of the own group.
     group: Vec<u32>,
+    /// The session that they come from.
+    session: Option<usize>,
     /// The numbers of the group, once they are told, and where all say how they are reached.
     told: Told,
     contacts: Memory,
@@ -187,10 +189,10 @@ impl Process {
         // Out of range is an error here.
         communicator.peer(leader)?;
         let rank = communicator.rank();
-        let group = communicator.local.members().to_vec();
         let other = (leader as u32 == rank).then(|| other(self));
+        let group = Group::clone(&self.communicator(local)?.local);
         let among = self.among_all(local)?;
-        let mut meeting = self.meeting((local, rank, leader as u32), among, other, group)?;
+        let mut meeting = self.meeting((local, rank, leader as u32), among, other, &group)?;
         meeting.name = name;
         Ok(meeting)
     }
@@ -225,8 +227,7 @@ impl Process {
             None => None,
         };
         let among = self.strangers(group, name)?;
-        let members = group.members().to_vec();
-        self.meeting((abi::COMM_SELF, rank, leader as u32), among, other, members)
+        self.meeting((abi::COMM_SELF, rank, leader as u32), among, other, group)
     }
 
     fn meeting(
@@ -234,9 +235,9 @@ impl Process {
         (communicator, rank, leader): (usize, u32, u32),
         local: Among,
         other: Option<Result<Other>>,
-        group: Vec<u32>,
+        group: &Group,
     ) -> Result<Meeting> {
-        let size = group.len() as u32;
+        let size = group.size();
         let nothing = || temporary(0);
         Ok(Meeting {
             name: "MPI_Intercomm_create",
@@ -245,14 +246,15 @@ impl Process {
             told: Told {
                 communicator,
                 number: self.number()?,
-                memory: temporary(group.len() * WORDS * 8)?,
+                memory: temporary(size as usize * WORDS * 8)?,
                 new: abi::COMM_NULL,
             },
             contacts: nothing()?,
             local,
             leader,
             communicator,
-            group,
+            session: group.session(),
+            group: group.members().to_vec(),
             other,
             talk: None,
             head: temporary(HEAD * 8)?,
@@ -530,11 +532,9 @@ impl Process {
             .is_first
             .unwrap_or_else(|| first(&local) < first(&remote));
         let handler = handler.unwrap_or(meeting.error_handler);
-        self.add(
-            (meeting.told.number, handler),
-            &local,
-            Some((&remote, is_first)),
-        )
+        let remote = Some((&*remote, is_first));
+        let new = self.add((meeting.told.number, handler), &local, remote)?;
+        self.set_session(new, meeting.session)
     }
 
     /// For each process that was to be started, 0, or the class of the error.

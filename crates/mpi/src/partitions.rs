@@ -55,11 +55,14 @@ impl Partitioned {
         self.marked.iter().all(|marked| *marked)
     }
 
-    /// Whether all messages with bytes of a partition have arrived.
+    /// Whether all messages with bytes of a partition have arrived; where there are no bytes, whether all have.
     pub(crate) fn has_arrived(&self, part: usize) -> bool {
         let Some((_, size)) = self.messages else {
             return false;
         };
+        if self.stream.is_empty() {
+            return self.is_marked();
+        }
         let bytes = self.bytes_of(part);
         let size = (size as usize).max(1);
         let messages = bytes.start / size..bytes.end.div_ceil(size);

@@ -197,11 +197,12 @@ impl Process {
     /// The number of the buffer that a message of so many bytes goes into; an error if it has no room.
     pub(crate) fn buffer_for(&self, communicator: usize, bytes: usize) -> Result<u64> {
         let needed = (bytes as u64).saturating_add(abi::BSEND_OVERHEAD as u64);
-        let own = Owner::Communicator(communicator);
-        let owner = match self.buffers.limits.contains_key(&own) {
-            true => own,
-            false => Owner::Process,
-        };
+        let has = |owner: &Owner| self.buffers.limits.contains_key(owner);
+        let session = self.communicator(communicator)?.local.session();
+        let owner = Some(Owner::Communicator(communicator))
+            .filter(has)
+            .or_else(|| session.map(Owner::Session).filter(has))
+            .unwrap_or(Owner::Process);
         match self.buffers.limits.get(&owner) {
             Some(limit) if needed <= *limit => Ok(owner.number()),
             Some(limit) => {
@@ -221,7 +222,7 @@ impl Process {
     /// Starts to wait until a buffer is empty.
     pub fn flush_buffer(&self, owner: Owner) -> Active {
         let communicator = match owner {
-            Owner::Process => abi::COMM_SELF,
+            Owner::Process | Owner::Session(_) => abi::COMM_SELF,
             Owner::Communicator(handle) => handle,
         };
         let mut active = Active::done(Status::empty(), communicator);

@@ -27,6 +27,9 @@ use crate::status::Status;
 use crate::table::{Kind, Table};
 use crate::window::state::Windows;
 
+/// What a poll brings may ask for more, which is done at once, so often at most: then `MPI_Test` finds a short message of this
+/// process to itself complete, as programs expect that have not to wait for anybody else.
+const POLLS_OF_NEWS: u32 = 8;
 /// Waits that only events end.
 pub(crate) const FOR_EVER: Duration = Duration::MAX;
 
@@ -334,8 +337,13 @@ impl Process {
 
     /// Makes progress, without waiting. Whether the program has a function to call first is up to `take_call`.
     pub fn progress(&mut self) {
-        self.endpoint.poll();
-        self.drain();
+        for _ in 0..POLLS_OF_NEWS {
+            let any = self.endpoint.poll();
+            self.drain();
+            if !any {
+                break;
+            }
+        }
     }
 
     /// Looks at what has completed that no request asks for.
@@ -639,7 +647,10 @@ impl Process {
             Posted::Pending(op) => Going::Send(op),
             Posted::Complete(done) => match done.result {
                 Ok(_) => Going::Done(Status::of_send()),
-                Err(error) => Going::Done(self.failed(communicator, error, false)?),
+                Err(error) => match self.failed(communicator, error, false) {
+                    Ok(status) => Going::Done(status),
+                    Err(error) => Going::Failed(error),
+                },
             },
         };
         Ok(Active {
@@ -667,9 +678,12 @@ impl Process {
         }
         match posted? {
             Posted::Pending(op) => active.state = Going::Receive { op, from_any },
+            // An error of the message belongs to the request, not to the call that starts it.
             Posted::Complete(done) => {
-                let status = self.finished(&mut active, done.result, true)?;
-                active.state = Going::Done(status);
+                active.state = match self.finished(&mut active, done.result, true) {
+                    Ok(status) => Going::Done(status),
+                    Err(error) => Going::Failed(error),
+                };
             }
         }
         Ok(active)

@@ -6,6 +6,7 @@
 //! those ([`crate::meeting`]).
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use causeway_engine::Endpoint;
 use causeway_engine::types::Config;
@@ -30,6 +31,14 @@ fn tcp_key_of(rank: u32) -> String {
     format!("causeway-tcp-{rank}")
 }
 
+/// Messages that may wait for their receives at one process, from one other, beyond those that its memory holds.
+///
+/// Each may have its memory exported, and so may each receive that the peer's announcements are matched with: together that is
+/// less than the 8,192 regions that methods export to a peer.
+const ANNOUNCED: u32 = 4000;
+/// A process replies to its first caller when it is inside of MPI next: it may compute for long before. That it has died is told
+/// by its socket. So this says only when a host is given up that does not reply at all.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 /// What rank 0 publishes where `tcp` is used: the key by which the processes of this program know each other, in hexadecimal
 /// digits. The launcher tells it to them only. Processes that start a program publish theirs for it.
 pub(crate) const SECRET: &str = "causeway-key";
@@ -133,7 +142,7 @@ struct Met {
 
 /// There is nobody to meet, and messages to oneself need no address of the network.
 fn alone(methods: Methods) -> Result<Met> {
-    let mut endpoint = Endpoint::new(Config::default())?;
+    let mut endpoint = Endpoint::new(config())?;
     let peer = look_up(&mut endpoint, "rank 0", "self://here")?;
     let own = Contact {
         world: contacts::number()?,
@@ -169,6 +178,16 @@ fn read_published(rank: u32, text: &str) -> Result<Published> {
     })
 }
 
+/// What an endpoint is like. A program may start many sends before anybody receives, and then do what needs other messages:
+/// these must not wait behind those that have no receive yet.
+fn config() -> Config {
+    Config {
+        announced_limit: ANNOUNCED,
+        connect_timeout: PATIENCE,
+        ..Config::default()
+    }
+}
+
 /// Exchanges addresses. Processes of one host reach each other by `shm`, others by `tcp`.
 fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
     let (rank, size) = (launcher.rank(), launcher.size());
@@ -178,7 +197,7 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
     };
     let mut endpoint = Endpoint::new(Config {
         listen: listen.clone(),
-        ..Config::default()
+        ..config()
     })?;
     let mut own = Contact {
         rank,

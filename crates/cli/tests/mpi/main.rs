@@ -1,6 +1,7 @@
 //! MPI as a C programmer meets it: the programs in `crates/mpi-c/tests/c`, built with the header and the library, started with
 //! `causeway run`.
 
+mod abuse;
 mod installed;
 mod starting;
 mod windows;
@@ -217,6 +218,11 @@ fn persistent_operations_and_neighbours() {
 #[test]
 fn requests_of_other_kinds_and_what_the_library_tells() {
     succeeds("requests");
+}
+
+#[test]
+fn attributes_of_all_objects_and_their_end() {
+    succeeds("attributes");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::fragments::{Fragments, scatter_bytes};
 use crate::lists::Links;
 use crate::matcher::Matcher;
 use crate::operation::{State, What};
-use crate::shared::{Early, EarlyBody, Shared, Work};
+use crate::shared::{Early, EarlyBody, Shared, Tuning, Work};
 use crate::traffic::Touched;
 use crate::types::{OpError, Tag};
 
@@ -184,7 +184,7 @@ impl Conversation {
             self.tell_starved(shared);
             return Next::Nothing;
         }
-        if *self.announced_count(unexpected) < max_announced(unexpected) {
+        if *self.announced_count(unexpected) < shared.tuning.max_announced(unexpected) {
             self.dequeue(unexpected);
             return match self.announce(shared, op, eager) {
                 true => Next::Transmit(Transmit::Export { op }),
@@ -377,11 +377,13 @@ pub(super) fn send_of(unexpected: bool) -> What {
     }
 }
 
-/// How many announcements of one kind may lie unmatched with the peer.
-pub(super) fn max_announced(unexpected: bool) -> u32 {
-    if unexpected {
-        wire::MAX_ANNOUNCED_UNEXPECTED
-    } else {
-        wire::MAX_ANNOUNCED
+impl Tuning {
+    /// How many announcements of one kind may lie unmatched with the peer.
+    pub(super) fn max_announced(&self, unexpected: bool) -> u32 {
+        if unexpected {
+            wire::MAX_ANNOUNCED_UNEXPECTED
+        } else {
+            self.announced_limit
+        }
     }
 }

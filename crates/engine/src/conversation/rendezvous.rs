@@ -16,7 +16,7 @@ use causeway_wire::bmi::{self as wire, Announcement, Clearance, Header, Kind, Re
 use causeway_wire::region::{RegionDescriptor, Regions};
 
 use super::Conversation;
-use super::eager::{deliver, max_announced, send_of};
+use super::eager::{deliver, send_of};
 use crate::fragments::{Fragments, sum};
 use crate::matcher::Matcher;
 use crate::operation::{Incoming, State, What};
@@ -141,7 +141,7 @@ impl Conversation {
             && !self.blocked
             && queue.is_empty()
             && self.control.is_empty()
-            && announced < max_announced(unexpected)
+            && announced < shared.tuning.max_announced(unexpected)
             && self.fragments_per_packet() > 0
             && shared.tuning.policy != RendezvousPolicy::Push
     }
@@ -231,7 +231,7 @@ impl Conversation {
         if let Some(op) = self.match_receive(shared, tag) {
             return self.match_announced(shared, op, incoming);
         }
-        if self.announcements >= wire::MAX_ANNOUNCED {
+        if self.announcements >= shared.tuning.announced_limit {
             return self.protocol_error(shared, "it announces too many messages at once");
         }
         self.announcements += 1;

@@ -18,9 +18,9 @@ use rustix::event::{EventfdFlags, eventfd};
 /// Packets that may wait.
 const QUEUE_PACKETS: usize = 64;
 /// Packets and transfers that are delivered per poll.
-const WORK_PER_POLL: usize = 32;
+const WORK_PER_POLL: usize = 64;
 const MAX_PACKET: usize = 16 << 10;
-/// An address list and its bytes copied at once; bounded so that a poll is.
+/// Bytes copied per poll; bounded so that a poll is.
 const MAX_PIECE: usize = 1 << 20;
 
 /// See the module's page.
@@ -68,18 +68,17 @@ impl Loopback {
         }
     }
 
-    /// Copies the next piece of a transfer; returns the result at its end.
-    fn step(&self, running: &mut Progress) -> Option<Result<(), TransferError>> {
+    /// Copies the next piece of a transfer, and takes its bytes off the budget; returns the result at its end.
+    fn step(&self, running: &mut Progress, budget: &mut u64) -> Option<Result<(), TransferError>> {
         let direction = running.transfer.direction;
-        let mut budget = MAX_PIECE as u64;
-        while budget > 0 {
-            let Some((ours, theirs)) = running.next_piece(budget) else {
+        while *budget > 0 {
+            let Some((ours, theirs)) = running.next_piece(*budget) else {
                 return Some(Ok(()));
             };
             if !self.copy(&ours, &theirs, direction) {
                 return Some(Err(TransferError::Protection));
             }
-            budget -= theirs.len;
+            *budget -= theirs.len;
         }
         None
     }
@@ -263,32 +262,32 @@ impl Method for Loopback {
     fn poll(&mut self, _: Instant, sink: &mut dyn Sink) -> bool {
         let peer = self.peer();
         let mut any = false;
+        let mut budget = MAX_PIECE as u64;
+        // What a delivery asks for is done at once, so that a message to this process needs one poll.
         for _ in 0..WORK_PER_POLL {
-            if self.paused {
-                break;
-            }
-            let Some(packet) = self.packets.pop_front() else {
-                break;
+            let packet = match self.paused {
+                true => None,
+                false => self.packets.pop_front(),
             };
-            any = true;
-            sink.handle(peer, Packet::private(&packet), &mut Reply(self));
-        }
-        for atomic in std::mem::take(&mut self.atomics) {
-            any = true;
-            sink.atomic_done(peer, atomic.token, self.perform(&atomic));
-        }
-        if let Some(mut running) = self.transfers.pop_front() {
-            any = true;
-            match self.step(&mut running) {
-                None => self.transfers.push_front(running),
-                Some(result) => {
-                    let Transfer { notify, token, .. } = running.transfer;
-                    if result.is_ok() {
-                        self.packets.extend(notify.map(NotifyPacket::into_vec));
-                    }
-                    sink.transfer_done(peer, token, result);
+            if let Some(packet) = packet {
+                sink.handle(peer, Packet::private(&packet), &mut Reply(self));
+            } else if let Some(atomic) = self.atomics.pop_front() {
+                sink.atomic_done(peer, atomic.token, self.perform(&atomic));
+            } else if let Some(mut running) = self.transfers.pop_front() {
+                let Some(result) = self.step(&mut running, &mut budget) else {
+                    any = true;
+                    self.transfers.push_front(running);
+                    break;
+                };
+                let Transfer { notify, token, .. } = running.transfer;
+                if result.is_ok() {
+                    self.packets.extend(notify.map(NotifyPacket::into_vec));
                 }
+                sink.transfer_done(peer, token, result);
+            } else {
+                break;
             }
+            any = true;
         }
         if self.blocked && self.packets.len() < QUEUE_PACKETS / 2 {
             self.blocked = false;

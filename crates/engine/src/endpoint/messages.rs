@@ -47,11 +47,9 @@ impl<M: Matcher> Endpoint<M> {
         self.conversations.shared.take_done(op)
     }
 
-    /// Makes progress, without waiting.
-    pub fn poll(&mut self) {
-        if self.check_process().is_ok() {
-            self.progress();
-        }
+    /// Makes progress, without waiting. Returns whether anything happened.
+    pub fn poll(&mut self) -> bool {
+        self.check_process().is_ok() && self.progress()
     }
 
     /// The message that a receive of this pattern would get now. It stays. No progress is made.

@@ -1,6 +1,44 @@
 /* Sessions without MPI_Init, one behind the other, with communicators of their sets of processes. */
 #include "check.h"
 
+/* Buffered messages go into the communicator's buffer, or else into its session's: 40 bytes have room in that alone. */
+static void buffer(MPI_Session session, MPI_Comm comm) {
+    static char room[4096 + MPI_BSEND_OVERHEAD], small[16 + MPI_BSEND_OVERHEAD];
+    int from, to, class, sent[10], got[10], length;
+    MPI_Comm twin;
+    MPI_Request request;
+    void *old;
+    OK(MPI_Comm_size(comm, &size));
+    to = (rank + 1) % size;
+    from = (rank + size - 1) % size;
+    CHECK(!is_ours() || MPI_Bsend(sent, 10, MPI_INT, to, 0, comm) != MPI_SUCCESS);
+    OK(MPI_Comm_dup(comm, &twin));
+    OK(MPI_Session_attach_buffer(session, room, sizeof room));
+    OK(MPI_Error_class(MPI_Session_attach_buffer(session, room, sizeof room), &class));
+    CHECK(class == MPI_ERR_BUFFER || !is_ours());
+    OK(MPI_Comm_attach_buffer(comm, small, sizeof small));
+    CHECK(!is_ours() || MPI_Bsend(sent, 10, MPI_INT, to, 0, comm) != MPI_SUCCESS);
+    for (int i = 0; i < 10; i++)
+        sent[i] = rank * 100 + i;
+    OK(MPI_Bsend(sent, 10, MPI_INT, to, 7, twin));
+    OK(MPI_Bsend(sent, 4, MPI_INT, to, 8, comm));
+    OK(MPI_Recv(got, 10, MPI_INT, from, 7, twin, MPI_STATUS_IGNORE));
+    OK(MPI_Recv(got, 4, MPI_INT, from, 8, comm, MPI_STATUS_IGNORE));
+    CHECK(got[9] == from * 100 + 9);
+    OK(MPI_Session_flush_buffer(session));
+    OK(MPI_Session_iflush_buffer(session, &request));
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    OK(MPI_Session_detach_buffer(session, &old, &length));
+    CHECK(old == room && length == (int)sizeof room);
+    OK(MPI_Error_class(MPI_Session_detach_buffer(session, &old, &length), &class));
+    CHECK(class == MPI_ERR_BUFFER || !is_ours());
+    /* Freed with the communicator. */
+    OK(MPI_Comm_attach_buffer(twin, room, sizeof room));
+    OK(MPI_Comm_free(&twin));
+    OK(MPI_Comm_detach_buffer(comm, &old, &length));
+    CHECK(old == small);
+}
+
 static void use(const char *tag) {
     MPI_Session session;
     MPI_Group group;
@@ -35,6 +73,7 @@ static void use(const char *tag) {
     OK(MPI_Comm_rank(comm, &rank));
     OK(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, comm));
     CHECK(sum == size * (size - 1) / 2);
+    buffer(session, comm);
     OK(MPI_Comm_free(&comm));
     OK(MPI_Group_free(&group));
     OK(MPI_Session_finalize(&session));

@@ -5,8 +5,6 @@
 //! [share](crate::sharing) an area. Where that does not work, each allocates memory of its own. In the end all wait for each other, so that
 //! nobody gets notices for a window that it does not know.
 
-use std::collections::BTreeMap;
-
 use causeway_engine::Memory;
 
 use super::area::{self, Area};
@@ -14,6 +12,7 @@ use super::epoch::Epoch;
 use super::state::{Flavor, Other, Place, Window};
 use super::waiting::Waiting;
 use crate::abi;
+use crate::attributes::Attributes;
 use crate::buffer::temporary;
 use crate::error::{Error, Result};
 use crate::info::Info;
@@ -162,7 +161,7 @@ impl Process {
             waiting: Waiting::default(),
             error: None,
             name: Vec::new(),
-            attributes: BTreeMap::new(),
+            attributes: Attributes::default(),
             error_handler: abi::ERRORS_ARE_FATAL,
             info: begun.offered.info.clone(),
             flushes: 0,

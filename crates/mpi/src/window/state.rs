@@ -12,6 +12,7 @@ use super::combining::Act;
 use super::epoch::Epoch;
 use super::waiting::Waiting;
 use crate::abi;
+use crate::attributes::Attributes;
 use crate::communicator::{CONTEXTS, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -71,7 +72,7 @@ pub struct Window {
     /// What has gone wrong with accesses since it was last asked for.
     pub(super) error: Option<Error>,
     pub(super) name: Vec<u8>,
-    pub(super) attributes: BTreeMap<i32, usize>,
+    pub(super) attributes: Attributes,
     pub(super) error_handler: usize,
     pub(super) info: Info,
     /// Flushes that have not looked for messages since.
@@ -188,7 +189,7 @@ impl Window {
     }
 
     /// Values that the program has attached, by key.
-    pub fn attributes(&mut self) -> &mut BTreeMap<i32, usize> {
+    pub fn attributes(&mut self) -> &mut Attributes {
         &mut self.attributes
     }
 

@@ -1,0 +1,51 @@
+//! What users do to a library: wrong arguments, too much of everything, processes that die in the midst of it, or come late.
+
+use crate::{compile, run, run_with};
+
+#[test]
+fn wrong_arguments_and_much_of_everything() {
+    let program = compile("abuse");
+    for (processes, arguments) in [
+        (1, ["100", "1000"]),
+        (2, ["1000", "10000"]),
+        (8, ["20", "100"]),
+    ] {
+        let output = run(processes, &program, &arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+    }
+}
+
+#[test]
+fn a_killed_rank_is_an_error_of_every_family_of_calls() {
+    let program = compile("death-families");
+    let scratch = tempfile::tempdir().expect("a directory");
+    let file = scratch.path().join("file");
+    let file = file.to_str().expect("a path in UTF-8");
+    for methods in ["shm", "tcp"] {
+        // Microseconds until it is killed in the midst of everything, or before all.
+        for delay in ["0", "900", "20000"] {
+            let allowed = [("CAUSEWAY_MPI_METHODS", methods)];
+            let output = run_with(3, &program, &[file, delay], &allowed);
+            let said = String::from_utf8_lossy(&output.stdout);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let expected = match delay {
+                "0" => " is told 41 times",
+                _ => " is told: class 58",
+            };
+            for rank in [0, 2] {
+                let told = format!("[{rank}] rank {rank}{expected}");
+                assert!(said.contains(&told), "{methods} {delay}: {said}\n{errors}");
+            }
+            assert!(!said.contains(": class 0"), "{methods} {delay}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_process_that_computes_for_long_is_waited_for() {
+    let program = compile("late");
+    let output = run(3, &program, &["6"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
