@@ -366,7 +366,12 @@ impl Process {
             Ok(said) => (said, abi::SUCCESS),
             Err(error) => {
                 let why = error.text().chars().take(MAX_TEXT / 4).collect();
-                (Said::Refused(why), error.code())
+                let class = match (error.code(), meeting.is_first) {
+                    // Nobody is behind the port that was called.
+                    (abi::ERR_PROC_ABORTED, Some(false)) => abi::ERR_PORT,
+                    (code, _) => code,
+                };
+                (Said::Refused(why), class)
             }
         };
         if class != abi::SUCCESS {

@@ -6,6 +6,7 @@ mod installed;
 mod starting;
 mod windows;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -61,7 +62,13 @@ fn built() -> &'static Path {
 }
 
 fn compile(name: &str) -> PathBuf {
+    // Once, as others may be running it already.
+    static COMPILED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-{name}"));
+    if !compiled.insert(name.to_owned()) {
+        return program;
+    }
     let output = Command::new("cc")
         .args([
             "-std=c11",
