@@ -64,31 +64,6 @@ fn set_signal_mask(mask: &libc::sigset_t) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What `/proc` tells about a thread's mask of blocked signals.
-    fn blocked() -> u64 {
-        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-        let line = status.lines().find(|line| line.starts_with("SigBlk:"));
-        u64::from_str_radix(line.unwrap()[7..].trim(), 16).unwrap()
-    }
-
-    #[test]
-    fn the_new_thread_blocks_signals_and_the_old_one_as_before() {
-        let before = blocked();
-        let (send, received) = std::sync::mpsc::channel();
-        let thread = spawn_without_signals("quiet", move || send.send(blocked()).unwrap());
-        thread.unwrap().join().unwrap();
-        let inside = received.recv().unwrap();
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGUSR1, libc::SIGCHLD] {
-            assert_ne!(inside & 1 << (signal - 1), 0, "signal {signal}");
-        }
-        assert_eq!(blocked(), before);
-    }
-}
-
 /// The structure of `sched_setattr`, in its first version.
 #[repr(C)]
 struct Attributes {
@@ -122,4 +97,29 @@ pub fn take_short_slices() {
     };
     // SAFETY: the structure is as long as it says, and is read only. If the call fails, slices stay as they are.
     let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `/proc` tells about a thread's mask of blocked signals.
+    fn blocked() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("SigBlk:"));
+        u64::from_str_radix(line.unwrap()[7..].trim(), 16).unwrap()
+    }
+
+    #[test]
+    fn the_new_thread_blocks_signals_and_the_old_one_as_before() {
+        let before = blocked();
+        let (send, received) = std::sync::mpsc::channel();
+        let thread = spawn_without_signals("quiet", move || send.send(blocked()).unwrap());
+        thread.unwrap().join().unwrap();
+        let inside = received.recv().unwrap();
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGUSR1, libc::SIGCHLD] {
+            assert_ne!(inside & 1 << (signal - 1), 0, "signal {signal}");
+        }
+        assert_eq!(blocked(), before);
+    }
 }

@@ -1,4 +1,5 @@
-//! Collective operations (MPI 5.0 chapter 6), as schedules.
+//! Collective operations (MPI 5.0 chapter 6), as schedules of messages. Short blocking ones of processes of one host are done in memory that all of
+//! them have, instead ([`crate::node`]).
 //!
 //! All memory in steps is contiguous: what the program describes by other datatypes is packed by a step before and unpacked by
 //! one behind. Algorithms are chosen by size:

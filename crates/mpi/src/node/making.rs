@@ -34,7 +34,7 @@ impl Process {
                 *uses += 1;
                 let is_due = *uses >= USES;
                 let size = communicator.size();
-                if checks || size < 2 || size > MOST_RANKS || communicator.remote.is_some() {
+                if checks || !(2..=MOST_RANKS).contains(&size) || communicator.remote.is_some() {
                     communicator.node = Node::Never;
                 } else if is_due {
                     return Ok(Found::Make);

@@ -26,12 +26,12 @@ const BROADCAST: Limit = Limit {
 };
 /// Of a process's operands.
 const REDUCTION: Limit = Limit {
-    two: 8 << 10,
+    two: 16 << 10,
     more: 32 << 10,
 };
 /// Of a process's operands, the parts of all together.
 const REDUCE_SCATTER: Limit = Limit {
-    two: 8 << 10,
+    two: 16 << 10,
     more: 32 << 10,
 };
 /// Of a block that all gather.
