@@ -5,18 +5,14 @@ use std::ffi::{c_int, c_void};
 
 use causeway_mpi::abi;
 use causeway_mpi::collective::{Blocks, Reduction, Scan};
-use causeway_mpi::error::{Error, Result};
+use causeway_mpi::error::Result;
 use causeway_mpi::operation::Operation;
 use causeway_mpi::process::Process;
 use causeway_mpi::steps::Steps;
 
 use crate::library::{Rest, complete, enter, with};
 use crate::node;
-use crate::types::{Callback, Handle, Numbers, array};
-
-pub(crate) fn is_in_place(buffer: *const c_void) -> bool {
-    buffer.addr() == abi::IN_PLACE
-}
+use crate::types::{Callback, Handle, In, Numbers, Out, array, is_in_place, too_many};
 
 /// Blocks of elements, as calls describe them.
 #[derive(Clone, Copy)]
@@ -86,10 +82,6 @@ pub(crate) unsafe fn blocks(
             }
         }
     }
-}
-
-pub(crate) fn too_many() -> Error {
-    Error::new(abi::ERR_COUNT, "so many elements do not fit in memory")
 }
 
 /// How many blocks an operation has: one for each process of the group that is sent to and received from.
@@ -196,9 +188,6 @@ macro_rules! forms_in_areas {
         later_forms! { $called $icalled $nonblocking, $persistent, $steps($($name: $ty),*) }
     )*};
 }
-
-pub(crate) type In = *const c_void;
-pub(crate) type Out = *mut c_void;
 
 forms_in_areas! {
     "MPI_Barrier" "MPI_Ibarrier" barrier, ibarrier, barrier_init, start_barrier(comm: Handle);

@@ -38,6 +38,7 @@ mod point;
 mod progress;
 mod request;
 mod session;
+mod standby;
 mod start;
 mod tool;
 mod tools;

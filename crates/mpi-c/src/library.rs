@@ -24,7 +24,7 @@ use causeway_sys::entering::{self, Entry, Next};
 use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
 use crate::keys::{FIRST_KEY, Key, Values};
-use crate::progress::{self, Waits};
+use crate::standby::{self, Waits};
 use crate::types::{Handle, count_of};
 
 /// The handles of predefined datatypes lie from here on.
@@ -203,7 +203,7 @@ fn enter_in_turn<R>(body: impl FnOnce(&mut Library) -> Result<R>) -> Result<R> {
         process.check_parked();
     }
     if let Some(process) = &library.process {
-        progress::leave(process);
+        standby::leave(process);
     }
     result
 }
@@ -508,8 +508,18 @@ pub(crate) fn wait_for<T>(mut wait: impl FnMut(&mut Process) -> Result<Waited<T>
 /// The same where several threads call: one of those that wait sleeps for all, outside of the library ([`entering`]).
 #[cold]
 fn wait_among_threads<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
+    let waits = Waits::new();
+    let result = wait_in_turns(wait);
+    drop(waits);
+    if standby::is_on() {
+        // Something else may go on.
+        let _ = with(|_, _| Ok(()));
+    }
+    result
+}
+
+fn wait_in_turns<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
     let entry = &INSTANCE.entry;
-    let _waits = Waits::new();
     let mut waits_for_all = false;
     let mut parked: Option<Parked> = None;
     loop {

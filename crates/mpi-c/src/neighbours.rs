@@ -4,9 +4,9 @@
 use causeway_mpi::error::Result;
 use causeway_mpi::steps::Steps;
 
-use crate::collective::{In, Layout, Out, blocks, forms};
+use crate::collective::{Layout, blocks, forms};
 use crate::library::with;
-use crate::types::{Handle, Numbers};
+use crate::types::{Handle, In, Numbers, Out};
 
 forms! {
     "MPI_Neighbor_allgather" "MPI_Ineighbor_allgather" neighbor_allgather, ineighbor_allgather, neighbor_allgather_init,

@@ -8,9 +8,8 @@ use causeway_mpi::error::Result;
 use causeway_mpi::node::{Operands, Started};
 use causeway_mpi::process::Process;
 
-use crate::collective::{In, Out, is_in_place, too_many};
 use crate::library::{Placed, Rest, complete, with};
-use crate::types::{Handle, Numbers, count_of};
+use crate::types::{Handle, In, Numbers, Out, count_of, is_in_place, too_many};
 
 /// Does an operation on a communicator that `start` begins.
 #[inline]

@@ -5,26 +5,17 @@
 //! waits, which makes progress itself, and while nothing goes on, it sleeps, and the next call that leaves something going on wakes it.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
-use causeway_mpi::process::{Parked, Process};
+use causeway_mpi::process::Parked;
 use causeway_sys::{futex, thread};
 
 use crate::library::{interrupt, prepare_sleep, with};
+use crate::standby::{CALLS, IS_IDLE, IS_ON, WAITING, call, has_work};
 
 const VARIABLE: &str = "CAUSEWAY_MPI_PROGRESS";
-
-/// The thread is there.
-static IS_ON: AtomicBool = AtomicBool::new(false);
-/// It sleeps until `CALLS` changes, or is about to.
-static IS_IDLE: AtomicBool = AtomicBool::new(false);
-/// How often it was called from its sleep.
-static CALLS: AtomicU64 = AtomicU64::new(0);
-/// Threads of the program that wait.
-static WAITING: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the user wants the thread.
 pub(crate) fn is_wanted() -> Result<bool> {
@@ -56,45 +47,6 @@ pub(crate) fn end() {
     if IS_ON.swap(false, Relaxed) {
         call();
         interrupt();
-    }
-}
-
-/// A thread of the program leaves the library: wakes the thread if it has left something going on.
-#[inline]
-pub(crate) fn leave(process: &Process) {
-    if IS_ON.load(Relaxed) && IS_IDLE.load(SeqCst) && has_work(process) {
-        call();
-    }
-}
-
-/// Whether the thread makes progress.
-fn has_work(process: &Process) -> bool {
-    WAITING.load(SeqCst) == 0 && process.has_pending()
-}
-
-#[cold]
-fn call() {
-    CALLS.fetch_add(1, SeqCst);
-    futex::wake(&CALLS);
-}
-
-/// A thread of the program waits as long as this exists.
-pub(crate) struct Waits;
-
-impl Waits {
-    pub(crate) fn new() -> Self {
-        WAITING.fetch_add(1, SeqCst);
-        Self
-    }
-}
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        WAITING.fetch_sub(1, SeqCst);
-        if IS_ON.load(Relaxed) {
-            // What it leaves going on is looked at on leaving.
-            let _ = with(|_, _| Ok(()));
-        }
     }
 }
 

@@ -11,6 +11,20 @@ pub(crate) type Handle = usize;
 /// The address of a function of the program's.
 pub(crate) type Callback = *mut c_void;
 
+/// A buffer that is read, and one that is written.
+pub(crate) type In = *const c_void;
+pub(crate) type Out = *mut c_void;
+
+/// Whether a buffer is `MPI_IN_PLACE`.
+pub(crate) fn is_in_place(buffer: In) -> bool {
+    buffer.addr() == abi::IN_PLACE
+}
+
+/// The error of more elements than memory has room for.
+pub(crate) fn too_many() -> Error {
+    Error::new(abi::ERR_COUNT, "so many elements do not fit in memory")
+}
+
 /// `MPI_Status`. Of the library's own part, the first two are the bytes of the message, and the third tells whether it was
 /// cancelled.
 #[repr(C)]

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::info::Info;
 use crate::matching::MpiPattern;
-use crate::node::Node;
+use crate::node::state::Node;
 
 /// What messages of a communicator are for. Each kind has a context of its own, so that receives of one do not match those of
 /// another.

@@ -14,7 +14,7 @@ use crate::collective::{Place, ring};
 use crate::communicator::{CONTEXTS, Channel, Communicator, MOST, NONE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::node::Node;
+use crate::node::state::Node;
 use crate::process::{Active, Going, Process};
 use crate::schedule::Among;
 use crate::steps::Steps;

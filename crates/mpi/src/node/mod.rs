@@ -8,16 +8,13 @@
 //! by the order of their blocking operations, and by sizes that MPI has them agree on. A wait polls for a while, then sleeps until it
 //! gets a notice ([`waiting`]).
 
-mod area;
+pub(crate) mod area;
 mod making;
-mod operation;
+pub(crate) mod operation;
 mod starting;
-mod state;
+pub(crate) mod state;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
-pub(crate) use area::Area;
-pub(crate) use operation::Operation;
 pub use starting::{Operands, Started};
-pub(crate) use state::Node;
