@@ -2,6 +2,7 @@
 
 use crate::goals::Bound::{AtLeast, AtMost};
 use crate::goals::{Against, Goal, Over};
+use causeway_report::plots::size_name;
 
 /// The goals, in the order in which they are shown, for collective operations by so many ranks.
 pub(super) fn goals(ranks: &[u32]) -> Vec<Goal> {
@@ -17,7 +18,13 @@ pub(super) fn goals(ranks: &[u32]) -> Vec<Goal> {
         goals.push(Goal::over(case, case, mean(kib), AtLeast(1.4)));
     }
     goals.push(Goal::new("rate of 8 B", "rate", 8, AtLeast(1.4)));
-    for senders in 1..=3 {
+    goals.push(Goal::new(
+        "rate of 8 B by 4 threads a rank",
+        "rate/4-threads",
+        8,
+        AtLeast(2.0),
+    ));
+    for senders in 1..=4 {
         let what = format!("rate of 8 B from any of {senders}");
         let case = format!("any-source/{senders}-senders");
         goals.push(Goal::new(what, case, 8, AtLeast(1.0)));
@@ -46,14 +53,24 @@ pub(super) fn goals(ranks: &[u32]) -> Vec<Goal> {
             goals.push(Goal::over(what, case, mean(0), AtMost(0.8)));
         }
     }
-    for ranks in ranks.iter().filter(|ranks| **ranks > 2) {
+    for access in ["put", "get", "accumulate", "fetch-and-op"] {
+        for size in [8, 1 << 20] {
+            let what = format!("{access} with flush, {}", size_name(size as f64));
+            goals.push(Goal::new(what, access, size, AtMost(0.9)));
+        }
+    }
+    for case in ["master-worker/2-ranks", "master-worker/4-ranks", "life/2-ranks"] {
+        goals.push(Goal::new(case, case, 0, AtMost(0.8)));
+    }
+    let crowds = ranks.iter().copied().filter(|ranks| (3..16).contains(ranks));
+    for ranks in crowds.chain([16]) {
         for (operation, size) in [("barrier", 0), ("allreduce", 8)] {
             let case = format!("{operation}/{ranks}-ranks");
             let what = format!("{operation} by {ranks} on 2 processors");
             goals.push(Goal::new(what, case, size, AtMost(0.8)));
         }
     }
-    let nothing = Against::Nothing;
+    let nothing = || Against::Nothing;
     goals.push(
         Goal::new(
             "1 MiB exchanged behind 500 µs of computing",
@@ -61,19 +78,25 @@ pub(super) fn goals(ranks: &[u32]) -> Vec<Goal> {
             1 << 20,
             AtLeast(0.8),
         )
-        .against(nothing),
+        .against(nothing()),
     );
-    goals.push(Goal::new(
-        "start-up and end of 8 ranks",
-        "start/8-ranks",
-        0,
-        AtMost(1.0),
-    ));
-    goals.push(Goal::new(
-        "private memory of a rank of 8",
-        "memory/8-ranks",
-        0,
-        AtMost(1.0),
-    ));
+    goals.push(
+        Goal::new(
+            "start-up and end of 8 ranks, µs",
+            "start/8-ranks",
+            0,
+            AtMost(100_000.0),
+        )
+        .against(nothing()),
+    );
+    goals.push(
+        Goal::new(
+            "private memory of a rank of 64, MiB",
+            "memory/64-ranks",
+            0,
+            AtMost(32.0),
+        )
+        .against(nothing()),
+    );
     goals
 }

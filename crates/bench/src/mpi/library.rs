@@ -1,4 +1,5 @@
-//! A library with the standard ABI, its launcher, and the program that is run with it.
+//! A library, its launcher, and the program that is run with it: one binary for all libraries with the standard ABI, and
+//! another of the same sources for Open MPI, which has none.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,7 +16,16 @@ use crate::parts::figure::Figure;
 
 /// Its name.
 const LIBRARY: &str = "libmpi_abi.so.1";
-const SOURCE: &str = include_str!("program.c");
+/// The program's files.
+const SOURCES: [(&str, &str); 7] = [
+    ("bench.h", include_str!("../../mpi/bench.h")),
+    ("program.c", include_str!("../../mpi/program.c")),
+    ("messages.c", include_str!("../../mpi/messages.c")),
+    ("collective.c", include_str!("../../mpi/collective.c")),
+    ("onesided.c", include_str!("../../mpi/onesided.c")),
+    ("work.c", include_str!("../../mpi/work.c")),
+    ("life.c", include_str!("../../mpi/life.c")),
+];
 const HEADER: &str = include_str!("../../../mpi-c/include/mpi.h");
 /// How long a job may take, and more for each size of its messages.
 const JOB: Duration = Duration::from_secs(60);
@@ -27,11 +37,13 @@ const TOOL: Duration = Duration::from_secs(60);
 pub(super) struct Library {
     /// As a participant.
     pub(super) name: String,
-    /// Where it lies.
-    directory: PathBuf,
+    /// Where it lies; nowhere that the loader has to be told of if `None`.
+    directory: Option<PathBuf>,
     launcher: PathBuf,
     /// The launcher's first arguments.
-    options: &'static [&'static str],
+    options: Vec<&'static str>,
+    /// The program, if it was built for this library alone.
+    program: Option<PathBuf>,
     /// For what the launcher leaves behind.
     scratch: Option<PathBuf>,
 }
@@ -60,9 +72,10 @@ impl Library {
         };
         Ok(Self {
             name: OURS.to_owned(),
-            directory,
+            directory: Some(directory),
             launcher,
-            options: &["run"],
+            options: vec!["run"],
+            program: None,
             scratch: None,
         })
     }
@@ -89,10 +102,37 @@ impl Library {
         let version = version_in(&said).unwrap_or("unknown".to_owned());
         Ok(Some(Self {
             name: format!("mpich-{version}"),
-            directory,
+            directory: Some(directory),
             launcher,
             // Ranks bind themselves.
-            options: &["-bind-to", "none"],
+            options: vec!["-bind-to", "none"],
+            program: None,
+            scratch: Some(scratch.to_owned()),
+        }))
+    }
+
+    /// Open MPI where `make peers` puts it, with the program built by its compiler; `None` if it is not there.
+    pub(super) fn open_mpi(scratch: &Path) -> Outcome<Option<Self>> {
+        let programs = beside_the_program().unwrap_or_default().join("openmpi/bin");
+        let found = ["mpicc", "mpirun"].map(|name| program_at(&programs.join(name)));
+        let [Some(compiler), Some(launcher)] = found else {
+            return Ok(None);
+        };
+        let doing = || format!("building the program with {}", compiler.display());
+        let said = child::Program::new(&launcher, &["--version"]).run(TOOL);
+        let said = said.map_err(|failed| failed.why).doing(doing)?;
+        let version = version_in(&said).unwrap_or("unknown".to_owned());
+        let directory = scratch.join("openmpi");
+        std::fs::create_dir_all(&directory).doing(doing)?;
+        write_sources(&directory)?;
+        compile(&compiler, &directory, BUILD).doing(doing)?;
+        let options = "--allow-run-as-root --bind-to none --map-by :OVERSUBSCRIBE --mca pml ob1 --mca btl self,sm";
+        Ok(Some(Self {
+            name: format!("openmpi-{version}"),
+            directory: None,
+            launcher,
+            options: options.split(' ').collect(),
+            program: Some(directory.join("program")),
             scratch: Some(scratch.to_owned()),
         }))
     }
@@ -129,24 +169,22 @@ impl Program {
     pub(super) fn build(directory: &Path, [one, other]: [usize; 2]) -> Outcome<Self> {
         let doing = || "compiling the MPI program".to_owned();
         let path = directory.join("program");
+        write_sources(directory)?;
         let write =
             |name: &str, text: &str| std::fs::write(directory.join(name), text).doing(doing);
         write("mpi.h", HEADER)?;
-        write("program.c", SOURCE)?;
         // Linked with neither library, as each may give its functions versions.
-        write("stand_in.c", &stand_in(HEADER))?;
+        let stand_in = directory.join("stand-in");
+        std::fs::create_dir_all(&stand_in).doing(doing)?;
+        write("stand-in/functions.c", &self::stand_in(HEADER))?;
         let cc = |arguments: &str| {
-            let arguments = Vec::from_iter(arguments.split(' '));
-            let mut program = child::Program::new(Path::new("cc"), &arguments);
-            program.directory = directory.to_owned();
-            let built = program.run(TOOL).map_err(|failed| failed.why).doing(doing);
+            let built = compile(Path::new("cc"), directory, arguments).doing(doing);
             built.map_err(|failure| failure.hint("a C compiler, `cc`, has to be installed"))
         };
         cc(&format!(
-            "-w -fPIC -shared -Wl,-soname,{LIBRARY} -o {LIBRARY} stand_in.c"
+            "-w -fPIC -shared -Wl,-soname,{LIBRARY} -o stand-in/{LIBRARY} stand-in/functions.c"
         ))?;
-        cc(&format!("-O2 -I. -o program program.c -L. -l:{LIBRARY}"))?;
-        std::fs::remove_file(directory.join(LIBRARY)).doing(doing)?;
+        cc(&format!("{BUILD} -I. -Lstand-in -l:{LIBRARY}"))?;
         Ok(Self {
             path,
             processors: format!("{one},{other}"),
@@ -155,13 +193,16 @@ impl Program {
 
     /// Runs a trial with a library.
     pub(super) fn run(&self, library: &Library, trial: &Trial) -> Result<Vec<Figure>, Failed> {
-        let mut job = child::Program::new(&library.launcher, library.options);
-        job = job.with("LD_LIBRARY_PATH", &library.directory.display().to_string());
+        let mut job = child::Program::new(&library.launcher, &library.options);
+        if let Some(directory) = &library.directory {
+            job = job.with("LD_LIBRARY_PATH", &directory.display().to_string());
+        }
         if let Some(scratch) = &library.scratch {
             job = job.with("TMPDIR", &scratch.display().to_string());
         }
         let (ranks, milliseconds) = (trial.ranks.to_string(), trial.milliseconds.to_string());
-        let program = self.path.display().to_string();
+        let program = library.program.as_ref().unwrap_or(&self.path);
+        let program = program.display().to_string();
         let words = [
             "-n",
             &ranks,
@@ -182,6 +223,26 @@ impl Program {
             false => Ok(figures),
         }
     }
+}
+
+/// What compilers are told.
+const BUILD: &str = "-std=gnu11 -O2 -pthread -o program program.c messages.c collective.c onesided.c work.c life.c -lm";
+
+fn write_sources(directory: &Path) -> Outcome {
+    for (name, text) in SOURCES {
+        let path = directory.join(name);
+        std::fs::write(&path, text).doing(|| format!("writing {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Runs a compiler in a directory.
+fn compile(compiler: &Path, directory: &Path, arguments: &str) -> Result<(), String> {
+    let arguments = Vec::from_iter(arguments.split(' '));
+    let mut program = child::Program::new(compiler, &arguments);
+    program.directory = directory.to_owned();
+    let built = program.run(TOOL).map_err(|failed| failed.why);
+    built.map(drop)
 }
 
 /// Microseconds since 1970.

@@ -1,6 +1,7 @@
-//! `causeway bench mpi`: one MPI program, compiled once for the standard ABI, run with our library and with MPICH's.
+//! `causeway bench mpi`: one MPI program, compiled once for the standard ABI, run with our library and with MPICH's; and
+//! compiled by Open MPI's own compiler, run with that.
 //!
-//! [`library`] is a library with its launcher and builds the program (`program.c`), [`trial`] lists what is run, [`goals`] what
+//! [`library`] is a library with its launcher and builds the program (`mpi/*.c` of this crate), [`trial`] lists what is run, [`goals`] what
 //! is to be reached, [`page`] is the report. As in `compare`, each library runs each pattern once in a run, on the same
 //! processors, and figures are compared only where the processors were as far apart.
 
@@ -30,16 +31,19 @@ use trial::{PATTERNS, Trial};
 /// The largest message.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Measure an MPI program with our library and with MPICH's
+/// Measure an MPI program with our library, with MPICH's and with Open MPI's
 ///
-/// Compiles one C program against the standard ABI and runs it with both libraries in turn, each under its own launcher,
-/// on the same two processors: latency, bandwidth, rate, receives from any source, collective operations with 2, 4 and 8
-/// ranks, noncontiguous datatypes, overlap, start-up, memory. Prints medians, and ratios within a run beside what is to be
-/// reached. `make mpi` builds our library, `make peers` installs MPICH.
+/// Compiles one C program against the standard ABI and runs it with our library and with MPICH's in turn, each under its own
+/// launcher, on the same two processors; Open MPI's own compiler builds the same sources. Measured are latency, bandwidth,
+/// rate (also of 4 threads a rank), receives from any source, collective operations with 2, 4, 8 and 16 ranks, one-sided
+/// access, noncontiguous datatypes, a master with its workers, LIFE, overlap, start-up, memory; results are verified.
+/// Prints medians, and ratios within a run beside what is to be reached. `make mpi` builds our library, `make peers`
+/// installs the others. Everything takes about an hour; `--only` and `--quick` take minutes.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway bench mpi
   causeway bench mpi --quick --only latency,bandwidth --sizes 8,1KiB,1MiB
+  causeway bench mpi --quick --only master-worker,life,one-sided,threads
   causeway bench mpi --only allreduce,bcast --ranks 4 --html mpi.html
   causeway bench mpi --json | jq '.goals[] | {goal, ratio, wanted, reached}'")]
 pub(crate) struct Arguments {
@@ -67,6 +71,9 @@ pub(crate) struct Arguments {
     /// MPICH's libmpi_abi.so.1, with ../bin/mpiexec [usual: where `make peers` puts it]
     #[arg(long, value_name = "FILE")]
     peer: Option<PathBuf>,
+    /// With our library alone
+    #[arg(long, conflicts_with = "peer")]
+    alone: bool,
     #[command(flatten)]
     presentation: Presentation,
 }
@@ -79,9 +86,20 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let scratch = ScratchDirectory::new(&std::env::temp_dir(), "mpi")?;
     let mut benchmark = Benchmark::new("mpi", &arguments.presentation);
     let mut libraries = vec![Library::ours(arguments.library.as_deref())?];
-    match Library::mpich(arguments.peer.as_deref(), scratch.path())? {
+    let mpich = match arguments.alone {
+        true => None,
+        false => Library::mpich(arguments.peer.as_deref(), scratch.path())?,
+    };
+    match mpich {
         Some(mpich) => libraries.push(mpich),
+        None if arguments.alone => benchmark.note("no other library was asked for".to_owned()),
         None => benchmark.note(format!("MPICH is not installed; `{INSTALL}` installs it")),
+    }
+    match open_mpi(&arguments, &scratch) {
+        Ok(Some(open_mpi)) => libraries.push(open_mpi),
+        Ok(None) if arguments.alone => {}
+        Ok(None) => benchmark.note(format!("Open MPI is not installed; `{INSTALL}` installs it")),
+        Err(failure) => benchmark.note(failure.to_string()),
     }
     let program = Program::build(scratch.path(), processors)?;
     let trials = trial::all(&arguments.only, &arguments.ranks, &sizes, arguments.quick);
@@ -102,6 +120,14 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
 }
 
+/// Open MPI, unless only the library that was named is to be compared with.
+fn open_mpi(arguments: &Arguments, scratch: &ScratchDirectory) -> Outcome<Option<Library>> {
+    match arguments.alone {
+        true => Ok(None),
+        false => Library::open_mpi(scratch.path()),
+    }
+}
+
 fn explain(benchmark: &mut Benchmark, [one, other]: [usize; 2]) {
     benchmark.note(format!(
         "ranks with an even number are bound to processor {one}, the others to {other}; start-up lasts from the \
@@ -109,7 +135,7 @@ fn explain(benchmark: &mut Benchmark, [one, other]: [usize; 2]) {
          all-to-all exchange"
     ));
     benchmark.note(
-        "the program is one binary for both libraries. It repeats each operation for as long as the parts of a measurement \
+        "the program is one binary for all libraries with the standard ABI, and another of the same sources for Open MPI. It repeats each operation for as long as the parts of a measurement \
          last; the median part counts. The root of a broadcast changes from one to the next"
             .to_owned(),
     );

@@ -4,8 +4,13 @@ use crate::sizes::Sizes;
 
 /// The largest message of collective operations.
 const MOST_COLLECTIVE_BYTES: u64 = 1 << 20;
-/// Ranks of the patterns start-up and memory.
+/// Ranks of the pattern start-up.
 const MANY_RANKS: u32 = 8;
+/// Ranks that are more than there are processors by far: of small collective operations, and of memory.
+const CROWD: u32 = 16;
+const MOST_RANKS: u32 = 64;
+/// Bytes of collective operations of so many.
+const SMALL: u64 = 8;
 
 /// Which sizes a pattern is run with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,17 +23,25 @@ enum With {
     FewSizes,
     /// This one.
     Size(u64),
+    /// Both.
+    Sizes2(u64, u64),
 }
 
 /// How many ranks a pattern is run with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Two,
-    /// From one to three senders, and the receiver.
+    /// From one to four senders, and the receiver.
     Senders,
     /// As many as are asked for.
     Chosen,
+    /// The same, and a crowd with small messages.
+    ChosenAndCrowd,
     Many,
+    /// Two, and a master with several workers.
+    TwoAndFour,
+    /// As many as at start-up, and still more.
+    ManyAndMost,
 }
 
 /// Something that the program does.
@@ -44,23 +57,27 @@ const fn pattern(name: &'static str, by: By, with: With) -> Pattern {
 }
 
 /// All patterns, in the order in which they are run.
-pub(super) const PATTERNS: [Pattern; 15] = [
+pub(super) const PATTERNS: [Pattern; 19] = [
     pattern("latency", By::Two, With::Sizes),
     pattern("bandwidth", By::Two, With::Bytes),
     pattern("bidirectional", By::Two, With::Bytes),
     pattern("any-source", By::Senders, With::Size(8)),
-    pattern("barrier", By::Chosen, With::Size(0)),
+    pattern("threads", By::Two, With::Size(8)),
+    pattern("barrier", By::ChosenAndCrowd, With::Size(0)),
     pattern("bcast", By::Chosen, With::FewSizes),
-    pattern("allreduce", By::Chosen, With::FewSizes),
+    pattern("allreduce", By::ChosenAndCrowd, With::FewSizes),
     pattern("reduce_scatter", By::Chosen, With::FewSizes),
     pattern("allgather", By::Chosen, With::FewSizes),
     pattern("alltoall", By::Chosen, With::FewSizes),
     // The program knows how large these are.
     pattern("vector", By::Two, With::Size(0)),
     pattern("subarray", By::Two, With::Size(0)),
+    pattern("one-sided", By::Two, With::Sizes2(8, 1 << 20)),
+    pattern("master-worker", By::TwoAndFour, With::Size(0)),
+    pattern("life", By::Two, With::Size(0)),
     pattern("overlap", By::Two, With::Size(1 << 20)),
     pattern(START, By::Many, With::Size(0)),
-    pattern("memory", By::Many, With::Size(64 << 10)),
+    pattern("memory", By::ManyAndMost, With::Size(64 << 10)),
 ];
 
 /// The pattern that does nothing but start and end.
@@ -90,14 +107,21 @@ pub(super) fn all(only: &[String], ranks: &[u32], sizes: &Sizes, quick: bool) ->
     for pattern in PATTERNS.into_iter().filter(chosen) {
         let ranks = match pattern.by {
             By::Two => vec![2],
-            By::Senders => vec![2, 3, 4],
+            By::Senders => vec![2, 3, 4, 5],
             By::Chosen => ranks.to_vec(),
+            By::ChosenAndCrowd => {
+                let crowd = (!quick && !ranks.contains(&CROWD)).then_some(CROWD);
+                ranks.iter().copied().chain(crowd).collect()
+            }
             By::Many => vec![MANY_RANKS],
+            By::TwoAndFour => vec![2, 4],
+            By::ManyAndMost if quick => vec![MANY_RANKS],
+            By::ManyAndMost => vec![MANY_RANKS, MOST_RANKS],
         };
         trials.extend(ranks.into_iter().map(|ranks| Trial {
             pattern: pattern.name,
             ranks,
-            sizes: pattern.sizes(sizes),
+            sizes: pattern.sizes(sizes, ranks),
             milliseconds: if quick { 10 } else { 40 },
         }));
     }
@@ -105,7 +129,7 @@ pub(super) fn all(only: &[String], ranks: &[u32], sizes: &Sizes, quick: bool) ->
 }
 
 impl Pattern {
-    fn sizes(self, all: &Sizes) -> Vec<u64> {
+    fn sizes(self, all: &Sizes, ranks: u32) -> Vec<u64> {
         let kept = |size: &u64| match self.with {
             With::Sizes => true,
             With::Bytes => *size > 0,
@@ -116,10 +140,12 @@ impl Pattern {
                 let fits = (4..=MOST_COLLECTIVE_BYTES).contains(size);
                 fits && size.is_multiple_of(4) && (kept || !drawn)
             }
-            With::Size(_) => false,
+            With::Size(_) | With::Sizes2(..) => false,
         };
         match self.with {
             With::Size(size) => vec![size],
+            With::Sizes2(one, other) => vec![one, other],
+            With::FewSizes if ranks >= CROWD => vec![SMALL],
             _ => all.bytes.iter().copied().filter(kept).collect(),
         }
     }
@@ -148,7 +174,13 @@ mod tests {
         assert_eq!(names(&bcast), ["bcast by 2 ranks", "bcast by 4 ranks"]);
         assert_eq!(bcast[0].sizes, [8, 32]);
         assert_eq!(trials("bcast", &sizes, None)[0].sizes, [8, 16, 32]);
-        assert_eq!(trials("any-source", &sizes, None).len(), 3);
+        assert_eq!(trials("any-source", &sizes, None).len(), 4);
+        let chosen = Sizes {
+            bytes: sizes.to_vec(),
+            seed: None,
+        };
+        let crowd = all(&["allreduce".to_owned()], &[2], &chosen, false);
+        assert_eq!((crowd[1].ranks, &crowd[1].sizes), (CROWD, &vec![SMALL]));
         assert_eq!(trials(START, &sizes, None)[0].ranks, MANY_RANKS);
     }
 }
