@@ -110,39 +110,24 @@ fn write_function(code: &mut String, function: &Function, name: &str, large: boo
         _ => "Handle",
     };
     let arguments = Vec::from_iter(params.map(|param| argument(param, large))).join(", ");
-    let body = match &function.module {
-        None => {
-            format!(
-                "{{ {} }} call(\"{name}\", {}, || Err(unsupported()))",
-                if names.is_empty() {
-                    String::new()
-                } else {
-                    format!("let _ = ({names},);")
-                },
-                object(function)
-            )
-        }
-        Some(module) => {
-            let direct = module.strip_prefix('=');
-            let module = direct.unwrap_or(module);
-            let (module, arguments) = match module.strip_suffix('!') {
-                Some(module) => (module, format!("{arguments}, {large}")),
-                None => (module, arguments),
-            };
-            let target = format!(
-                "crate::{}::{}({arguments})",
-                module,
-                function.name.to_lowercase()
-            );
-            match direct {
-                // SAFETY comments stand here once for all of them: see `exports`.
-                Some(_) => format!("unsafe {{ {target} }}"),
-                None => format!(
-                    "call(\"{name}\", {}, || unsafe {{ {target} }})",
-                    object(function)
-                ),
-            }
-        }
+    let direct = function.module.strip_prefix('=');
+    let module = direct.unwrap_or(&function.module);
+    let (module, arguments) = match module.strip_suffix('!') {
+        Some(module) => (module, format!("{arguments}, {large}")),
+        None => (module, arguments),
+    };
+    let target = format!(
+        "crate::{}::{}({arguments})",
+        module,
+        function.name.to_lowercase()
+    );
+    let body = match direct {
+        // SAFETY comments stand here once for all of them: see `exports`.
+        Some(_) => format!("unsafe {{ {target} }}"),
+        None => format!(
+            "call(\"{name}\", {}, || unsafe {{ {target} }})",
+            object(function)
+        ),
     };
     let _ = writeln!(
         code,

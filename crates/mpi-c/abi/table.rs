@@ -4,7 +4,7 @@
 pub(crate) struct Function {
     /// The module that implements it; with `=` in front if its result is no error code, and `!` behind if it is to be told
     /// whether it is the large-count function.
-    pub(crate) module: Option<String>,
+    pub(crate) module: String,
     pub(crate) result: String,
     /// Without `MPI_`.
     pub(crate) name: String,
@@ -41,7 +41,7 @@ impl Function {
         let (result, name) = front.split_once(' ').unwrap_or(("int", front));
         let params = params.split(", ").filter(|param| !param.is_empty());
         Some(Self {
-            module: (module != "-").then(|| module.to_owned()),
+            module: module.to_owned(),
             result: result.to_owned(),
             name: name.to_owned(),
             params: params.map(Param::read).collect::<Option<_>>()?,

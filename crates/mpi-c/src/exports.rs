@@ -12,7 +12,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::library::{Object, call, unsupported};
+use crate::library::{Object, call};
 use crate::types::{Callback, Handle, Numbers, NumbersOut, Status};
 
 include!(concat!(env!("OUT_DIR"), "/functions.rs"));

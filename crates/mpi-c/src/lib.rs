@@ -6,8 +6,6 @@
 //!
 //! Everything else is in `causeway-mpi`; here are pointers, C strings, and calls of functions of the program.
 //!
-//! A function that the list has no module for returns `MPI_ERR_UNSUPPORTED_OPERATION`.
-//!
 //! The shared library is linked by `make mpi`, with versioned symbols.
 
 mod abi_info;

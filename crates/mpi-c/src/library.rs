@@ -595,15 +595,6 @@ pub(crate) fn call(name: &str, object: Object, body: impl FnOnce() -> Result<()>
     }
 }
 
-/// The error of functions that are not implemented.
-#[cold]
-pub(crate) fn unsupported() -> Error {
-    Error::new(
-        abi::ERR_UNSUPPORTED_OPERATION,
-        "this function is not implemented in this version of Causeway",
-    )
-}
-
 /// Has the error handler of the object concerned deal with an error.
 #[cold]
 #[inline(never)]

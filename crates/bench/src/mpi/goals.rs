@@ -59,10 +59,17 @@ pub(super) fn goals(ranks: &[u32]) -> Vec<Goal> {
             goals.push(Goal::new(what, access, size, AtMost(0.9)));
         }
     }
-    for case in ["master-worker/2-ranks", "master-worker/4-ranks", "life/2-ranks"] {
+    for case in [
+        "master-worker/2-ranks",
+        "master-worker/4-ranks",
+        "life/2-ranks",
+    ] {
         goals.push(Goal::new(case, case, 0, AtMost(0.8)));
     }
-    let crowds = ranks.iter().copied().filter(|ranks| (3..16).contains(ranks));
+    let crowds = ranks
+        .iter()
+        .copied()
+        .filter(|ranks| (3..16).contains(ranks));
     for ranks in crowds.chain([16]) {
         for (operation, size) in [("barrier", 0), ("allreduce", 8)] {
             let case = format!("{operation}/{ranks}-ranks");

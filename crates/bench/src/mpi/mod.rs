@@ -98,7 +98,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     match open_mpi(&arguments, &scratch) {
         Ok(Some(open_mpi)) => libraries.push(open_mpi),
         Ok(None) if arguments.alone => {}
-        Ok(None) => benchmark.note(format!("Open MPI is not installed; `{INSTALL}` installs it")),
+        Ok(None) => benchmark.note(format!(
+            "Open MPI is not installed; `{INSTALL}` installs it"
+        )),
         Err(failure) => benchmark.note(failure.to_string()),
     }
     let program = Program::build(scratch.path(), processors)?;
