@@ -141,7 +141,7 @@ impl Library {
             return Err(linker_error());
         }
         // SAFETY: the caller's promise; pointers to functions have the size of others.
-        Ok(unsafe { std::mem::transmute_copy(&found) })
+        Ok(unsafe { std::ptr::from_ref(&found).cast::<F>().read() })
     }
 }
 
