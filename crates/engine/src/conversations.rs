@@ -508,6 +508,8 @@ impl<M: Matcher> Conversations<M> {
     /// Completes an operation whose exports have been ended.
     pub fn complete_finished(&mut self, peer: u32, op: u32, result: Result<u64, OpError>) {
         let Self { peers, shared } = self;
+        // Those that are left have ended with the connection.
+        shared.ops[op].exports.clear();
         peers[peer].complete(shared, op, result);
     }
 
@@ -523,6 +525,24 @@ impl<M: Matcher> Conversations<M> {
         let held = self.shared.held.drain(..);
         let work = held.map(|(key, result)| Work::Finish(key, result));
         self.shared.work.extend(work);
+    }
+
+    /// Whether receives wait to be offered to their senders.
+    #[inline]
+    pub fn has_offers(&self) -> bool {
+        !self.shared.to_offer.is_empty()
+    }
+
+    /// There is nothing else to do: receives that still wait are offered to their senders.
+    pub fn make_offers(&mut self) {
+        let Self { peers, shared } = self;
+        while let Some(key) = shared.to_offer.pop() {
+            if let Some(op) = shared.ops.find(key)
+                && let Some(peer) = peers.get_mut(shared.ops[op].peer)
+            {
+                peer.offer(shared, op);
+            }
+        }
     }
 
     /// Matches a receive again whose message was withdrawn, before all later ones. Its exports have been ended.

@@ -38,9 +38,26 @@ impl<M: Matcher> Endpoint<M> {
         self.advance(1)
     }
 
-    /// Polls the methods: `spins` times, until something happens, if there is one method to poll.
+    /// Polls the methods: `spins` times, until something happens, if there is one method to poll. Where nothing happens, what is
+    /// to be done only then is done.
     #[inline]
     fn advance(&mut self, spins: u32) -> bool {
+        let any = self.poll_some(spins);
+        if !any && self.conversations.has_offers() {
+            self.make_offers();
+        }
+        any
+    }
+
+    /// Tells senders of receives that wait for them.
+    #[inline(never)]
+    fn make_offers(&mut self) {
+        self.conversations.make_offers();
+        self.settle();
+    }
+
+    #[inline]
+    fn poll_some(&mut self, spins: u32) -> bool {
         if self.policy.count_call() {
             return self.progress_and_sample();
         }

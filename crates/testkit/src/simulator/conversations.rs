@@ -12,7 +12,7 @@ use causeway_engine::matcher::{ByTag, FromTag, Matcher};
 use causeway_engine::types::{Completion, OpError, OpId, RendezvousPolicy};
 use causeway_engine::{Access, Direction, LinkLimits, Meeting, Memory, Transmit, Tuning};
 use causeway_transport::{Packet, PeerError, Transfer, TransferError};
-use causeway_wire::bmi::{InstanceId, Introduction};
+use causeway_wire::bmi::{InstanceId, Introduction, Kind};
 use causeway_wire::region::RegionDescriptor;
 
 use crate::random::Random;
@@ -25,6 +25,7 @@ const LIMITS: LinkLimits = LinkLimits {
     eager_bytes: 1 << 10,
     max_list: 3,
     shares_copies: false,
+    one_sided: true,
 };
 /// Bytes at the front of a message: the number of the sending node, and the number of the message there.
 const STAMP: usize = 12;
@@ -56,6 +57,12 @@ pub struct Outcome {
     pub crossings: usize,
     /// See there.
     pub partings: usize,
+    /// Receives that were offered to their senders, messages that were written into these, and offers that were taken back.
+    pub offers: usize,
+    /// See there.
+    pub written: usize,
+    /// See there.
+    pub retracted: usize,
 }
 
 /// How a matcher's patterns are made.
@@ -212,6 +219,7 @@ impl<M: Patterns> World<M> {
             4 if self.faults && self.random.one_in(4) => self.cancel(node),
             5 if self.faults && self.random.one_in(40) => self.break_connection(),
             5 if self.random.one_in(8) => self.leave(node),
+            5 => self.nodes[node].all.make_offers(),
             6..9 => self.move_bytes(),
             _ => self.deliver(),
         }
@@ -396,6 +404,9 @@ impl<M: Patterns> World<M> {
             return;
         };
         entry.all.handle_packet(peer, Packet::private(&packet));
+        self.outcome.offers += usize::from(packet[0] == Kind::ReadyToReceive as u8);
+        self.outcome.written += usize::from(packet[0] == Kind::SendComplete as u8);
+        self.outcome.retracted += usize::from(packet[0] == Kind::Retract as u8);
         if from.sent.len() == CHANNEL / 2
             && let Some(peer) = from.peer.filter(|_| !from.closed)
         {
