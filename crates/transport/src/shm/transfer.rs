@@ -19,9 +19,11 @@ use crate::method::{Direction, Peer, Sink, Transfer};
 /// Bytes that one step copies at most.
 pub(super) const MAX_PIECE: usize = 512 << 10;
 
-/// Most bytes that a caller writes at once. A helper would make that shorter, but the writer would have to see that the helper is
-/// done before it could tell the peer, which is the helper: one way of a cache line more.
-const MOST_WRITTEN_NOW: u64 = 64 << 10;
+/// Most bytes that a caller writes at once. A helper would make the copy shorter, but the writer has to see that the helper is
+/// done before it tells the peer, which is the helper: one way of a cache line more. Measured: where both sides' buffers are in their
+/// caches and are not changed, writing alone takes less time up to 64 KiB and more; where both look at every byte, 4 % more at
+/// 32 KiB and 20 % more at 48 KiB.
+const MOST_WRITTEN_NOW: u64 = 32 << 10;
 
 /// Transfers that may be in progress with one peer.
 const MAX_TRANSFERS: usize = 4096;
