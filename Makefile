@@ -22,6 +22,8 @@ CRASHES ?= 2000
 # Seeds of `make simulate`, or one of them.
 SEEDS ?= 100000
 SEED ?=
+# Numbers of processes of `make test-mpi4py`.
+MPI4PY_RANKS ?= 1 2 3 4
 # Tests that run at a time. Most of them wait for other processes: on two processors, four at a time take three quarters of
 # the time, and meet each other's ports and locks more often.
 TEST_THREADS ?= $(shell nproc)
@@ -78,10 +80,10 @@ loom: ## The shared queues and locks under every interleaving
 	@mkdir -p $(TARGET)
 	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" \
 		CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 $(CARGO) test --release --locked \
-		-p causeway-transport -p causeway-bmi-c --lib loom 2>&1 | tee $(TARGET)/loom.log
+		-p causeway-transport -p causeway-sys --lib loom 2>&1 | tee $(TARGET)/loom.log
 
 ##@ Longer tests
-.PHONY: waits fuzz fuzz-smoke simulate torture power kill-rounds many all-bits flood asan valgrind
+.PHONY: waits fuzz fuzz-smoke simulate torture power kill-rounds many all-bits flood test-mpi4py asan valgrind
 waits: ## The suites of methods, messages and file system where only events end waits: a lost wake-up hangs
 	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-testkit \
 		--test conformance --test messages --test scale
@@ -140,6 +142,10 @@ flood: ## 64 processes flood one with messages for FLOOD_SECONDS (default 30), o
 	CAUSEWAY_FLOOD_SECONDS=$(FLOOD_SECONDS) $(CARGO) test --release --locked -p causeway-testkit \
 		--test scale floods -- --nocapture --test-threads=1
 
+test-mpi4py: build ## mpi4py, built from source against MPI's standard ABI: its own tests with 1 to 4 ranks (MPI4PY_RANKS)
+	@$(MAKE) mpi-install PREFIX=$(TARGET)/mpi4py/prefix DESTDIR=
+	tools/mpi4py $(TARGET)/mpi4py $(TARGET)/mpi4py/prefix $(TARGET)/release/causeway "$(MPI4PY_RANKS)" $(ARGS)
+
 # There is no target for the thread sanitizer. Tried: -Zsanitizer=thread with
 # -Cunsafe-allow-abi-mismatch=sanitizer, on the shm tests. All that it reported as races was no race: the
 # test harness's channel and a OnceLock's value (the standard library is not built for it; -Zbuild-std
@@ -159,7 +165,7 @@ valgrind: ## C programs, servers and clients over shm and tcp, under valgrind's 
 	CAUSEWAY_VALGRIND=1 $(CARGO) test --locked -p causeway-bmi-c --test installed programs
 
 ##@ Building and measuring
-.PHONY: build bench peers compare bmi install install-bmi uninstall clean help
+.PHONY: build bench peers compare bmi mpi install install-bmi mpi-install uninstall clean help
 build: ## The command, optimised: target/release/causeway
 	$(CARGO) build --release --locked -p causeway-cli
 
@@ -187,14 +193,23 @@ bmi: ## The message layer for C: libcauseway_bmi.so
 mpi: ## MPI's standard ABI: libmpi_abi.so
 	$(CARGO) rustc --profile $(MPI_PROFILE) --locked --quiet -p causeway-mpi-c --lib \
 		--crate-type staticlib
-	$(CC) -shared -o $(MPI_OUT)/libmpi_abi.so.1 $(LDFLAGS) -Wl,-soname,libmpi_abi.so.1 \
+	$(CC) -shared -o $(MPI_OUT)/libmpi_abi.so.1.new $(LDFLAGS) -Wl,-soname,libmpi_abi.so.1 \
 		-Wl,--version-script=$$(ls -t $(MPI_OUT)/build/causeway-mpi-c-*/out/mpi_abi.map | head -n 1) \
 		-Wl,--whole-archive $(MPI_OUT)/libcauseway_mpi_c.a -Wl,--no-whole-archive \
 		-Wl,--gc-sections -Wl,-z,defs,-z,relro,-z,now -lgcc_s -lpthread -ldl -lm -lc
-	ln -sf libmpi_abi.so.1 $(MPI_OUT)/libmpi_abi.so
+	@# At once: programs that use it may be starting.
+	mv -f $(MPI_OUT)/libmpi_abi.so.1.new $(MPI_OUT)/libmpi_abi.so.1
+	ln -sfn libmpi_abi.so.1 $(MPI_OUT)/libmpi_abi.so
 
 MPI_PROFILE ?= release
 MPI_OUT = $(TARGET)/$(patsubst dev,debug,$(MPI_PROFILE))
+# Directories of their own, so that another MPI of the same prefix keeps its header and library.
+MPI_INCLUDE := include/causeway-mpi
+MPI_LIB := lib/causeway-mpi
+MPI_PC = $(DESTDIR)$(PREFIX)/lib/pkgconfig/causeway-mpi.pc
+MPI_BIN = $(addprefix $(DESTDIR)$(PREFIX)/bin/,causeway-mpicc causeway-mpicxx)
+# `yes` installs the wrappers under the names that every MPI has, too: mpicc, mpicxx.
+MPI_PLAIN_NAMES ?= no
 
 BMI_PROFILE ?= release
 # Cargo puts the profile `dev` into a folder of another name.
@@ -205,7 +220,7 @@ BMI_REAL := libcauseway_bmi.so.$(BMI_VERSION)
 BMI_HEADER := $(DESTDIR)$(PREFIX)/include/causeway/bmi.h
 BMI_PC := $(DESTDIR)$(PREFIX)/lib/pkgconfig/causeway-bmi.pc
 
-install: build install-bmi ## Command, C library and header into PREFIX (default /usr/local)
+install: build install-bmi mpi-install ## Command, C libraries and headers into PREFIX (default /usr/local)
 	install -D -m 755 $(TARGET)/release/causeway $(DESTDIR)$(PREFIX)/bin/causeway
 
 install-bmi: bmi ## The C library and header alone
@@ -219,9 +234,25 @@ install-bmi: bmi ## The C library and header alone
 	@# The dynamic linker's cache; not when packing, nor without the right to.
 	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
 
+mpi-install: mpi ## MPI alone: header, library, causeway-mpicc, causeway-mpicxx; with MPI_PLAIN_NAMES=yes also mpicc, mpicxx
+	install -D -m 644 crates/mpi-c/include/mpi.h $(DESTDIR)$(PREFIX)/$(MPI_INCLUDE)/mpi.h
+	install -D -m 755 $(MPI_OUT)/libmpi_abi.so.1 $(DESTDIR)$(PREFIX)/$(MPI_LIB)/libmpi_abi.so.1
+	ln -sf libmpi_abi.so.1 $(DESTDIR)$(PREFIX)/$(MPI_LIB)/libmpi_abi.so
+	install -d $(DESTDIR)$(PREFIX)/bin $(dir $(MPI_PC))
+	sed 's|@INCLUDE@|$(MPI_INCLUDE)|; s|@LIB@|$(MPI_LIB)|' crates/mpi-c/install/mpicc > $(firstword $(MPI_BIN))
+	chmod 755 $(firstword $(MPI_BIN))
+	ln -sf causeway-mpicc $(lastword $(MPI_BIN))
+	sed 's|@PREFIX@|$(abspath $(PREFIX))|; s|@VERSION@|$(BMI_VERSION)|; s|@INCLUDE@|$(MPI_INCLUDE)|; s|@LIB@|$(MPI_LIB)|' \
+		crates/mpi-c/install/causeway-mpi.pc.in > $(MPI_PC)
+	@if [ "$(MPI_PLAIN_NAMES)" = yes ]; then for name in mpicc mpicxx; do \
+		ln -sf causeway-$$name $(DESTDIR)$(PREFIX)/bin/$$name; done; fi
+
 uninstall: ## Take away what install has put into PREFIX
 	rm -f $(DESTDIR)$(PREFIX)/bin/causeway $(BMI_HEADER) $(BMI_PC) \
-		$(addprefix $(DESTDIR)$(PREFIX)/lib/,$(BMI_REAL) $(BMI_SONAME) libcauseway_bmi.so)
+		$(addprefix $(DESTDIR)$(PREFIX)/lib/,$(BMI_REAL) $(BMI_SONAME) libcauseway_bmi.so) $(MPI_BIN) $(MPI_PC)
+	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,$(MPI_INCLUDE) $(MPI_LIB))
+	@for name in mpicc mpicxx; do link=$(DESTDIR)$(PREFIX)/bin/$$name; \
+		[ "$$(readlink $$link)" != causeway-$$name ] || rm $$link; done
 	-rmdir $(dir $(BMI_HEADER)) 2>/dev/null
 
 # With cargo's own goes all that was built, for fuzzing as well. What has broken a decoder stays, in

@@ -72,10 +72,27 @@ fn identifier(name: &str) -> String {
 /// The object whose error handler is called.
 fn object(function: &Function) -> String {
     let mut params = function.params.iter();
+    let file = function.params.iter().find(|param| param.ty == "MPI_File");
+    match (function.name.as_str(), file) {
+        (name, _) if name.starts_with("T_") => return "Object::Tool".to_owned(),
+        // What concerns no open file goes to the error handler of none (MPI 5.0 §14.7).
+        ("File_open" | "File_delete" | "Register_datarep" | "Register_datarep_c", _) => {
+            return "Object::File(causeway_mpi::abi::FILE_NULL)".to_owned();
+        }
+        ("File_close", _) => return "Object::File(unsafe { fh.read() })".to_owned(),
+        (_, Some(file)) => return format!("Object::File({})", file.name),
+        _ => {}
+    }
     let communicator = params.find(|param| param.ty == "MPI_Comm" && param.array.is_empty());
-    match communicator {
-        Some(param) => format!("Object::Communicator({})", identifier(&param.name)),
-        None => "Object::None".to_owned(),
+    let mut params = function.params.iter();
+    let session = params.find(|param| param.ty == "MPI_Session");
+    let mut params = function.params.iter();
+    let window = params.find(|param| param.ty == "MPI_Win");
+    match (communicator, session, window) {
+        (Some(param), _, _) => format!("Object::Communicator({})", identifier(&param.name)),
+        (_, Some(param), _) => format!("Object::Session({})", identifier(&param.name)),
+        (_, _, Some(param)) => format!("Object::Window({})", identifier(&param.name)),
+        (None, None, None) => "Object::None".to_owned(),
     }
 }
 

@@ -3,8 +3,9 @@
 //! Reading order: `outcome` (a benchmark in progress, and its rows as table, report and JSON), `task` (the processes
 //! that measure: the program itself, started again), `layer`, `batches` and `awake` (what those processes share),
 //! `participants` (their names), `sizes` (of messages), `distance` (of the two processors) and `parts` (of a measurement,
-//! and which of them may be compared); then the benchmarks: `messages`, `fs`, and `compare`, which measures messages
-//! beside those of other libraries. A benchmark to come is a module beside these, with its `Arguments`, and a variant
+//! and which of them may be compared), `goals` (what is to be reached, and whether it was); then the benchmarks: `messages`,
+//! `fs`, `compare`, which measures messages beside those of other libraries, and `mpi`, which runs one MPI program with
+//! our library and with another one. A benchmark to come is a module beside these, with its `Arguments`, and a variant
 //! of `task::Task` if it has processes.
 //!
 //! It draws nothing itself (`causeway-report` does), and measures nothing of which it does not also measure the limit.
@@ -15,8 +16,10 @@ mod batches;
 mod compare;
 mod distance;
 mod fs;
+mod goals;
 mod layer;
 mod messages;
+mod mpi;
 mod outcome;
 mod participants;
 mod parts;
@@ -40,6 +43,7 @@ enum What {
     Compare(compare::Arguments),
     Fs(fs::Arguments),
     Messages(messages::Arguments),
+    Mpi(mpi::Arguments),
 }
 
 /// Runs a benchmark.
@@ -48,5 +52,6 @@ pub fn run(arguments: Arguments) -> Outcome {
         What::Compare(arguments) => compare::run(arguments),
         What::Fs(arguments) => fs::run(arguments),
         What::Messages(arguments) => messages::run(arguments),
+        What::Mpi(arguments) => mpi::run(arguments),
     }
 }

@@ -146,6 +146,20 @@ impl Benchmark {
         }
     }
 
+    /// Notes what makes ratios unreliable.
+    pub(crate) fn warn(&mut self, quick: bool) {
+        let load: f64 = self.machine.load.parse().unwrap_or(0.0);
+        if load > 1.0 {
+            self.note(format!(
+                "other processes used the processors when this began (load {load}): ratios, and goals that \
+                 seem reached or missed, may be theirs; measure again on a quiet machine"
+            ));
+        }
+        if quick {
+            self.note("one quick run: an impression, not a measurement".to_owned());
+        }
+    }
+
     /// Notes how far apart the processors were, and takes the figures that are compared with nothing. `why` says why a
     /// distance is unknown.
     pub(crate) fn parts(&mut self, parts: &Parts, why: Option<&str>) {

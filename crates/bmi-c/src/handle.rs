@@ -2,7 +2,8 @@
 //!
 //! A `bmi_t *` is no pointer but a number: a slot in a table that is never freed, and the slot's
 //! generation. So a handle that was finalized, or never was one, is an
-//! error and not a crash. One thread at a time is inside an instance; `entering` says how several share it.
+//! error and not a crash. One thread at a time is inside an instance; [`causeway_sys::entering`] says how
+//! several share it.
 //! Waking is the one call that does not enter the instance.
 //!
 //! After a fork the instances belong to the parent: the child's calls with them are errors that touch nothing.
@@ -18,9 +19,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
-use causeway_bmi::{Parked, Waker};
+use causeway_bmi::Waker;
+use causeway_sys::entering::{self, BROKEN, Entry, FREE, Next, PARENTS};
 
-use crate::entering::{self, BROKEN, Entry, FREE, PARENTS};
 use crate::error::{BMI_EHANDLE, BMI_EINTERNAL, BMI_ELIMIT, BMI_ESYSTEM, Failure};
 use crate::instance::{Instance, duration_us};
 
@@ -244,18 +245,6 @@ pub(crate) fn call_waiting(
     }
 }
 
-/// What a thread that waits does next.
-enum Next {
-    /// Nothing: its wait is over.
-    Return,
-    /// It tests again.
-    Again,
-    /// It waits for all: it sleeps outside, and finishes this wait when it comes in again.
-    Park(Parked),
-    /// It sleeps until there are changes beyond these.
-    Follow(u64),
-}
-
 /// Waits where threads have met, or goes on with a wait inside that another thread has ended. The sleep is outside of the
 /// instance, which other threads use meanwhile.
 #[cold]
@@ -278,27 +267,12 @@ fn wait_shared(
             }
             let code = body(instance, Duration::ZERO);
             let is_time_up = left().is_some_and(|left| left.is_zero());
-            if !matches!(code, Ok(0)) || is_time_up || entry.take_wake_request() {
-                if waits_for_all {
-                    entry.end_waiting_for_all();
-                }
-                // Another takes over waiting for all.
-                entry.wake_waiters();
-                return code;
-            }
-            waits_for_all = waits_for_all || entry.begin_waiting_for_all();
-            if !waits_for_all {
-                next = Next::Follow(entry.changes_seen());
-                return code;
-            }
-            next = Next::Again;
-            if entry.begin_wait() {
-                // Threads that come in have to know: a call of `BMI_wake` may have led here without another thread.
-                entry.share();
-                next = (instance.bmi.prepare_wait(until)).map_or(Next::Again, Next::Park);
+            let is_over = !matches!(code, Ok(0)) || is_time_up || entry.take_wake_request();
+            next = entry.next(&mut waits_for_all, is_over, || {
+                let parked = instance.bmi.prepare_wait(until);
                 instance.bmi.take_interrupted();
-            }
-            entry.end_wait();
+                parked
+            });
             code
         });
         match next {

@@ -4,8 +4,7 @@
 //! It is written by hand; `tests/` keeps header, version script and this library in step, and runs C
 //! programs against the installed library.
 //!
-//! Read [`handle`] first: how an instance is found, and why no panic reaches C; `entering` and `lock`: how threads share an
-//! instance. Then [`error`] (codes, texts), [`memory`] (how plain pointers become [`Memory`] without an
+//! Read [`handle`] first: how an instance is found, and why no panic reaches C. Then [`error`] (codes, texts), [`memory`] (how plain pointers become [`Memory`] without an
 //! allocation), and the calls in the header's order: [`instance`], [`address`], [`post`],
 //! [`test`](mod@test), [`remote`], [`info`].
 //!
@@ -20,12 +19,10 @@
 #![allow(clippy::too_many_arguments)]
 
 pub mod address;
-mod entering;
 pub mod error;
 pub mod handle;
 pub mod info;
 pub mod instance;
-mod lock;
 mod memory;
 pub mod post;
 pub mod remote;

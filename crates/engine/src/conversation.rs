@@ -29,11 +29,11 @@ use causeway_wire::bmi::{self as wire, Body, Header, Kind};
 use crate::credit::{Account, Budget, Grant};
 use crate::fragments::Fragments;
 use crate::handshake::Greeting;
+use crate::lists::List;
 use crate::matcher::Matcher;
 use crate::offers::Offers;
 use crate::operation::{Incoming, Op, State, What};
 use crate::shared::{Shared, Tuning, Work};
-use crate::slab::List;
 use crate::traffic::Traffic;
 use crate::types::{EAGER_BY_METHOD, OpError, Tag};
 

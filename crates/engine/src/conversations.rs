@@ -18,10 +18,11 @@ use crate::conversation::rendezvous::has_withdrawable_message;
 use crate::conversation::{Conversation, LinkLimits, Phase, Transmit};
 use crate::fragments::Fragments;
 use crate::handshake::{Meeting, Rival};
+use crate::lists::NONE;
 use crate::matcher::Matcher;
 use crate::operation::State;
 use crate::shared::{EarlyBody, NO_QUEUE, Shared, Tuning, Work};
-use crate::slab::{NONE, Slab};
+use crate::slab::Slab;
 use crate::transfers::Behind;
 use crate::types::{Completion, Envelope, OpError, OpId, Tag, Taken, Unexpected};
 

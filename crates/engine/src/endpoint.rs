@@ -55,6 +55,7 @@ use crate::fragments::{Fragments, check_writable, total};
 use crate::matcher::Matcher;
 use crate::operation::{State, What};
 use crate::shared::{Tested, Tuning};
+use crate::traffic::Totals;
 use crate::types::*;
 use crate::waiting::Policy;
 
@@ -645,8 +646,16 @@ impl<M: Matcher> Endpoint<M> {
             None => self.conversations.peers.indices(),
         };
         let mut info = Info::default();
+        let mut totals = match addr {
+            Some(_) => Totals::default(),
+            None => self.conversations.shared.touched.totals,
+        };
         for &peer in &peers {
             let entry = &self.conversations.peers[peer];
+            totals = match addr {
+                Some(_) => entry.traffic.totals(),
+                None => entry.traffic.added_to(totals),
+            };
             info.connected += usize::from(entry.is_up());
             info.early_bytes += entry.grant.held() as usize;
             info.transfers += entry.transfers as usize;
@@ -661,6 +670,7 @@ impl<M: Matcher> Endpoint<M> {
             info.sleeps = self.sleeps;
             info.expired_sleeps = self.expired_sleeps;
         }
+        (info.sent, info.received) = (totals.sent, totals.received);
         let pending = |op: &&u32| {
             let op = &self.conversations.shared.ops[**op];
             let concerned = addr.is_none() || peers.contains(&op.peer);

@@ -5,9 +5,10 @@
 //! is generic over a [`Matcher`].
 //!
 //! A matcher does not own receives and messages: it knows them by number, and the engine gives the same number
-//! out again only after the matcher has been told to forget it.
+//! out again only after the matcher has been told to forget it. [`table`] finds entries by what they are for.
 
 mod by_tag;
+pub mod table;
 
 pub use by_tag::{ByTag, FromTag};
 

@@ -20,7 +20,7 @@ use causeway_wire::bmi::{Announcement, Clearance, Offer};
 use causeway_wire::region::Regions;
 
 use crate::fragments::Fragments;
-use crate::slab::{Linked, Links, NONE};
+use crate::lists::{Linked, Links, NONE};
 use crate::types::{OpError, Tag};
 
 /// What an operation is for.

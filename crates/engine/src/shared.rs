@@ -9,9 +9,10 @@ use causeway_transport::PeerError;
 use crate::credit::Budget;
 use crate::fragments::Fragments;
 use crate::handshake::Own;
+use crate::lists::{Linked, Links, List, NONE};
 use crate::matcher::Matcher;
 use crate::operation::{Incoming, Op, State};
-use crate::slab::{Linked, Links, List, NONE, Slab};
+use crate::slab::Slab;
 use crate::traffic::Touched;
 use crate::transfers::Transfers;
 use crate::types::{Completion, Envelope, Error, OpError, OpId, RendezvousPolicy, Tag};
@@ -216,7 +217,7 @@ impl<M: Matcher> Shared<M> {
     /// See [`Endpoint::changes`](crate::Endpoint::changes).
     #[inline]
     pub(crate) fn changes(&self) -> (u64, usize) {
-        (self.completions, self.unexpected_waiting)
+        (self.news(), self.unexpected_waiting)
     }
 
     /// See [`Endpoint::news`](crate::Endpoint::news).

@@ -1,10 +1,8 @@
-//! Tables whose entries are named by index and generation, and lists threaded through them.
+//! Tables whose entries are named by index and generation.
 
-use std::marker::PhantomData;
 use std::ops::IndexMut;
 
-/// No entry.
-pub(crate) const NONE: u32 = u32::MAX;
+use crate::lists::NONE;
 
 /// A table. A key is the generation (upper half, never 0) and the index; an index alone names the
 /// entry that is there now.
@@ -186,173 +184,9 @@ impl<T> IndexMut<u32> for Slab<T> {
     }
 }
 
-/// An entry's neighbours in the list that it is in.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Links {
-    prev: u32,
-    next: u32,
-}
-
-impl Links {
-    /// The entry behind this one.
-    #[inline]
-    pub(crate) fn next(&self) -> Option<u32> {
-        (self.next != NONE).then_some(self.next)
-    }
-}
-
-impl Default for Links {
-    fn default() -> Self {
-        Self {
-            prev: NONE,
-            next: NONE,
-        }
-    }
-}
-
-/// The list of an entry's owner: a peer, a context.
-#[derive(Debug)]
-pub(crate) struct Owned;
-
-/// The list of entries that a table keeps in one bucket.
-#[derive(Debug)]
-pub(crate) struct Bucket;
-
-/// Something that can be in one list of a kind at a time.
-pub(crate) trait Linked<Kind = Owned> {
-    /// Where its neighbours are noted.
-    fn links(&mut self) -> &mut Links;
-}
-
-/// A list threaded through the entries of a table.
-#[derive(Debug)]
-pub(crate) struct List<Kind = Owned> {
-    head: u32,
-    tail: u32,
-    kind: PhantomData<Kind>,
-}
-
-impl<Kind> Clone for List<Kind> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<Kind> Copy for List<Kind> {}
-
-impl<Kind> Default for List<Kind> {
-    fn default() -> Self {
-        Self {
-            head: NONE,
-            tail: NONE,
-            kind: PhantomData,
-        }
-    }
-}
-
-impl<Kind> List<Kind> {
-    /// The first entry.
-    #[inline]
-    pub(crate) fn first(&self) -> Option<u32> {
-        (self.head != NONE).then_some(self.head)
-    }
-
-    /// Whether nothing is in it.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.head == NONE
-    }
-
-    /// Appends an entry that is in no list.
-    #[inline(always)]
-    pub(crate) fn push_back<S>(&mut self, slab: &mut S, index: u32)
-    where
-        S: IndexMut<u32, Output: Linked<Kind>> + ?Sized,
-    {
-        *slab[index].links() = Links {
-            prev: self.tail,
-            next: NONE,
-        };
-        match self.tail {
-            NONE => self.head = index,
-            tail => slab[tail].links().next = index,
-        }
-        self.tail = index;
-    }
-
-    /// Takes an entry out that is in this list.
-    #[inline(always)]
-    pub(crate) fn remove<S>(&mut self, slab: &mut S, index: u32)
-    where
-        S: IndexMut<u32, Output: Linked<Kind>> + ?Sized,
-    {
-        if index != self.head {
-            return self.remove_inner(slab, index);
-        }
-        self.head = slab[index].links().next;
-        match self.head {
-            NONE => self.tail = NONE,
-            next => slab[next].links().prev = NONE,
-        }
-    }
-
-    /// Puts an entry that is in no list before all others.
-    pub(crate) fn push_front<S>(&mut self, slab: &mut S, index: u32)
-    where
-        S: IndexMut<u32, Output: Linked<Kind>> + ?Sized,
-    {
-        *slab[index].links() = Links {
-            prev: NONE,
-            next: self.head,
-        };
-        match self.head {
-            NONE => self.tail = index,
-            head => slab[head].links().prev = index,
-        }
-        self.head = index;
-    }
-
-    #[inline(never)]
-    fn remove_inner<S>(&mut self, slab: &mut S, index: u32)
-    where
-        S: IndexMut<u32, Output: Linked<Kind>> + ?Sized,
-    {
-        let Links { prev, next } = std::mem::take(slab[index].links());
-        match prev {
-            NONE => self.head = next,
-            prev => slab[prev].links().next = next,
-        }
-        match next {
-            NONE => self.tail = prev,
-            next => slab[next].links().prev = prev,
-        }
-    }
-
-    /// All entries, first to last.
-    pub(crate) fn to_vec<S>(self, slab: &mut S) -> Vec<u32>
-    where
-        S: IndexMut<u32, Output: Linked<Kind>> + ?Sized,
-    {
-        let mut all = Vec::new();
-        let mut at = self.head;
-        while at != NONE {
-            all.push(at);
-            at = slab[at].links().next;
-        }
-        all
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Item(Links);
-    impl Linked for Item {
-        fn links(&mut self) -> &mut Links {
-            &mut self.0
-        }
-    }
 
     #[test]
     fn keys_go_stale() {
@@ -376,26 +210,5 @@ mod tests {
         assert_eq!((slab.len(), slab.indices()), (0, vec![]));
         assert_eq!(slab.reuse(|| "c"), b);
         assert_eq!((slab[b], slab.reuse(|| "c"), slab.len()), ("b", 1, 2));
-    }
-
-    #[test]
-    fn lists_lose_any_entry() {
-        let mut slab = Slab::default();
-        let mut list = List::<Owned>::default();
-        let ids: Vec<_> = (0..4)
-            .map(|_| slab.insert(Item(Links::default())))
-            .collect();
-        for &id in &ids {
-            list.push_back(&mut slab, id);
-        }
-        list.remove(&mut slab, ids[1]);
-        assert_eq!(list.to_vec(&mut slab), [ids[0], ids[2], ids[3]]);
-        list.remove(&mut slab, ids[0]);
-        list.remove(&mut slab, ids[3]);
-        list.push_back(&mut slab, ids[1]);
-        assert_eq!(list.to_vec(&mut slab), [ids[2], ids[1]]);
-        list.remove(&mut slab, ids[2]);
-        list.remove(&mut slab, ids[1]);
-        assert!(list.is_empty());
     }
 }

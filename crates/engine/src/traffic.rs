@@ -109,7 +109,8 @@ impl Traffic {
         add(count, bytes);
     }
 
-    fn totals(&self) -> Totals {
+    /// What was sent and received so far.
+    pub(crate) fn totals(&self) -> Totals {
         Totals {
             received: sum([self.received, self.received_large, Count::default()]),
             sent: sum([self.sent, self.sent_large, self.moved]),
@@ -127,13 +128,20 @@ impl Traffic {
         self.received.number + self.received_large.number
     }
 
+    /// All totals, with what has come since this peer's were added.
+    pub(crate) fn added_to(&self, all: Totals) -> Totals {
+        let (before, now) = (self.settled, self.totals());
+        Totals {
+            received: grown(all.received, before.received, now.received),
+            sent: grown(all.sent, before.sent, now.sent),
+        }
+    }
+
     /// Adds what is new to the instance's totals. Returns whether there was anything.
     pub(crate) fn settle(&mut self, touched: &mut Touched) -> bool {
+        touched.totals = self.added_to(touched.totals);
         let now = self.totals();
         let before = std::mem::replace(&mut self.settled, now);
-        let all = &mut touched.totals;
-        all.received = grown(all.received, before.received, now.received);
-        all.sent = grown(all.sent, before.sent, now.sent);
         now.received.number != before.received.number || now.sent.number != before.sent.number
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use causeway_transport::{PeerError, TransferError};
+pub use causeway_wire::watch::Count;
 
 pub use crate::clock::Clock;
 
@@ -267,4 +268,8 @@ pub struct Info {
     pub sleeps: u64,
     /// How many of these sleeps lasted until the time was up that the caller gave.
     pub expired_sleeps: u64,
+    /// What was sent: messages, and transfers of remote memory.
+    pub sent: Count,
+    /// Messages that were received.
+    pub received: Count,
 }

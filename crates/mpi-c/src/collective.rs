@@ -1,4 +1,4 @@
-//! Collective operations (MPI 5.0 chapter 6), each in its blocking and its nonblocking form.
+//! Collective operations (MPI 5.0 chapter 6), each in its blocking, its nonblocking and its persistent form.
 #![allow(clippy::too_many_arguments, reason = "they are the standard's")]
 
 use std::ffi::{c_int, c_void};
@@ -7,7 +7,8 @@ use causeway_mpi::abi;
 use causeway_mpi::collective::{Blocks, Reduction, Scan};
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::operation::Operation;
-use causeway_mpi::process::{Active, Process};
+use causeway_mpi::process::Process;
+use causeway_mpi::steps::Steps;
 
 use crate::library::{Rest, complete, enter, with};
 use crate::types::{Callback, Handle, Numbers, array};
@@ -18,7 +19,7 @@ fn is_in_place(buffer: *const c_void) -> bool {
 
 /// Blocks of elements, as calls describe them.
 #[derive(Clone, Copy)]
-enum Layout {
+pub(crate) enum Layout {
     /// So many, equally long, one behind the other.
     Even(i64, Handle),
     /// Of these counts, at these displacements.
@@ -29,7 +30,7 @@ enum Layout {
 
 /// # Safety
 /// MPI's contract for the buffer of a collective operation.
-unsafe fn blocks(
+pub(crate) unsafe fn blocks(
     rest: &Rest<'_>,
     buffer: *const c_void,
     layout: Layout,
@@ -90,81 +91,123 @@ fn too_many() -> Error {
     Error::new(abi::ERR_COUNT, "so many elements do not fit in memory")
 }
 
-fn size_of(process: &Process, comm: Handle) -> Result<u32> {
-    Ok(process.communicator(comm)?.size())
+/// How many blocks an operation has: one for each process of the group that is sent to and received from.
+fn blocks_of(process: &Process, comm: Handle) -> Result<u32> {
+    let communicator = process.communicator(comm)?;
+    let remote = communicator.remote_group().map(|group| group.size());
+    Ok(remote.unwrap_or(communicator.size()))
 }
 
-/// Whether this process is the root.
-fn is_root(process: &Process, root: c_int, comm: Handle) -> Result<bool> {
-    let rank = process.communicator(comm)?.rank();
-    Ok(i64::from(root) == i64::from(rank))
+/// What a process does in an operation with a root.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// It is the root, and has data like the others as well.
+    Root,
+    /// It is the root of an operation of the other group.
+    RemoteRoot,
+    /// It is one of those that the root sends to or receives from.
+    Other,
+    /// It has no part: the root is in its own group, of an inter-communicator.
+    None,
 }
 
-/// # Safety
-/// The pointer is valid for writes.
-unsafe fn keep(active: Active, request: *mut Handle) -> Result<()> {
-    let handle = with(|process, _| process.keep(active))?;
-    // SAFETY: the caller's promise.
-    unsafe { request.write(handle) };
-    Ok(())
+impl Role {
+    fn of(process: &Process, root: c_int, comm: Handle) -> Result<Self> {
+        let communicator = process.communicator(comm)?;
+        let is_inter = communicator.remote_group().is_some();
+        Ok(match root {
+            abi::ROOT if is_inter => Self::RemoteRoot,
+            abi::PROC_NULL if is_inter => Self::None,
+            root if !is_inter && i64::from(root) == i64::from(communicator.rank()) => Self::Root,
+            _ => Self::Other,
+        })
+    }
+
+    fn is_root(self) -> bool {
+        matches!(self, Self::Root | Self::RemoteRoot)
+    }
+
+    /// Whether it has a block of its own to send or to receive, if that is not in its place already.
+    fn has_own(self, is_in_place: bool) -> bool {
+        self == Self::Other || (self == Self::Root && !is_in_place)
+    }
 }
 
-/// Defines an operation's blocking and nonblocking forms by what starts it.
+/// Defines an operation's blocking, nonblocking and persistent forms by its steps.
 macro_rules! forms {
-    ($($(#[$note:meta])* $blocking:ident, $nonblocking:ident, $start:ident($($name:ident: $ty:ty),*);)*) => {$(
-        $(#[$note])*
+    ($($called:literal $icalled:literal $blocking:ident, $nonblocking:ident, $persistent:ident, $steps:ident($($name:ident: $ty:ty),*);)*) => {$(
         pub(crate) unsafe fn $blocking($($name: $ty),*) -> Result<()> {
             // SAFETY: the caller keeps MPI's contract.
-            complete(unsafe { $start($($name),*) }?).map(drop)
+            let steps = unsafe { $steps($($name),*) }?;
+            let active = $crate::library::with(|process, _| process.begin(steps.called($called)))?;
+            $crate::library::complete(active).map(drop)
         }
 
-        $(#[$note])*
         pub(crate) unsafe fn $nonblocking($($name: $ty,)* request: *mut Handle) -> Result<()> {
             // SAFETY: the caller keeps MPI's contract.
-            unsafe { keep($start($($name),*)?, request) }
+            unsafe {
+                let steps = $steps($($name),*)?;
+                let handle = $crate::library::with(|process, _| {
+                    let active = process.begin(steps.called($icalled))?;
+                    process.keep(active)
+                })?;
+                request.write(handle);
+            }
+            Ok(())
+        }
+
+        pub(crate) unsafe fn $persistent($($name: $ty,)* _info: Handle, request: *mut Handle) -> Result<()> {
+            // SAFETY: the caller keeps MPI's contract.
+            unsafe {
+                let steps = $steps($($name),*)?;
+                let name = concat!($called, "_init");
+                request.write($crate::library::with(|process, _| process.plan_steps(steps.called(name)))?);
+            }
+            Ok(())
         }
     )*};
 }
+pub(crate) use forms;
 
-type In = *const c_void;
-type Out = *mut c_void;
+pub(crate) type In = *const c_void;
+pub(crate) type Out = *mut c_void;
 
 forms! {
-    barrier, ibarrier, start_barrier(comm: Handle);
-    bcast, ibcast, start_bcast(buffer: Out, count: i64, datatype: Handle, root: c_int, comm: Handle);
-    gather, igather, start_gather(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out, recvcount: i64,
+    "MPI_Barrier" "MPI_Ibarrier" barrier, ibarrier, barrier_init, start_barrier(comm: Handle);
+    "MPI_Bcast" "MPI_Ibcast" bcast, ibcast, bcast_init, start_bcast(buffer: Out, count: i64, datatype: Handle, root: c_int, comm: Handle);
+    "MPI_Gather" "MPI_Igather" gather, igather, gather_init, start_gather(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out, recvcount: i64,
         recvtype: Handle, root: c_int, comm: Handle);
-    gatherv, igatherv, start_gatherv(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
+    "MPI_Gatherv" "MPI_Igatherv" gatherv, igatherv, gatherv_init, start_gatherv(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
         recvcounts: Numbers, displs: Numbers, recvtype: Handle, root: c_int, comm: Handle);
-    scatter, iscatter, start_scatter(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out, recvcount: i64,
+    "MPI_Scatter" "MPI_Iscatter" scatter, iscatter, scatter_init, start_scatter(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out, recvcount: i64,
         recvtype: Handle, root: c_int, comm: Handle);
-    scatterv, iscatterv, start_scatterv(sendbuf: In, sendcounts: Numbers, displs: Numbers, sendtype: Handle,
+    "MPI_Scatterv" "MPI_Iscatterv" scatterv, iscatterv, scatterv_init, start_scatterv(sendbuf: In, sendcounts: Numbers, displs: Numbers, sendtype: Handle,
         recvbuf: Out, recvcount: i64, recvtype: Handle, root: c_int, comm: Handle);
-    allgather, iallgather, start_allgather(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
+    "MPI_Allgather" "MPI_Iallgather" allgather, iallgather, allgather_init, start_allgather(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
         recvcount: i64, recvtype: Handle, comm: Handle);
-    allgatherv, iallgatherv, start_allgatherv(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
+    "MPI_Allgatherv" "MPI_Iallgatherv" allgatherv, iallgatherv, allgatherv_init, start_allgatherv(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
         recvcounts: Numbers, displs: Numbers, recvtype: Handle, comm: Handle);
-    alltoall, ialltoall, start_alltoall(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
+    "MPI_Alltoall" "MPI_Ialltoall" alltoall, ialltoall, alltoall_init, start_alltoall(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
         recvcount: i64, recvtype: Handle, comm: Handle);
-    alltoallv, ialltoallv, start_alltoallv(sendbuf: In, sendcounts: Numbers, sdispls: Numbers, sendtype: Handle,
+    "MPI_Alltoallv" "MPI_Ialltoallv" alltoallv, ialltoallv, alltoallv_init, start_alltoallv(sendbuf: In, sendcounts: Numbers, sdispls: Numbers, sendtype: Handle,
         recvbuf: Out, recvcounts: Numbers, rdispls: Numbers, recvtype: Handle, comm: Handle);
-    alltoallw, ialltoallw, start_alltoallw(sendbuf: In, sendcounts: Numbers, sdispls: Numbers,
+    "MPI_Alltoallw" "MPI_Ialltoallw" alltoallw, ialltoallw, alltoallw_init, start_alltoallw(sendbuf: In, sendcounts: Numbers, sdispls: Numbers,
         sendtypes: *const Handle, recvbuf: Out, recvcounts: Numbers, rdispls: Numbers, recvtypes: *const Handle,
         comm: Handle);
-    allreduce, iallreduce, start_allreduce(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle,
+    "MPI_Allreduce" "MPI_Iallreduce" allreduce, iallreduce, allreduce_init, start_allreduce(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle,
         comm: Handle);
-    reduce, ireduce, start_reduce(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle, root: c_int,
+    "MPI_Reduce" "MPI_Ireduce" reduce, ireduce, reduce_init, start_reduce(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle, root: c_int,
         comm: Handle);
-    reduce_scatter, ireduce_scatter, start_reduce_scatter(sendbuf: In, recvbuf: Out, recvcounts: Numbers,
+    "MPI_Reduce_scatter" "MPI_Ireduce_scatter" reduce_scatter, ireduce_scatter, reduce_scatter_init, start_reduce_scatter(sendbuf: In, recvbuf: Out, recvcounts: Numbers,
         datatype: Handle, op: Handle, comm: Handle);
-    reduce_scatter_block, ireduce_scatter_block, start_reduce_scatter_block(sendbuf: In, recvbuf: Out,
+    "MPI_Reduce_scatter_block" "MPI_Ireduce_scatter_block" reduce_scatter_block, ireduce_scatter_block, reduce_scatter_block_init, start_reduce_scatter_block(sendbuf: In, recvbuf: Out,
         recvcount: i64, datatype: Handle, op: Handle, comm: Handle);
-    scan, iscan, start_scan(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle, comm: Handle);
-    exscan, iexscan, start_exscan(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle,
+    "MPI_Scan" "MPI_Iscan" scan, iscan, scan_init, start_scan(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle, comm: Handle);
+    "MPI_Exscan" "MPI_Iexscan" exscan, iexscan, exscan_init, start_exscan(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle,
         comm: Handle);
 }
 
-unsafe fn start_barrier(comm: Handle) -> Result<Active> {
+unsafe fn start_barrier(comm: Handle) -> Result<Steps> {
     with(|process, _| process.barrier(comm))
 }
 
@@ -174,8 +217,11 @@ unsafe fn start_bcast(
     datatype: Handle,
     root: c_int,
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     with(|process, rest| {
+        if Role::of(process, root, comm)? == Role::None {
+            return process.nothing(comm);
+        }
         let start =
             |buffer: causeway_mpi::buffer::Buffer<'_>| process.broadcast(buffer, root, comm);
         // SAFETY: the caller keeps MPI's contract.
@@ -190,24 +236,17 @@ unsafe fn start_gather_of(
     (recvbuf, layout): (Out, Layout),
     root: c_int,
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     with(|process, rest| {
-        let (many, is_root) = (size_of(process, comm)?, is_root(process, root, comm)?);
+        let (many, role) = (blocks_of(process, comm)?, Role::of(process, root, comm)?);
         // SAFETY: the caller's promise. What only the root has is looked at there only.
         unsafe {
-            let from = match is_root && is_in_place(sendbuf) {
-                true => None,
-                false => Some(blocks(
-                    rest,
-                    sendbuf,
-                    Layout::Even(sendcount, sendtype),
-                    1,
-                    false,
-                )?),
-            };
-            let into = is_root
-                .then(|| blocks(rest, recvbuf, layout, many, true))
-                .transpose()?;
+            let own = Layout::Even(sendcount, sendtype);
+            let from = role.has_own(is_in_place(sendbuf));
+            let from = from.then(|| blocks(rest, sendbuf, own, 1, false));
+            let into = role.is_root();
+            let into = into.then(|| blocks(rest, recvbuf, layout, many, true));
+            let (from, into) = (from.transpose()?, into.transpose()?);
             process.gather(from.as_ref(), into.as_ref(), root, comm)
         }
     })
@@ -222,7 +261,7 @@ unsafe fn start_gather(
     recvtype: Handle,
     root: c_int,
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     let layout = Layout::Even(recvcount, recvtype);
     // SAFETY: the caller keeps MPI's contract.
     unsafe {
@@ -245,7 +284,7 @@ unsafe fn start_gatherv(
     recvtype: Handle,
     root: c_int,
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     let layout = Layout::Uneven(recvcounts, displs, recvtype);
     // SAFETY: the caller keeps MPI's contract.
     unsafe {
@@ -265,24 +304,17 @@ unsafe fn start_scatter_of(
     (recvbuf, recvcount, recvtype): (Out, i64, Handle),
     root: c_int,
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     with(|process, rest| {
-        let (many, is_root) = (size_of(process, comm)?, is_root(process, root, comm)?);
+        let (many, role) = (blocks_of(process, comm)?, Role::of(process, root, comm)?);
         // SAFETY: the caller's promise. What only the root has is looked at there only.
         unsafe {
-            let from = is_root
-                .then(|| blocks(rest, sendbuf, layout, many, false))
-                .transpose()?;
-            let into = match is_root && is_in_place(recvbuf) {
-                true => None,
-                false => Some(blocks(
-                    rest,
-                    recvbuf,
-                    Layout::Even(recvcount, recvtype),
-                    1,
-                    true,
-                )?),
-            };
+            let from = role.is_root();
+            let from = from.then(|| blocks(rest, sendbuf, layout, many, false));
+            let own = Layout::Even(recvcount, recvtype);
+            let into = role.has_own(is_in_place(recvbuf));
+            let into = into.then(|| blocks(rest, recvbuf, own, 1, true));
+            let (from, into) = (from.transpose()?, into.transpose()?);
             process.scatter(from.as_ref(), into.as_ref(), root, comm)
         }
     })
@@ -297,7 +329,7 @@ unsafe fn start_scatter(
     recvtype: Handle,
     root: c_int,
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     let layout = Layout::Even(sendcount, sendtype);
     // SAFETY: the caller keeps MPI's contract.
     unsafe {
@@ -320,7 +352,7 @@ unsafe fn start_scatterv(
     recvtype: Handle,
     root: c_int,
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     let layout = Layout::Uneven(sendcounts, displs, sendtype);
     // SAFETY: the caller keeps MPI's contract.
     unsafe {
@@ -339,9 +371,9 @@ unsafe fn start_allgather_of(
     (sendbuf, sendcount, sendtype): (In, i64, Handle),
     (recvbuf, layout): (Out, Layout),
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     with(|process, rest| {
-        let many = size_of(process, comm)?;
+        let many = blocks_of(process, comm)?;
         // SAFETY: the caller's promise.
         unsafe {
             let from = match is_in_place(sendbuf) {
@@ -368,7 +400,7 @@ unsafe fn start_allgather(
     recvcount: i64,
     recvtype: Handle,
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     let layout = Layout::Even(recvcount, recvtype);
     // SAFETY: the caller keeps MPI's contract.
     unsafe { start_allgather_of((sendbuf, sendcount, sendtype), (recvbuf, layout), comm) }
@@ -383,7 +415,7 @@ unsafe fn start_allgatherv(
     displs: Numbers,
     recvtype: Handle,
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     let layout = Layout::Uneven(recvcounts, displs, recvtype);
     // SAFETY: the caller keeps MPI's contract.
     unsafe { start_allgather_of((sendbuf, sendcount, sendtype), (recvbuf, layout), comm) }
@@ -395,9 +427,9 @@ unsafe fn start_alltoall_of(
     (sendbuf, from): (In, Layout),
     (recvbuf, into): (Out, Layout),
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     with(|process, rest| {
-        let many = size_of(process, comm)?;
+        let many = blocks_of(process, comm)?;
         // SAFETY: the caller's promise.
         unsafe {
             let from = match is_in_place(sendbuf) {
@@ -418,7 +450,7 @@ unsafe fn start_alltoall(
     recvcount: i64,
     recvtype: Handle,
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     let (from, into) = (
         Layout::Even(sendcount, sendtype),
         Layout::Even(recvcount, recvtype),
@@ -437,7 +469,7 @@ unsafe fn start_alltoallv(
     rdispls: Numbers,
     recvtype: Handle,
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     let from = Layout::Uneven(sendcounts, sdispls, sendtype);
     let into = Layout::Uneven(recvcounts, rdispls, recvtype);
     // SAFETY: the caller keeps MPI's contract.
@@ -454,7 +486,7 @@ unsafe fn start_alltoallw(
     rdispls: Numbers,
     recvtypes: *const Handle,
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     let from = Layout::Each(sendcounts, sdispls, sendtypes);
     let into = Layout::Each(recvcounts, rdispls, recvtypes);
     // SAFETY: the caller keeps MPI's contract.
@@ -464,7 +496,8 @@ unsafe fn start_alltoallw(
 /// The buffers of a reduction.
 #[derive(Clone, Copy)]
 struct Operands {
-    from: In,
+    /// The operands here, if there are any.
+    from: Option<In>,
     /// Where the result goes, if it goes anywhere.
     into: Option<Out>,
     count: i64,
@@ -479,17 +512,17 @@ unsafe fn reduction(rest: &Rest<'_>, of: Operands) -> Result<Reduction> {
         // SAFETY: the caller's promise.
         unsafe { rest.owned_buffer(buffer, of.count, of.datatype, writable) }
     };
-    let from = match is_in_place(of.from) {
-        true => None,
-        false => Some(describe(of.from, false)?),
+    let from = match of.from {
+        Some(from) if !is_in_place(from) => Some(describe(from, false)?),
+        _ => None,
     };
     let into = match &of.into {
         Some(into) => Some(describe(*into, true)?),
         None => None,
     };
-    let what = match rest.operations.get(of.op) {
-        Ok(operation) => Ok((operation.clone(), of.datatype)),
-        Err(_) => Err(of.op),
+    let what = match rest.operations.find(of.op) {
+        Some(operation) => Ok((operation.clone(), of.datatype)),
+        None => Err(of.op),
     };
     Reduction::new(
         what,
@@ -499,6 +532,28 @@ unsafe fn reduction(rest: &Rest<'_>, of: Operands) -> Result<Reduction> {
     )
 }
 
+pub(crate) unsafe fn reduce_local(
+    inbuf: In,
+    inoutbuf: Out,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+) -> Result<()> {
+    let of = Operands {
+        from: Some(inbuf),
+        into: Some(inoutbuf),
+        count,
+        datatype,
+        op,
+    };
+    let active = with(|process, rest| {
+        // SAFETY: the caller keeps MPI's contract.
+        let steps = Process::reduce_local(&unsafe { reduction(rest, of) }?);
+        process.begin(steps)
+    })?;
+    complete(active).map(drop)
+}
+
 unsafe fn start_allreduce(
     from: In,
     into: Out,
@@ -506,9 +561,9 @@ unsafe fn start_allreduce(
     datatype: Handle,
     op: Handle,
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     let of = Operands {
-        from,
+        from: Some(from),
         into: Some(into),
         count,
         datatype,
@@ -526,12 +581,15 @@ unsafe fn start_reduce(
     op: Handle,
     root: c_int,
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     with(|process, rest| {
-        let into = is_root(process, root, comm)?.then_some(into);
+        let role = Role::of(process, root, comm)?;
+        if role == Role::None {
+            return process.nothing(comm);
+        }
         let of = Operands {
-            from,
-            into,
+            from: (role != Role::RemoteRoot).then_some(from),
+            into: role.is_root().then_some(into),
             count,
             datatype,
             op,
@@ -548,9 +606,9 @@ unsafe fn start_reduce_scatter(
     datatype: Handle,
     op: Handle,
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     with(|process, rest| {
-        let many = size_of(process, comm)? as usize;
+        let many = process.communicator(comm)?.size() as usize;
         // SAFETY: the caller keeps MPI's contract.
         unsafe {
             let counts = recvcounts.read(many, "recvcounts")?;
@@ -566,9 +624,9 @@ unsafe fn start_reduce_scatter_block(
     datatype: Handle,
     op: Handle,
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     with(|process, rest| {
-        let counts = vec![recvcount; size_of(process, comm)? as usize];
+        let counts = vec![recvcount; process.communicator(comm)?.size() as usize];
         // SAFETY: the caller keeps MPI's contract.
         unsafe { reduce_parts(process, rest, (from, into), &counts, (datatype, op), comm) }
     })
@@ -583,7 +641,7 @@ unsafe fn reduce_parts(
     counts: &[i64],
     (datatype, op): (Handle, Handle),
     comm: Handle,
-) -> Result<Active> {
+) -> Result<Steps> {
     let parts: Vec<u64> = counts
         .iter()
         .map(|count| crate::types::count_of(*count))
@@ -593,7 +651,7 @@ unsafe fn reduce_parts(
         .iter()
         .try_fold(0i64, |sum, count| sum.checked_add(*count));
     let of = Operands {
-        from: if is_in_place(from) { into } else { from },
+        from: Some(if is_in_place(from) { into } else { from }),
         into: None,
         count: count.ok_or_else(too_many)?,
         datatype,
@@ -616,8 +674,8 @@ macro_rules! scans {
             datatype: Handle,
             op: Handle,
             comm: Handle,
-        ) -> Result<Active> {
-            let of = Operands { from, into: Some(into), count, datatype, op };
+        ) -> Result<Steps> {
+            let of = Operands { from: Some(from), into: Some(into), count, datatype, op };
             // SAFETY: the caller keeps MPI's contract.
             with(|process, rest| process.scan(&unsafe { reduction(rest, of) }?, $kind, comm))
         }

@@ -4,9 +4,12 @@ use std::ffi::{c_char, c_int};
 
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
-use causeway_mpi::making::Told;
+use causeway_mpi::info::Info;
+use causeway_mpi::meeting::Meeting;
+use causeway_mpi::process::Active;
+use causeway_mpi::told::Told;
 
-use crate::library::{complete, enter, with};
+use crate::library::{Object, complete, enter, with};
 use crate::types::{Handle, read_text, write_text};
 
 pub(crate) unsafe fn comm_rank(comm: Handle, rank: *mut c_int) -> Result<()> {
@@ -76,6 +79,20 @@ fn tell(comm: Handle, values: [i64; 2]) -> Result<Told> {
     Ok(told)
 }
 
+/// Has all processes of a communicator tell each other numbers, as many as each has. Returns those of all, in the order of
+/// ranks.
+pub(crate) fn tell_all(comm: Handle, numbers: &[c_int]) -> Result<Vec<c_int>> {
+    let (lengths, told) = with(|process, _| process.tell(comm, [numbers.len() as i64, 0]))?;
+    complete(lengths)?;
+    let (numbers, all) = with(|process, _| process.tell_numbers(&told, numbers))?;
+    complete(numbers)?;
+    let bytes = all.to_vec();
+    let words = bytes.chunks_exact(4);
+    Ok(words
+        .map(|word| word.try_into().map_or(0, c_int::from_ne_bytes))
+        .collect())
+}
+
 /// A new communicator has its parent's error handler.
 fn made(new: Option<Handle>) -> Result<Handle> {
     let Some(new) = new else {
@@ -86,14 +103,56 @@ fn made(new: Option<Handle>) -> Result<Handle> {
     Ok(new)
 }
 
-pub(crate) unsafe fn comm_dup(comm: Handle, newcomm: *mut Handle) -> Result<()> {
-    let told = tell(comm, [0; 2])?;
-    let new = with(|process, _| process.duplicate(&told))?;
-    let new = made(Some(new))?;
+/// Starts to duplicate a communicator; returns the operation, and the handle that the new one will have.
+fn duplicate(comm: Handle) -> Result<(Active, Handle)> {
+    let (active, told) = with(|process, _| process.duplicate(comm))?;
+    let new = made(Some(told.new_handle()))?;
     crate::attributes::copy_all(comm, new)?;
+    Ok((active, new))
+}
+
+pub(crate) unsafe fn comm_dup(comm: Handle, newcomm: *mut Handle) -> Result<()> {
+    let (active, new) = duplicate(comm)?;
+    complete(active)?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { newcomm.write(new) };
     Ok(())
+}
+
+pub(crate) unsafe fn comm_idup(
+    comm: Handle,
+    newcomm: *mut Handle,
+    request: *mut Handle,
+) -> Result<()> {
+    let (active, new) = duplicate(comm)?;
+    let handle = with(|process, _| process.keep(active))?;
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe {
+        newcomm.write(new);
+        request.write(handle);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_idup_with_info(
+    comm: Handle,
+    info: Handle,
+    newcomm: *mut Handle,
+    request: *mut Handle,
+) -> Result<()> {
+    let hints = enter(|library| crate::info::copy_of(library, info))?;
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe {
+        comm_idup(comm, newcomm, request)?;
+        set_hints(newcomm.read(), hints)
+    }
+}
+
+fn set_hints(comm: Handle, hints: Info) -> Result<()> {
+    with(|process, _| {
+        *process.communicator_mut(comm)?.info() = hints;
+        Ok(())
+    })
 }
 
 pub(crate) unsafe fn comm_dup_with_info(
@@ -105,11 +164,7 @@ pub(crate) unsafe fn comm_dup_with_info(
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe {
         comm_dup(comm, newcomm)?;
-        let new = newcomm.read();
-        with(|process, _| {
-            *process.communicator_mut(new)?.info() = hints;
-            Ok(())
-        })
+        set_hints(newcomm.read(), hints)
     }
 }
 
@@ -144,15 +199,33 @@ pub(crate) unsafe fn split_by(
     Ok(())
 }
 
+/// The resource of the hardware that is known (MPI 5.0 §7.4.2).
+const SHARED_MEMORY: &[u8] = b"mpi_shared_memory";
+
+pub(crate) unsafe fn get_hw_resource_info(hw_info: *mut Handle) -> Result<()> {
+    let mut info = causeway_mpi::info::Info::default();
+    // A process has one host.
+    info.set(SHARED_MEMORY, b"true")?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { crate::info::insert(info, hw_info) }
+}
+
 pub(crate) unsafe fn comm_split_type(
     comm: Handle,
     split_type: c_int,
     key: c_int,
-    _info: Handle,
+    info: Handle,
     newcomm: *mut Handle,
 ) -> Result<()> {
+    let hints = enter(|library| crate::info::copy_of(library, info))?;
+    let resource = hints.get(b"mpi_hw_resource_type")?;
     let color = match split_type {
         abi::COMM_TYPE_SHARED => with(|process, _| Ok(process.host()))?,
+        abi::COMM_TYPE_HW_GUIDED | abi::COMM_TYPE_RESOURCE_GUIDED
+            if resource == Some(SHARED_MEMORY) =>
+        {
+            with(|process, _| Ok(process.host()))?
+        }
         // No finer division of a host is known.
         abi::UNDEFINED
         | abi::COMM_TYPE_HW_UNGUIDED
@@ -169,10 +242,142 @@ pub(crate) unsafe fn comm_split_type(
 
 pub(crate) unsafe fn comm_create(comm: Handle, group: Handle, newcomm: *mut Handle) -> Result<()> {
     let group = enter(|library| library.group(group))?;
-    let told = tell(comm, [0; 2])?;
+    let place = with(|process, _| Ok(process.place_in(&group)))?;
+    let told = tell(comm, place)?;
     let new = made(with(|process, _| process.create(&told, &group))?)?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { newcomm.write(new) };
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_create_group(
+    comm: Handle,
+    group: Handle,
+    tag: c_int,
+    newcomm: *mut Handle,
+) -> Result<()> {
+    let group = enter(|library| library.group(group))?;
+    let is_in = with(|process, _| Ok(process.place_in(&group) != [0; 2]))?;
+    let new = if is_in {
+        let (active, told) = with(|process, _| process.tell_group(comm, &group, tag))?;
+        complete(active)?;
+        Some(with(|process, _| {
+            process.create_of_group(&told, &group, None)
+        })?)
+    } else {
+        None
+    };
+    let new = made(new)?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { newcomm.write(new) };
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_create_from_group(
+    group: Handle,
+    stringtag: *const c_char,
+    info: Handle,
+    errhandler: Handle,
+    newcomm: *mut Handle,
+) -> Result<()> {
+    // SAFETY: the caller's string, as MPI has it.
+    let name = unsafe { read_text(stringtag, "stringtag") }?;
+    let (group, hints) = enter(|library| {
+        library.check_handler(errhandler)?;
+        Ok((library.group(group)?, crate::info::copy_of(library, info)?))
+    })?;
+    let new = if group.size() == 0 {
+        None
+    } else {
+        let (active, told) = with(|process, _| process.tell_strangers(&group, name))?;
+        complete(active)?;
+        Some(with(|process, _| {
+            process.create_of_group(&told, &group, Some(errhandler))
+        })?)
+    };
+    let new = made(new)?;
+    if new != abi::COMM_NULL {
+        set_hints(new, hints)?;
+    }
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { newcomm.write(new) };
+    Ok(())
+}
+
+/// Has two groups meet.
+fn meet(mut meeting: Meeting, errhandler: Option<Handle>) -> Result<Handle> {
+    let mut went = Ok(());
+    while let Some(active) = with(|process, _| process.go_on(&mut meeting, went))? {
+        went = complete(active).map(drop);
+    }
+    made(Some(with(|process, _| process.met(&meeting, errhandler))?))
+}
+
+pub(crate) unsafe fn intercomm_create(
+    local_comm: Handle,
+    local_leader: c_int,
+    peer_comm: Handle,
+    remote_leader: c_int,
+    tag: c_int,
+    newintercomm: *mut Handle,
+) -> Result<()> {
+    let other = (peer_comm, remote_leader, tag);
+    let meeting = with(|process, _| process.meet(local_comm, local_leader, other))?;
+    let new = meet(meeting, None)?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { newintercomm.write(new) };
+    Ok(())
+}
+
+#[expect(clippy::too_many_arguments, reason = "they are MPI's")]
+pub(crate) unsafe fn intercomm_create_from_groups(
+    local_group: Handle,
+    local_leader: c_int,
+    remote_group: Handle,
+    remote_leader: c_int,
+    stringtag: *const c_char,
+    info: Handle,
+    errhandler: Handle,
+    newintercomm: *mut Handle,
+) -> Result<()> {
+    // SAFETY: the caller's string, as MPI has it.
+    let name = unsafe { read_text(stringtag, "stringtag") }?;
+    let (local, hints) = enter(|library| {
+        library.check_handler(errhandler)?;
+        Ok((
+            library.group(local_group)?,
+            crate::info::copy_of(library, info)?,
+        ))
+    })?;
+    let rank = with(|process, _| Ok(process.place_in(&local)[1]))?;
+    let remote = match rank == i64::from(local_leader) {
+        true => Some(enter(|library| library.group(remote_group))?),
+        false => None,
+    };
+    let meeting = with(|process, _| {
+        let remote = remote.as_ref().map(|remote| (&**remote, remote_leader));
+        process.meet_strangers((&local, local_leader), remote, name)
+    })?;
+    let new = meet(meeting, Some(errhandler))?;
+    set_hints(new, hints)?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { newintercomm.write(new) };
+    Ok(())
+}
+
+pub(crate) unsafe fn intercomm_merge(
+    intercomm: Handle,
+    high: c_int,
+    newintracomm: *mut Handle,
+) -> Result<()> {
+    with(|process, _| {
+        let remote = process.communicator(intercomm)?.remote_group();
+        remote.map(drop).ok_or_else(not_inter)
+    })?;
+    let told = tell(intercomm, [(high != 0).into(), 0])?;
+    let new = made(Some(with(|process, _| process.merge(&told))?))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { newintracomm.write(new) };
     Ok(())
 }
 
@@ -180,7 +385,7 @@ pub(crate) unsafe fn comm_free(comm: *mut Handle) -> Result<()> {
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe {
         let handle = comm.read();
-        crate::attributes::delete_all(handle)?;
+        crate::attributes::delete_all(Object::Communicator(handle))?;
         let handler = with(|process, _| process.free_communicator(handle))?;
         crate::errors::release(handler)?;
         comm.write(abi::COMM_NULL);
@@ -221,10 +426,7 @@ pub(crate) unsafe fn comm_get_name(
 
 pub(crate) unsafe fn comm_set_info(comm: Handle, info: Handle) -> Result<()> {
     let hints = enter(|library| crate::info::copy_of(library, info))?;
-    with(|process, _| {
-        *process.communicator_mut(comm)?.info() = hints;
-        Ok(())
-    })
+    set_hints(comm, hints)
 }
 
 pub(crate) unsafe fn comm_get_info(comm: Handle, info_used: *mut Handle) -> Result<()> {

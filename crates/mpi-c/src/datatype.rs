@@ -247,7 +247,10 @@ pub(crate) unsafe fn type_free(datatype: *mut Handle) -> Result<()> {
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe {
         let handle = datatype.read();
-        enter(|library| library.types.remove(handle))?;
+        enter(|library| {
+            library.type_names.remove(&handle);
+            library.types.remove(handle)
+        })?;
         datatype.write(abi::DATATYPE_NULL);
     }
     Ok(())
@@ -320,7 +323,7 @@ type Stream = (*mut c_void, i64, i64);
 ///
 /// # Safety
 /// The buffer has so many bytes.
-unsafe fn rest_of((buffer, size, position): Stream) -> Result<(*mut u8, usize)> {
+pub(crate) unsafe fn rest_of((buffer, size, position): Stream) -> Result<(*mut u8, usize)> {
     let left = size.checked_sub(position).filter(|_| position >= 0);
     let left = left
         .and_then(|left| usize::try_from(left).ok())

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 
-use crate::library::{Handler, Object, enter, handle};
+use crate::library::{Handler, Library, Object, enter, handle, with};
 use crate::types::{Callback, Handle, read_text, write_text};
 
 pub(crate) unsafe fn comm_create_errhandler(
@@ -28,6 +28,16 @@ fn is_predefined(handler: Handle) -> bool {
         handler,
         abi::ERRORS_ARE_FATAL | abi::ERRORS_ABORT | abi::ERRORS_RETURN
     )
+}
+
+impl Library {
+    /// An error if a handle is none of an error handler.
+    pub(crate) fn check_handler(&self, handler: Handle) -> Result<()> {
+        match is_predefined(handler) {
+            true => Ok(()),
+            false => self.handlers.get(handler).map(drop),
+        }
+    }
 }
 
 /// A handler is held by one more.
@@ -75,45 +85,116 @@ pub(crate) unsafe fn errhandler_free(errhandler: *mut Handle) -> Result<()> {
     Ok(())
 }
 
-pub(crate) unsafe fn comm_set_errhandler(comm: Handle, errhandler: Handle) -> Result<()> {
-    hold(errhandler)?;
-    let old = crate::library::with(|process, _| {
-        Ok(process
-            .communicator_mut(comm)?
-            .set_error_handler(errhandler))
-    });
+/// Sets the error handler of an object.
+fn set(object: Object, handler: Handle) -> Result<()> {
+    hold(handler)?;
+    let old = match object {
+        Object::Window(window) => {
+            with(|process, _| Ok(process.window_mut(window)?.set_error_handler(handler)))
+        }
+        Object::Communicator(comm) => {
+            with(|process, _| Ok(process.communicator_mut(comm)?.set_error_handler(handler)))
+        }
+        Object::Session(session) => enter(|library| {
+            let session = library.sessions.get_mut(session)?;
+            Ok(std::mem::replace(&mut session.error_handler, handler))
+        }),
+        Object::File(abi::FILE_NULL) => {
+            enter(|library| Ok(std::mem::replace(&mut library.file_handler, handler)))
+        }
+        Object::File(file) => {
+            with(|process, _| Ok(process.file_mut(file)?.set_error_handler(handler)))
+        }
+        Object::Tool | Object::None => Ok(abi::ERRORS_ARE_FATAL),
+    };
     match old {
         Ok(old) => release(old),
         Err(error) => {
-            release(errhandler)?;
+            release(handler)?;
             Err(error)
         }
     }
 }
 
-pub(crate) unsafe fn comm_get_errhandler(comm: Handle, errhandler: *mut Handle) -> Result<()> {
-    let handler =
-        crate::library::with(|process, _| Ok(process.communicator(comm)?.error_handler()))?;
+/// The error handler of an object, which the program gets a handle for.
+fn get(object: Object) -> Result<Handle> {
+    let handler = match object {
+        Object::Window(window) => with(|process, _| Ok(process.window(window)?.error_handler())),
+        Object::Communicator(comm) => {
+            with(|process, _| Ok(process.communicator(comm)?.error_handler()))
+        }
+        Object::Session(session) => {
+            enter(|library| Ok(library.sessions.get(session)?.error_handler))
+        }
+        Object::File(abi::FILE_NULL) => enter(|library| Ok(library.file_handler)),
+        Object::File(file) => with(|process, _| Ok(process.file(file)?.error_handler())),
+        Object::Tool | Object::None => Ok(abi::ERRORS_ARE_FATAL),
+    }?;
     if !is_predefined(handler) {
         enter(|library| {
             library.handlers.get_mut(handler)?.is_freed = false;
             Ok(())
         })?;
     }
-    // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { errhandler.write(handler) };
-    Ok(())
+    Ok(handler)
 }
 
-pub(crate) unsafe fn comm_call_errhandler(comm: Handle, errorcode: c_int) -> Result<()> {
-    let text = enter(|library| library.codes.text_of(errorcode))?;
-    let error = Error::new(errorcode, text);
-    handle(
-        "MPI_Comm_call_errhandler",
-        Object::Communicator(comm),
-        &error,
-    );
-    Ok(())
+macro_rules! handlers_of {
+    ($object:path, $set:ident, $get:ident, $call:ident, $name:literal) => {
+        pub(crate) unsafe fn $set(object: Handle, errhandler: Handle) -> Result<()> {
+            set($object(object), errhandler)
+        }
+
+        pub(crate) unsafe fn $get(object: Handle, errhandler: *mut Handle) -> Result<()> {
+            let handler = get($object(object))?;
+            // SAFETY: the caller's pointer, as MPI has it.
+            unsafe { errhandler.write(handler) };
+            Ok(())
+        }
+
+        pub(crate) unsafe fn $call(object: Handle, errorcode: c_int) -> Result<()> {
+            let text = enter(|library| library.codes.text_of(errorcode))?;
+            handle($name, $object(object), &Error::new(errorcode, text));
+            Ok(())
+        }
+    };
+}
+
+handlers_of!(
+    Object::Communicator,
+    comm_set_errhandler,
+    comm_get_errhandler,
+    comm_call_errhandler,
+    "MPI_Comm_call_errhandler"
+);
+handlers_of!(
+    Object::Window,
+    win_set_errhandler,
+    win_get_errhandler,
+    win_call_errhandler,
+    "MPI_Win_call_errhandler"
+);
+handlers_of!(
+    Object::Session,
+    session_set_errhandler,
+    session_get_errhandler,
+    session_call_errhandler,
+    "MPI_Session_call_errhandler"
+);
+handlers_of!(
+    Object::File,
+    file_set_errhandler,
+    file_get_errhandler,
+    file_call_errhandler,
+    "MPI_File_call_errhandler"
+);
+
+pub(crate) unsafe fn win_create_errhandler(
+    function: Callback,
+    errhandler: *mut Handle,
+) -> Result<()> {
+    // SAFETY: the caller keeps MPI's contract. Both kinds of functions get a handle and a code.
+    unsafe { comm_create_errhandler(function, errhandler) }
 }
 
 pub(crate) unsafe fn error_class(errorcode: c_int, errorclass: *mut c_int) -> Result<()> {
@@ -156,15 +237,13 @@ pub(crate) unsafe fn add_error_string(errorcode: c_int, string: *const c_char) -
     enter(|library| library.codes.set_text(errorcode, text))
 }
 
-macro_rules! removals {
-    ($($name:ident),*) => {$(
-        pub(crate) unsafe fn $name(code: c_int) -> Result<()> {
-            enter(|library| library.codes.remove(code))
-        }
-    )*};
+pub(crate) unsafe fn remove_error_class(class: c_int) -> Result<()> {
+    enter(|library| library.codes.remove(class, true))
 }
 
-removals!(remove_error_class, remove_error_code);
+pub(crate) unsafe fn remove_error_code(code: c_int) -> Result<()> {
+    enter(|library| library.codes.remove(code, false))
+}
 
 pub(crate) unsafe fn remove_error_string(code: c_int) -> Result<()> {
     enter(|library| library.codes.set_text(code, String::new()))

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
-use causeway_mpi::topology::{Adjacent, Graph, Topology};
+use causeway_mpi::topology::{Adjacent, Edge, Graph, Topology};
 
 use crate::library::with;
 use crate::topology::{create, length, place, write};
@@ -168,6 +168,61 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
         let graph = Adjacent::new(sources, destinations, weights, size)?;
         create(comm, size, Topology::Adjacent(graph), new)
     }
+}
+
+/// The words of an edge on its way: source, destination, weight, and whether it has one.
+const EDGE: usize = 4;
+
+#[expect(clippy::too_many_arguments, reason = "they are MPI's")]
+pub(crate) unsafe fn dist_graph_create(
+    comm: Handle,
+    n: c_int,
+    sources: *const c_int,
+    degrees: *const c_int,
+    destinations: *const c_int,
+    weights: *const c_int,
+    _info: Handle,
+    _reorder: c_int,
+    new: *mut Handle,
+) -> Result<()> {
+    let many = length(n)?;
+    let (rank, size) = place(comm)?;
+    let is_weighted = weights.addr() != abi::UNWEIGHTED;
+    // SAFETY: the caller's arrays, as MPI has it; `MPI_WEIGHTS_EMPTY` stands for weights of no edges only.
+    let words = unsafe {
+        let sources = array(sources, many, "sources")?;
+        let degrees = array(degrees, many, "degrees")?;
+        let degrees = degrees.iter().map(|degree| length(*degree));
+        let degrees = degrees.collect::<Result<Vec<usize>>>()?;
+        let total = degrees.iter().sum();
+        let destinations = array(destinations, total, "destinations")?;
+        let weights = match is_weighted {
+            true => array(weights, total, "weights")?,
+            false => &[],
+        };
+        let repeated = sources.iter().zip(degrees);
+        let sources = repeated.flat_map(|(source, degree)| std::iter::repeat_n(*source, degree));
+        let edges = sources.zip(destinations).enumerate();
+        let edge = |(at, (source, destination)): (usize, (c_int, &c_int))| {
+            let weight = weights.get(at).copied().unwrap_or(1);
+            [source, *destination, weight, is_weighted.into()]
+        };
+        Vec::from_iter(edges.flat_map(edge))
+    };
+    let all = crate::communicator::tell_all(comm, &words)?;
+    let edges = all.chunks_exact(EDGE).map(|edge| Edge {
+        source: edge[0],
+        destination: edge[1],
+        weight: edge[2],
+    });
+    // Those who give no edges do not know.
+    let is_weighted = match all.get(3) {
+        Some(is) => *is != 0,
+        None => is_weighted,
+    };
+    let graph = Adjacent::of_edges(rank, edges, is_weighted, size)?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { create(comm, size, Topology::Adjacent(graph), new) }
 }
 
 pub(crate) unsafe fn dist_graph_neighbors_count(

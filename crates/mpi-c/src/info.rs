@@ -1,18 +1,20 @@
 //! Info objects (MPI 5.0 chapter 10).
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{OsString, c_char, c_int};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::info::Info;
 
 use crate::library::{Library, enter};
-use crate::types::{Handle, read_text, write_text};
+use crate::types::{Handle, array, read_text, write_text};
 
 /// Copies an info object that a call was given; none for `MPI_INFO_NULL`.
 pub(crate) fn copy_of(library: &Library, handle: Handle) -> Result<Info> {
     match handle {
-        abi::INFO_NULL | abi::INFO_ENV => Ok(Info::default()),
+        abi::INFO_NULL => Ok(Info::default()),
+        abi::INFO_ENV => environment(&[]),
         other => library.infos.get(other).cloned(),
     }
 }
@@ -33,7 +35,7 @@ pub(crate) unsafe fn info_create(info: *mut Handle) -> Result<()> {
 
 pub(crate) unsafe fn info_dup(info: Handle, newinfo: *mut Handle) -> Result<()> {
     let copy = enter(|library| match info {
-        abi::INFO_ENV => Ok(Info::default()),
+        abi::INFO_ENV => environment(&[]),
         other => library.infos.get(other).cloned(),
     })?;
     // SAFETY: the caller's pointer, as MPI has it.
@@ -149,4 +151,48 @@ pub(crate) unsafe fn info_get_nthkey(info: Handle, n: c_int, key: *mut c_char) -
     // SAFETY: MPI obliges the caller to have so much room.
     unsafe { write_text(&found, key, most, std::ptr::null_mut()) };
     Ok(())
+}
+
+/// What is known of how the program was started (MPI 5.0 §11.2.1); the arguments are those of `main`, if they are known.
+fn environment(arguments: &[&[u8]]) -> Result<Info> {
+    let mut info = Info::default();
+    let mut set = |key: &str, value: &[u8]| match value.is_empty() {
+        true => Ok(()),
+        false => {
+            let most = abi::MAX_INFO_VAL as usize - 1;
+            info.set(key.as_bytes(), &value[..value.len().min(most)])
+        }
+    };
+    let own: Vec<Vec<u8>> = std::env::args_os().map(OsString::into_vec).collect();
+    let arguments = match arguments.is_empty() {
+        true => own.iter().map(Vec::as_slice).collect(),
+        false => arguments.to_vec(),
+    };
+    if let Some((command, rest)) = arguments.split_first() {
+        set("command", command)?;
+        set("argv", &rest.join(&b' '))?;
+    }
+    set("arch", std::env::consts::ARCH.as_bytes())?;
+    if let Ok(directory) = std::env::current_dir() {
+        set("wdir", directory.as_os_str().as_bytes())?;
+    }
+    set("thread_level", b"MPI_THREAD_MULTIPLE")?;
+    Ok(info)
+}
+
+pub(crate) unsafe fn info_create_env(
+    argc: c_int,
+    argv: *mut *mut c_char,
+    info: *mut Handle,
+) -> Result<()> {
+    let many = usize::try_from(argc).unwrap_or(0);
+    // SAFETY: the caller's strings and pointer, as MPI has it: both may be missing.
+    unsafe {
+        let arguments = match argv.is_null() {
+            true => &[],
+            false => array(argv, many, "argv")?,
+        };
+        let arguments = arguments.iter().map(|text| read_text(*text, "argv"));
+        insert(environment(&arguments.collect::<Result<Vec<_>>>()?)?, info)
+    }
 }

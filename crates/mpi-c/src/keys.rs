@@ -1,4 +1,4 @@
-//! Keys of what programs attach to communicators (MPI 5.0 §7.7.2).
+//! Keys of what programs attach to communicators and windows (MPI 5.0 §7.7.2).
 
 use std::ffi::c_int;
 
@@ -14,4 +14,13 @@ pub(crate) struct Key {
     pub(crate) delete: usize,
     /// Both functions get it.
     pub(crate) extra: usize,
+}
+
+/// What the values of a window's predefined attributes point to.
+#[derive(Debug)]
+pub(crate) struct Values {
+    pub(crate) size: i64,
+    pub(crate) unit: c_int,
+    pub(crate) flavor: c_int,
+    pub(crate) model: c_int,
 }

@@ -10,20 +10,35 @@
 //!
 //! The shared library is linked by `make mpi`, with versioned symbols.
 
+mod abi_info;
+mod access;
 mod attributes;
+mod buffers;
 mod collective;
 mod communicator;
+mod contents;
 mod datatype;
 mod errors;
 mod exports;
+mod file;
+mod file_access;
+mod general;
 mod graphs;
 mod group;
 mod handles;
 mod info;
 mod keys;
+mod leaks;
 mod library;
+mod neighbours;
+mod objects;
+mod partitioned;
 mod point;
 mod request;
+mod session;
 mod start;
+mod tool;
+mod tools;
 mod topology;
 mod types;
+mod window;

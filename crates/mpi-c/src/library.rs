@@ -1,25 +1,29 @@
 //! The one instance of the library in this process: what calls find when they enter, and what becomes of their errors.
 
 use std::cell::{Cell, UnsafeCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI32};
+use std::sync::{Arc, OnceLock};
 
 use causeway_mpi::abi;
 use causeway_mpi::buffer::Buffer;
+use causeway_mpi::buffering::Owner;
 use causeway_mpi::datatype::{Basic, Datatype};
 use causeway_mpi::error::{Codes, Error, Result};
 use causeway_mpi::group::Group;
 use causeway_mpi::info::Info;
 use causeway_mpi::operation::Operation;
-use causeway_mpi::process::{Active, Process, Waited};
+use causeway_mpi::process::{Active, Parked, Process, Waited, Waker};
 use causeway_mpi::schedule::Call;
 use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
-use causeway_sys::memory::{ForeignMemory, Memory};
+use causeway_sys::entering::{self, Entry, Next};
+use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
-use crate::keys::{FIRST_KEY, Key};
+use crate::keys::{FIRST_KEY, Key, Values};
 use crate::types::{Handle, count_of};
 
 /// The handles of predefined datatypes lie from here on.
@@ -29,25 +33,38 @@ const PREDEFINED_TYPES: usize = 0x100;
 /// See the module's page.
 pub(crate) struct Library {
     pub(crate) process: Option<Process>,
-    /// `MPI_Init` was called, or `MPI_Finalize`.
-    pub(crate) is_initialized: bool,
-    pub(crate) is_finalized: bool,
-    pub(crate) thread_level: c_int,
+    /// The process has parted from the others.
+    pub(crate) is_over: bool,
+    /// The operating system's number of the process that has met the others.
+    pub(crate) started_by: u32,
     pub(crate) infos: Table<Info>,
     pub(crate) groups: Table<Arc<Group>>,
     pub(crate) types: Table<Datatype>,
+    /// Names that the program has given to datatypes.
+    pub(crate) type_names: BTreeMap<Handle, Vec<u8>>,
+    /// Datatypes of Fortran's kinds that the program has asked for.
+    pub(crate) kinds: Vec<(Handle, Datatype)>,
+    /// What the program has said of Fortran.
+    pub(crate) fortran: crate::objects::Fortran,
+    pub(crate) sessions: Table<crate::objects::Session>,
     pub(crate) operations: Table<Operation>,
     pub(crate) handlers: Table<Handler>,
+    /// The error handler of `MPI_FILE_NULL`, which files get that are opened.
+    pub(crate) file_handler: usize,
+    /// Names of representations of data in files that the program has registered.
+    pub(crate) representations: BTreeSet<Vec<u8>>,
+    pub(crate) tools: crate::tools::Tools,
     pub(crate) codes: Codes,
     pub(crate) keys: BTreeMap<c_int, Key>,
     /// The key that was made last.
     pub(crate) next_key: c_int,
-    /// The program's buffer for buffered sends: its address and its bytes. The library copies elsewhere, and keeps to its size.
-    pub(crate) buffer: Option<(usize, i64)>,
+    /// The program's buffers for buffered sends: their addresses and their bytes.
+    pub(crate) buffers: BTreeMap<Owner, (usize, i64)>,
     /// Values of predefined attributes, whose addresses the program gets.
     pub(crate) last_code: Box<c_int>,
     pub(crate) program_number: Box<c_int>,
     pub(crate) universe_size: Box<c_int>,
+    pub(crate) window_values: BTreeMap<Handle, Box<Values>>,
     predefined: Vec<Option<Datatype>>,
     foreign: ForeignMemory,
 }
@@ -67,45 +84,138 @@ pub(crate) enum Object {
     /// None: those of `MPI_COMM_SELF` do (MPI 5.0 §9.3).
     None,
     Communicator(Handle),
+    Session(Handle),
+    Window(Handle),
+    /// A file, or `MPI_FILE_NULL` for what concerns no open one.
+    File(Handle),
+    /// What tools call: errors are returned.
+    Tool,
 }
+
+/// What any thread may ask at any time (MPI 5.0 §11.6.1).
+pub(crate) struct Stage {
+    /// `MPI_Init` was called.
+    pub(crate) is_initialized: AtomicBool,
+    /// `MPI_Finalize` was.
+    pub(crate) is_finalized: AtomicBool,
+    /// What threads may do.
+    pub(crate) thread_level: AtomicI32,
+}
+
+pub(crate) static STAGE: Stage = Stage {
+    is_initialized: AtomicBool::new(false),
+    is_finalized: AtomicBool::new(false),
+    thread_level: AtomicI32::new(abi::THREAD_SINGLE),
+};
 
 struct Instance {
     library: UnsafeCell<Option<Library>>,
-    /// A call is in there.
+    /// How threads take turns, unless the program does that.
+    entry: Entry,
+    /// The program has threads take turns: it runs at a lower level than `MPI_THREAD_MULTIPLE`.
+    is_serial: AtomicBool,
+    /// A call of such a program is in there.
     is_entered: Cell<bool>,
+    /// Ends the sleep of the thread that waits for all.
+    waker: OnceLock<Waker>,
 }
 
-// SAFETY: the library says that it serves one thread at a time (`MPI_THREAD_SERIALIZED` at most), and MPI obliges programs to
-// keep to that (MPI 5.0 §11.6), with whatever orders their threads.
+// SAFETY: `library` belongs to the thread that is inside, of which `entry` lets in one at a time. Below
+// `MPI_THREAD_MULTIPLE`, MPI obliges programs to order their threads' calls themselves (MPI 5.0 §11.6), and only then
+// `is_entered` is used.
 unsafe impl Sync for Instance {}
 
 static INSTANCE: Instance = Instance {
     library: UnsafeCell::new(None),
+    entry: Entry::new(),
+    is_serial: AtomicBool::new(false),
     is_entered: Cell::new(false),
+    waker: OnceLock::new(),
 };
 
 /// Leaves when it is dropped.
-struct Inside;
+struct Inside {
+    is_serial: bool,
+}
 
 impl Drop for Inside {
+    #[inline]
     fn drop(&mut self) {
-        INSTANCE.is_entered.set(false);
+        match self.is_serial {
+            true => INSTANCE.is_entered.set(false),
+            false => INSTANCE.entry.leave(),
+        }
+    }
+}
+
+/// How threads share the library from now on, in which this thread is. The process has just started.
+pub(crate) fn set_level(level: c_int, process: &mut Process) {
+    STAGE.thread_level.store(level, Relaxed);
+    if level == abi::THREAD_MULTIPLE {
+        entering::prepare();
+        // The library starts once.
+        let _ = INSTANCE.waker.set(process.share());
+    } else {
+        INSTANCE.is_serial.store(true, Release);
     }
 }
 
 /// Enters the library for `body`, which calls no function of the program's.
 #[inline]
 pub(crate) fn enter<R>(body: impl FnOnce(&mut Library) -> Result<R>) -> Result<R> {
+    if !INSTANCE.is_serial.load(Relaxed) {
+        return enter_in_turn(body);
+    }
     if INSTANCE.is_entered.replace(true) {
         return Err(Error::new(
             abi::ERR_OTHER,
-            "another thread is inside the library, which serves one at a time (MPI_THREAD_SERIALIZED)",
+            "another thread is inside the library, which this program uses with MPI_THREAD_SERIALIZED at most",
         ));
     }
-    let _inside = Inside;
+    let _inside = Inside { is_serial: true };
     // SAFETY: the flag says that no other call is here, and threads take turns.
     let library = unsafe { &mut *INSTANCE.library.get() };
     body(library.get_or_insert_with(Library::new))
+}
+
+/// Enters as soon as no other thread is inside.
+fn enter_in_turn<R>(body: impl FnOnce(&mut Library) -> Result<R>) -> Result<R> {
+    let entry = &INSTANCE.entry;
+    if !entry.try_enter() {
+        // Nothing keeps threads out for good.
+        let entered = entry.enter_contended(|| true, interrupt);
+        entered.map_err(|state| {
+            let text = format!("the library's lock is in the state {state}");
+            Error::new(abi::ERR_INTERN, text)
+        })?;
+    }
+    let _inside = Inside { is_serial: false };
+    // SAFETY: this thread is inside, so no other uses the library until it leaves.
+    let library = unsafe { &mut *INSTANCE.library.get() };
+    let library = library.get_or_insert_with(Library::new);
+    let result = body(library);
+    if entry.is_shared()
+        && let Some(process) = &mut library.process
+    {
+        entry.note_changes(process.changes());
+        process.check_parked();
+    }
+    result
+}
+
+/// Ends the sleep, or the polling, of the thread that waits for all.
+fn interrupt() {
+    if let Some(waker) = INSTANCE.waker.get() {
+        waker.wake();
+    }
+}
+
+/// Has all threads that wait look for themselves: what they wait for may have come otherwise than by a message.
+pub(crate) fn wake_all() {
+    if INSTANCE.entry.is_shared() {
+        INSTANCE.entry.wake_waiters();
+        interrupt();
+    }
 }
 
 /// Enters for what needs the program to have started.
@@ -121,7 +231,7 @@ pub(crate) fn with<R>(body: impl FnOnce(&mut Process, &mut Rest<'_>) -> Result<R
             ..
         } = library
         else {
-            return Err(not_started(library));
+            return Err(not_started());
         };
         let rest = &mut Rest {
             types,
@@ -134,8 +244,8 @@ pub(crate) fn with<R>(body: impl FnOnce(&mut Process, &mut Rest<'_>) -> Result<R
 }
 
 #[cold]
-fn not_started(library: &Library) -> Error {
-    let text = match library.is_finalized {
+fn not_started() -> Error {
+    let text = match STAGE.is_finalized.load(Relaxed) {
         true => "MPI_Finalize was called before",
         false => "MPI_Init was not called",
     };
@@ -150,6 +260,25 @@ pub(crate) struct Rest<'a> {
     pub(crate) operations: &'a Table<Operation>,
 }
 
+/// Elements at an address of the program's.
+pub(crate) struct Placed<'a> {
+    memory: BorrowedSpan<'a>,
+    count: u64,
+    datatype: &'a Datatype,
+}
+
+impl Placed<'_> {
+    /// As a buffer.
+    #[inline(always)]
+    pub(crate) fn buffer(&self) -> Buffer<'_> {
+        Buffer {
+            memory: &self.memory,
+            count: self.count,
+            datatype: self.datatype,
+        }
+    }
+}
+
 impl Library {
     fn new() -> Self {
         let mut predefined = vec![None; PREDEFINED_TYPES];
@@ -158,21 +287,28 @@ impl Library {
         }
         Self {
             process: None,
-            is_initialized: false,
-            is_finalized: false,
-            thread_level: abi::THREAD_SINGLE,
+            is_over: false,
+            started_by: 0,
             infos: Table::new(Kind::Info, abi::ERR_INFO),
             groups: Table::new(Kind::Group, abi::ERR_GROUP),
             types: Table::new(Kind::Datatype, abi::ERR_TYPE),
+            type_names: BTreeMap::new(),
+            kinds: Vec::new(),
+            fortran: Default::default(),
+            sessions: Table::new(Kind::Session, abi::ERR_SESSION),
             operations: Table::new(Kind::Operation, abi::ERR_OP),
             handlers: Table::new(Kind::ErrorHandler, abi::ERR_ERRHANDLER),
+            file_handler: abi::ERRORS_RETURN,
+            representations: BTreeSet::new(),
+            tools: Default::default(),
             codes: Codes::default(),
             keys: BTreeMap::new(),
             next_key: FIRST_KEY,
-            buffer: None,
+            buffers: BTreeMap::new(),
             last_code: Box::default(),
             program_number: Box::default(),
             universe_size: Box::default(),
+            window_values: BTreeMap::new(),
             predefined,
             foreign: ForeignMemory::default(),
         }
@@ -225,6 +361,23 @@ impl Rest<'_> {
         writable: bool,
         body: impl FnOnce(Buffer<'_>) -> Result<R>,
     ) -> Result<R> {
+        // SAFETY: the caller's promise.
+        let placed = unsafe { self.placed(base, count, handle, writable) }?;
+        body(placed.buffer())
+    }
+
+    /// The same, for the caller to use.
+    ///
+    /// # Safety
+    /// As [`Rest::buffer`], until what the description is used for is complete.
+    #[inline(always)]
+    pub(crate) unsafe fn placed(
+        &self,
+        base: *const c_void,
+        count: i64,
+        handle: Handle,
+        writable: bool,
+    ) -> Result<Placed<'_>> {
         let datatype = self.datatype(handle)?;
         let count = count_of(count)?;
         if !datatype.is_committed() {
@@ -262,8 +415,8 @@ impl Rest<'_> {
         }
         // SAFETY: the caller's promise.
         let memory = unsafe { self.foreign.span(start, len, writable) };
-        body(Buffer {
-            memory: &memory,
+        Ok(Placed {
+            memory,
             count,
             datatype,
         })
@@ -279,9 +432,9 @@ impl Rest<'_> {
         count: i64,
         handle: Handle,
         writable: bool,
-    ) -> Result<causeway_mpi::request::OwnedBuffer> {
+    ) -> Result<causeway_mpi::buffer::OwnedBuffer> {
         let own = |buffer: Buffer<'_>| {
-            Ok(causeway_mpi::request::OwnedBuffer {
+            Ok(causeway_mpi::buffer::OwnedBuffer {
                 memory: buffer.memory.clone(),
                 count: buffer.count,
                 datatype: buffer.datatype.clone(),
@@ -289,6 +442,29 @@ impl Rest<'_> {
         };
         // SAFETY: the caller's promise.
         unsafe { self.buffer(base, count, handle, writable, own) }
+    }
+
+    /// `len` bytes at `base`.
+    ///
+    /// # Safety
+    /// They are valid for reads and writes for as long as the memory is used.
+    pub(crate) unsafe fn memory(&self, base: *mut c_void, len: usize) -> Result<Memory> {
+        let fits = base.addr().checked_add(len);
+        match NonNull::new(base.cast::<u8>()) {
+            Some(base) if fits.is_some_and(|end| end <= isize::MAX as usize) => {
+                // SAFETY: the caller's promise.
+                Ok(unsafe { self.foreign.span(base, len, true) }.clone())
+            }
+            None if len == 0 => {
+                // SAFETY: there are no bytes.
+                Ok(unsafe { self.foreign.span(NonNull::dangling(), 0, true) }.clone())
+            }
+            None => Err(at_null(len)),
+            Some(_) => {
+                let text = format!("{len} bytes at {base:p} are no memory");
+                Err(Error::new(abi::ERR_SIZE, text))
+            }
+        }
     }
 }
 
@@ -301,11 +477,45 @@ fn at_null(len: usize) -> Error {
 }
 
 /// Waits for what `wait` waits for, and calls what functions of the program there are to be called meanwhile.
+#[inline]
 pub(crate) fn wait_for<T>(mut wait: impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
     loop {
         match with(|process, _| wait(process))? {
             Waited::Done(done) => return Ok(done),
             Waited::Call(call) => run(&call)?,
+            Waited::NotYet => return wait_among_threads(&mut wait),
+        }
+    }
+}
+
+/// The same where several threads call: one of those that wait sleeps for all, outside of the library ([`entering`]).
+#[cold]
+fn wait_among_threads<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
+    let entry = &INSTANCE.entry;
+    let mut waits_for_all = false;
+    let mut parked: Option<Parked> = None;
+    loop {
+        let (found, next) = with(|process, _| {
+            if let Some(parked) = parked.take() {
+                process.finish_wait(parked);
+            }
+            let found = wait(process);
+            let is_over = !matches!(found, Ok(Waited::NotYet));
+            let next = entry.next(&mut waits_for_all, is_over, || process.prepare_wait());
+            Ok((found, next))
+        })?;
+        match next {
+            Next::Return => match found? {
+                Waited::Done(done) => return Ok(done),
+                Waited::Call(call) => run(&call)?,
+                Waited::NotYet => {}
+            },
+            Next::Again => {}
+            Next::Park(mut sleep) => {
+                sleep.wait();
+                parked = Some(sleep);
+            }
+            Next::Follow(seen) => entry.wait_for_changes(seen, None),
         }
     }
 }
@@ -313,6 +523,9 @@ pub(crate) fn wait_for<T>(mut wait: impl FnMut(&mut Process) -> Result<Waited<T>
 /// Waits for an operation.
 #[inline]
 pub(crate) fn complete(mut active: Active) -> Result<Status> {
+    if let Some(status) = active.status() {
+        return Ok(status);
+    }
     wait_for(|process| process.wait(&mut active))
 }
 
@@ -338,7 +551,10 @@ pub(crate) fn run(call: &Call) -> Result<()> {
     with(|process, _| {
         process.called(call);
         Ok(())
-    })
+    })?;
+    // What it was called for may be another thread's.
+    wake_all();
+    Ok(())
 }
 
 /// Does what a call does; turns its error into a code, by the error handler of the object concerned.
@@ -364,6 +580,9 @@ pub(crate) fn unsupported() -> Error {
 #[inline(never)]
 pub(crate) fn handle(name: &str, object: Object, error: &Error) -> c_int {
     let code = error.code();
+    if let Object::Tool = object {
+        return code;
+    }
     let object = match (object, error.communicator()) {
         (Object::None, Some(communicator)) => Object::Communicator(communicator),
         (object, _) => object,
@@ -389,21 +608,28 @@ pub(crate) enum FoundHandler {
 
 impl Library {
     pub(crate) fn handler_of(&self, object: Object) -> FoundHandler {
-        let handle = match object {
-            Object::Communicator(handle) => handle,
-            _ => abi::COMM_SELF,
-        };
         let process = self.process.as_ref();
-        let found = process.and_then(|process| {
-            let communicator = process.communicator(handle);
-            // One that is none: errors that belong to no object go to MPI_COMM_SELF (MPI 5.0 §9.3).
-            communicator
-                .or_else(|_| process.communicator(abi::COMM_SELF))
-                .ok()
-        });
-        let set = found.map_or(abi::ERRORS_ARE_FATAL, |communicator| {
-            communicator.error_handler()
-        });
+        let of = |object| match object {
+            Object::Communicator(handle) => {
+                Some((process?.communicator(handle).ok()?.error_handler(), handle))
+            }
+            Object::Window(handle) => Some((process?.window(handle).ok()?.error_handler(), handle)),
+            Object::Session(handle) => {
+                Some((self.sessions.get(handle).ok()?.error_handler, handle))
+            }
+            Object::File(handle) => {
+                let file = process.and_then(|process| process.file(handle).ok());
+                // Those of no open file, too, have a handler (MPI 5.0 §14.7).
+                Some((
+                    file.map_or(self.file_handler, |file| file.error_handler()),
+                    handle,
+                ))
+            }
+            Object::Tool | Object::None => None,
+        };
+        // Errors that belong to no object go to MPI_COMM_SELF (MPI 5.0 §9.3).
+        let found = of(object).or_else(|| of(Object::Communicator(abi::COMM_SELF)));
+        let (set, handle) = found.unwrap_or((abi::ERRORS_ARE_FATAL, abi::COMM_SELF));
         match self.handlers.get(set) {
             Ok(handler) => FoundHandler::Program(handler.function, handle),
             Err(_) => FoundHandler::Predefined(set),

@@ -4,13 +4,13 @@
 use std::ffi::{c_int, c_void};
 
 use causeway_mpi::abi;
-use causeway_mpi::error::{Error, Result};
+use causeway_mpi::error::Result;
 use causeway_mpi::point::{Mode, Route};
 use causeway_mpi::process::{Active, Waited};
 use causeway_mpi::request::Plan;
 
-use crate::library::{complete, enter, wait_for, with};
-use crate::types::{Handle, NumbersOut, Status, count_of, write_status};
+use crate::library::{complete, wait_for, with};
+use crate::types::{Handle, Status, write_status};
 
 /// # Safety
 /// MPI's contract for a send.
@@ -263,6 +263,84 @@ pub(crate) unsafe fn sendrecv_replace(
     Ok(())
 }
 
+pub(crate) unsafe fn isendrecv(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
+    source: c_int,
+    recvtag: c_int,
+    communicator: Handle,
+    request: *mut Handle,
+) -> Result<()> {
+    let to = Route {
+        rank: dest,
+        tag: sendtag,
+        communicator,
+    };
+    let from = Route {
+        rank: source,
+        tag: recvtag,
+        communicator,
+    };
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe {
+        with(|process, _| process.check_route(to))?;
+        let receive = start_receive((recvbuf, recvcount, recvtype), from)?;
+        let send = start_send((sendbuf, sendcount, sendtype), to, Mode::Standard);
+        keep_both(receive, send, request)
+    }
+}
+
+pub(crate) unsafe fn isendrecv_replace(
+    buf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    communicator: Handle,
+    request: *mut Handle,
+) -> Result<()> {
+    let to = Route {
+        rank: dest,
+        tag: sendtag,
+        communicator,
+    };
+    let from = Route {
+        rank: source,
+        tag: recvtag,
+        communicator,
+    };
+    // SAFETY: the caller keeps MPI's contract. What is sent was copied before it is received over.
+    unsafe {
+        let send = with(|process, rest| {
+            process.check_route(from)?;
+            rest.buffer(buf, count, datatype, false, |from| {
+                process.send_copy(from, to)
+            })
+        })?;
+        let receive = start_receive((buf, count, datatype), from)?;
+        keep_both(receive, Ok(send), request)
+    }
+}
+
+/// # Safety
+/// The pointer is valid for writes.
+unsafe fn keep_both(receive: Active, send: Result<Active>, request: *mut Handle) -> Result<()> {
+    // The receive has begun: its memory is the library's until the request is done.
+    let send = send.unwrap_or_else(|error| Active::failed(error, receive.communicator()));
+    let handle = with(|process, _| process.keep_both(receive, send))?;
+    // SAFETY: the caller's promise.
+    unsafe { request.write(handle) };
+    Ok(())
+}
+
 pub(crate) unsafe fn probe(
     rank: c_int,
     tag: c_int,
@@ -402,52 +480,4 @@ pub(crate) unsafe fn imrecv(
 ) -> Result<()> {
     // SAFETY: the caller keeps MPI's contract.
     unsafe { keep(start_message((buf, count, datatype), message)?, request) }
-}
-
-fn buffer_size(size: i64) -> Result<i64> {
-    count_of(size).map(|_| size)
-}
-
-pub(crate) unsafe fn buffer_attach(buffer: *mut c_void, size: i64) -> Result<()> {
-    let size = match buffer.addr() {
-        abi::BUFFER_AUTOMATIC => i64::MAX,
-        _ => buffer_size(size)?,
-    };
-    enter(|library| match library.buffer.is_some() {
-        true => Err(Error::new(abi::ERR_BUFFER, "a buffer is attached already")),
-        false => {
-            library.buffer = Some((buffer.expose_provenance(), size));
-            if let Some(process) = &mut library.process {
-                process.limit_buffered(Some(size as u64));
-            }
-            Ok(())
-        }
-    })
-}
-
-pub(crate) unsafe fn buffer_detach(buffer_addr: *mut c_void, size: NumbersOut) -> Result<()> {
-    // SAFETY: the caller keeps MPI's contract.
-    unsafe { buffer_flush() }?;
-    let (address, bytes) = enter(|library| {
-        if let Some(process) = &mut library.process {
-            process.limit_buffered(None);
-        }
-        let attached = library.buffer.take();
-        attached.ok_or_else(|| Error::new(abi::ERR_BUFFER, "no buffer is attached"))
-    })?;
-    // SAFETY: the caller's pointers, as MPI has it: the first is the address of a pointer.
-    unsafe {
-        buffer_addr.cast::<usize>().write(address);
-        size.write(if address == abi::BUFFER_AUTOMATIC {
-            0
-        } else {
-            bytes
-        });
-    }
-    Ok(())
-}
-
-pub(crate) unsafe fn buffer_flush() -> Result<()> {
-    let flushed = |process: &mut causeway_mpi::Process| Ok((!process.has_buffered()).then_some(()));
-    wait_for(|process| process.wait_for_news(flushed))
 }

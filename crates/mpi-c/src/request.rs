@@ -7,9 +7,44 @@ use causeway_mpi::error::{Error, Result};
 use causeway_mpi::request::Outcome;
 use causeway_mpi::status::Status as Known;
 
+use crate::general;
 use crate::library::{enter, wait_for, with};
 use crate::point::at_once;
-use crate::types::{Handle, NumbersOut, Status, array, write_status, write_whole_status};
+use crate::types::{Handle, NumbersOut, Status, array, write_status};
+
+/// What has become of a request, in the end: its status, if there is one, and its error. Calls the functions of a generalized one.
+///
+/// # Safety
+/// The pointer is valid for writes.
+unsafe fn conclude(outcome: Outcome, request: *mut Handle) -> (Option<Status>, Option<Error>) {
+    let (known, error, is_over, general) = match outcome {
+        Outcome::Pending => return (None, None),
+        Outcome::Inactive => return (Some(Status::new(Known::empty())), None),
+        Outcome::Done {
+            status,
+            error,
+            is_over,
+            general,
+        } => (status, error, is_over, general),
+    };
+    let mut status = Status::new(known);
+    // SAFETY: the caller's promise; the functions are the program's.
+    let error = unsafe {
+        if is_over {
+            request.write(abi::REQUEST_NULL);
+        }
+        let of_functions = general.and_then(|general| {
+            let queried = general::query(general, &mut status);
+            let freed = match is_over {
+                true => general::free(general),
+                false => Ok(()),
+            };
+            queried.and(freed).err()
+        });
+        error.or(of_functions)
+    };
+    (Some(status), error)
+}
 
 /// Writes what has become of a request where the program wants it. Returns its error.
 ///
@@ -18,24 +53,11 @@ use crate::types::{Handle, NumbersOut, Status, array, write_status, write_whole_
 unsafe fn settle(outcome: Outcome, request: *mut Handle, status: *mut Status) -> Result<()> {
     // SAFETY: the caller's promise.
     unsafe {
-        match outcome {
-            Outcome::Pending => Ok(()),
-            Outcome::Inactive => {
-                write_status(status, Known::empty());
-                Ok(())
-            }
-            Outcome::Done {
-                status: known,
-                error,
-                is_over,
-            } => {
-                if is_over {
-                    request.write(abi::REQUEST_NULL);
-                }
-                write_status(status, known);
-                error.map_or(Ok(()), Err)
-            }
+        let (known, error) = conclude(outcome, request);
+        if let Some(known) = known {
+            known.write_to(status);
         }
+        error.map_or(Ok(()), Err)
     }
 }
 
@@ -127,15 +149,38 @@ impl Array {
     unsafe fn settle_one(&self, at: usize, to: usize, outcome: Outcome) -> Option<Error> {
         // SAFETY: the caller's promise.
         unsafe {
-            let (known, error) = match &outcome {
-                Outcome::Done { status, error, .. } => (*status, error.clone()),
-                _ => (Known::empty(), None),
-            };
+            let (known, error) = conclude(outcome, self.request(at));
             let code = error.as_ref().map_or(abi::SUCCESS, Error::code);
-            let _ = settle(outcome, self.request(at), std::ptr::null_mut());
-            write_whole_status(self.status(to), known, code);
+            let mut known = known.unwrap_or(Status::new(Known::empty()));
+            *known.error_mut() = code;
+            let status = self.status(to);
+            if !status.is_null() {
+                status.write(known);
+            }
             error
         }
+    }
+}
+
+impl Array {
+    /// Writes the statuses of requests that stay as they are: where to, and how each is.
+    ///
+    /// # Safety
+    /// As [`Array::handles`], for the statuses.
+    unsafe fn show(&self, all: impl Iterator<Item = (usize, Outcome)>) -> Result<()> {
+        let mut first = None;
+        for (to, outcome) in all {
+            let mut request = abi::REQUEST_NULL;
+            let one = Self {
+                requests: &mut request,
+                statuses: self.status(to),
+                many: 1,
+            };
+            // SAFETY: the caller's promise.
+            let error = unsafe { one.settle_one(0, 0, outcome) };
+            first = first.or(error);
+        }
+        first.map_or(Ok(()), |error| Err(in_status(&error)))
     }
 }
 
@@ -353,6 +398,94 @@ pub(crate) unsafe fn testsome(
     }
 }
 
+pub(crate) unsafe fn request_get_status_all(
+    count: c_int,
+    requests: *const Handle,
+    flag: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
+    let array = Array::new(requests.cast_mut(), statuses, count)?;
+    // SAFETY: the caller's arrays, as MPI has it.
+    unsafe {
+        let found = look(array.handles()?)?;
+        let is_pending = |outcome: &Outcome| matches!(outcome, Outcome::Pending);
+        let all = !found.iter().any(is_pending);
+        flag.write(all.into());
+        if !all {
+            return Ok(());
+        }
+        array.show(found.into_iter().enumerate())
+    }
+}
+
+pub(crate) unsafe fn request_get_status_any(
+    count: c_int,
+    requests: *const Handle,
+    index: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    let array = Array::new(requests.cast_mut(), std::ptr::null_mut(), count)?;
+    // SAFETY: the caller's pointers, as MPI has it.
+    unsafe {
+        let found = look(array.handles()?)?;
+        let is_any_active = !found.iter().all(is_inactive);
+        let mut all = found.into_iter().enumerate();
+        let done = all.find(|(_, outcome)| matches!(outcome, Outcome::Done { .. }));
+        let (at, outcome) = match done {
+            Some((at, outcome)) => (at as c_int, outcome),
+            None => (abi::UNDEFINED, Outcome::Inactive),
+        };
+        let is_done = at != abi::UNDEFINED || !is_any_active;
+        flag.write(is_done.into());
+        index.write(at);
+        match is_done {
+            true => settle(outcome, &mut { abi::REQUEST_NULL }, status),
+            false => Ok(()),
+        }
+    }
+}
+
+pub(crate) unsafe fn request_get_status_some(
+    incount: c_int,
+    requests: *const Handle,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
+    let array = Array::new(requests.cast_mut(), statuses, incount)?;
+    // SAFETY: the caller's arrays, as MPI has it.
+    unsafe {
+        let found = look(array.handles()?)?;
+        if found.iter().all(is_inactive) {
+            outcount.write(abi::UNDEFINED);
+            return Ok(());
+        }
+        let done = found.into_iter().enumerate();
+        let done = done.filter(|(_, outcome)| matches!(outcome, Outcome::Done { .. }));
+        let done = Vec::from_iter(done);
+        outcount.write(done.len() as c_int);
+        for (to, (at, _)) in done.iter().enumerate() {
+            indices.add(to).write(*at as c_int);
+        }
+        let outcomes = done.into_iter().map(|(_, outcome)| outcome);
+        array.show(outcomes.enumerate())
+    }
+}
+
+fn is_inactive(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Inactive)
+}
+
+/// How requests are, after some progress; they stay as they are.
+fn look(handles: Vec<Handle>) -> Result<Vec<Outcome>> {
+    let peek = |process: &mut causeway_mpi::Process| {
+        let each = handles.iter().map(|handle| process.peek(*handle));
+        each.collect::<Result<Vec<_>>>().map(Some)
+    };
+    Ok(at_once(peek)?.unwrap_or_default())
+}
+
 pub(crate) unsafe fn start(request: *mut Handle) -> Result<()> {
     // SAFETY: the caller's pointer, as MPI has it.
     let handle = unsafe { request.read() };
@@ -371,15 +504,23 @@ pub(crate) unsafe fn startall(count: c_int, requests: *mut Handle) -> Result<()>
 pub(crate) unsafe fn cancel(request: *mut Handle) -> Result<()> {
     // SAFETY: the caller's pointer, as MPI has it.
     let handle = unsafe { request.read() };
-    with(|process, _| process.cancel_request(handle))
+    match with(|process, _| process.general(handle))? {
+        // SAFETY: the function is the program's.
+        Some((general, is_complete)) => unsafe { general::cancel(general, is_complete) },
+        None => with(|process, _| process.cancel_request(handle)),
+    }
 }
 
 pub(crate) unsafe fn request_free(request: *mut Handle) -> Result<()> {
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe {
         let handle = request.read();
+        let general = with(|process, _| process.general(handle))?;
         with(|process, _| process.free_request(handle))?;
         request.write(abi::REQUEST_NULL);
+        if let Some((general, true)) = general {
+            return general::free(general);
+        }
     }
     Ok(())
 }

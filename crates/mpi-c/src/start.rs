@@ -1,17 +1,19 @@
 //! Starting and ending (MPI 5.0 chapter 11), versions, time.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::process::Process;
+use causeway_mpi::tool::{SETTINGS, Setting, Settings};
 
-use crate::library::{end, enter};
+use crate::library::{Library, STAGE, end, enter, set_level};
 use crate::types::{Handle, write_text};
 
 /// The most that threads may do (MPI 5.0 §11.6.2).
-const MOST_THREADS: c_int = abi::THREAD_SERIALIZED;
+pub(crate) const MOST_THREADS: c_int = abi::THREAD_MULTIPLE;
 
 pub(crate) unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
     start(abi::THREAD_SINGLE)
@@ -31,41 +33,97 @@ pub(crate) unsafe fn init_thread(
 }
 
 fn start(level: c_int) -> Result<()> {
-    enter(|library| {
-        if library.is_initialized {
-            return Err(Error::new(abi::ERR_OTHER, "MPI_Init was called before"));
+    if STAGE.is_initialized.load(Relaxed) {
+        return Err(Error::new(abi::ERR_OTHER, "MPI_Init was called before"));
+    }
+    begin(level)?;
+    STAGE.thread_level.store(level, Relaxed);
+    STAGE.is_initialized.store(true, Release);
+    Ok(())
+}
+
+/// Has this process meet the others, unless it has. Threads may do then what `level` says.
+pub(crate) fn begin(level: c_int) -> Result<()> {
+    let is_first = enter(|library| {
+        if library.process.is_some() {
+            return Ok(false);
+        }
+        if library.is_over {
+            let text = "the process has parted from the others, and cannot meet them again";
+            return Err(Error::new(abi::ERR_OTHER, text));
         }
         let mut process = Process::start()?;
-        process.limit_buffered(library.buffer.map(|(_, size)| size as u64));
+        for (owner, (_, size)) in &library.buffers {
+            process.limit_buffered(*owner, Some(*size as u64));
+        }
+        set_level(level, &mut process);
+        let changed = |setting: Setting| {
+            library.tools.settings.get(setting) != Settings::default().get(setting)
+        };
+        for setting in SETTINGS.iter().filter(|setting| changed(setting.what)) {
+            process.apply(&library.tools.settings, setting.what)?;
+        }
         library.process = Some(process);
-        library.is_initialized = true;
-        library.thread_level = level;
-        Ok(())
-    })
+        library.started_by = std::process::id();
+        Ok(true)
+    })?;
+    if is_first {
+        // SAFETY: the function is there as long as the process: the library is not unloaded.
+        unsafe { libc::atexit(at_exit) };
+    }
+    Ok(())
+}
+
+/// A program that has used sessions only, and has ended all of them, parts from the others here.
+extern "C" fn at_exit() {
+    let _ = enter(|library| {
+        let is_used = STAGE.is_initialized.load(Relaxed) && !STAGE.is_finalized.load(Relaxed);
+        // A forked child is another process than the one that has met the others.
+        let is_it = library.started_by == std::process::id();
+        match is_it && !is_used && library.sessions.is_empty() {
+            true => part(library),
+            false => Ok(()),
+        }
+    });
+}
+
+fn part(library: &mut Library) -> Result<()> {
+    let Some(process) = library.process.take() else {
+        return Ok(());
+    };
+    library.is_over = true;
+    process.finish()
 }
 
 pub(crate) unsafe fn finalize() -> Result<()> {
     enter(|library| {
-        if library.is_finalized {
+        if STAGE.is_finalized.load(Relaxed) {
             return Err(Error::new(abi::ERR_OTHER, "MPI_Finalize was called before"));
         }
-        let Some(process) = library.process.take() else {
+        if !STAGE.is_initialized.load(Relaxed) {
             return Err(Error::new(abi::ERR_OTHER, "MPI_Init was not called"));
-        };
-        library.is_finalized = true;
-        process.finish()
+        }
+        STAGE.is_finalized.store(true, Release);
+        if library.process.as_ref().is_some_and(Process::checks) {
+            library.report_leaks();
+        }
+        match library.sessions.is_empty() {
+            true => part(library),
+            // At the program's end.
+            false => Ok(()),
+        }
     })
 }
 
 pub(crate) unsafe fn initialized(flag: *mut c_int) -> Result<()> {
-    let is = enter(|library| Ok(library.is_initialized))?;
+    let is = STAGE.is_initialized.load(Acquire);
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { flag.write(is.into()) };
     Ok(())
 }
 
 pub(crate) unsafe fn finalized(flag: *mut c_int) -> Result<()> {
-    let is = enter(|library| Ok(library.is_finalized))?;
+    let is = STAGE.is_finalized.load(Acquire);
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { flag.write(is.into()) };
     Ok(())
@@ -76,7 +134,7 @@ pub(crate) unsafe fn abort(_comm: Handle, errorcode: c_int) -> Result<()> {
 }
 
 pub(crate) unsafe fn query_thread(provided: *mut c_int) -> Result<()> {
-    let level = enter(|library| Ok(library.thread_level))?;
+    let level = STAGE.thread_level.load(Relaxed);
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { provided.write(level) };
     Ok(())

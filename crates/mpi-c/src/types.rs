@@ -39,6 +39,22 @@ impl Status {
         }
     }
 
+    /// Writes it where the program wants it, unless it does not; the error field there stays as it is.
+    ///
+    /// # Safety
+    /// `into` is null or valid for writes.
+    #[inline]
+    pub(crate) unsafe fn write_to(&self, into: *mut Self) {
+        if !into.is_null() {
+            // SAFETY: as the caller promises. The field is not read first: it may not have been written yet.
+            unsafe {
+                (*into).source = self.source;
+                (*into).tag = self.tag;
+                (*into).internal = self.internal;
+            }
+        }
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.internal[0] as u32) | u64::from(self.internal[1] as u32) << 32
     }
@@ -74,32 +90,8 @@ impl Status {
 /// `into` is null or valid for writes.
 #[inline]
 pub(crate) unsafe fn write_status(into: *mut Status, status: causeway_mpi::status::Status) {
-    if !into.is_null() {
-        let new = Status::new(status);
-        // SAFETY: as the caller promises. The field is not read first: it may not have been written yet.
-        unsafe {
-            (*into).source = new.source;
-            (*into).tag = new.tag;
-            (*into).internal = new.internal;
-        }
-    }
-}
-
-/// Writes a status with its error field.
-///
-/// # Safety
-/// As [`write_status`].
-pub(crate) unsafe fn write_whole_status(
-    into: *mut Status,
-    status: causeway_mpi::status::Status,
-    error: c_int,
-) {
-    if !into.is_null() {
-        let mut new = Status::new(status);
-        new.error = error;
-        // SAFETY: as the caller promises.
-        unsafe { into.write(new) };
-    }
+    // SAFETY: as the caller promises.
+    unsafe { Status::new(status).write_to(into) };
 }
 
 /// An array of counts or displacements, as the function's width has them.

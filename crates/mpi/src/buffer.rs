@@ -4,7 +4,7 @@ use causeway_engine::Memory;
 use causeway_sys::blocks::{Source, Target};
 
 use crate::abi;
-use crate::datatype::{self, Datatype, Elements};
+use crate::datatype::{self, Basic, Datatype, Elements};
 use crate::error::{Error, Result};
 
 /// Elements in memory. The memory is that of their hull ([`Datatype::hull`]).
@@ -16,6 +16,78 @@ pub struct Buffer<'a> {
     pub count: u64,
     /// Of what.
     pub datatype: &'a Datatype,
+}
+
+/// A [`Buffer`] that is kept.
+#[derive(Debug, Clone)]
+pub struct OwnedBuffer {
+    /// The hull.
+    pub memory: Memory,
+    /// How many.
+    pub count: u64,
+    /// Of what.
+    pub datatype: Datatype,
+}
+
+impl OwnedBuffer {
+    /// All of some memory, as bytes.
+    pub fn bytes(memory: Memory) -> Self {
+        Self {
+            count: memory.len() as u64,
+            memory,
+            datatype: Basic::Byte.into(),
+        }
+    }
+
+    /// The data as one piece of memory.
+    pub fn packed(&self) -> Result<Memory> {
+        self.as_buffer().packed()
+    }
+
+    /// Bytes of data.
+    pub fn bytes_of_data(&self) -> Result<u64> {
+        self.as_buffer().bytes()
+    }
+
+    /// Puts data that lie in one piece where they belong.
+    pub fn unpack(&self, stream: &[u8]) -> Result<()> {
+        let elements = self.as_buffer().elements()?;
+        elements.unpack(0, Source::from(stream), &mut Target::from(&self.memory))?;
+        Ok(())
+    }
+
+    /// Puts the data into one piece.
+    pub(crate) fn pack_into(&self, stream: &Memory) -> Result<()> {
+        let elements = self.as_buffer().elements()?;
+        elements.pack(0, Source::from(&self.memory), &mut Target::from(stream))?;
+        Ok(())
+    }
+
+    /// Puts data that lie in one piece where they belong.
+    pub(crate) fn unpack_from(&self, stream: &Memory) -> Result<()> {
+        let elements = self.as_buffer().elements()?;
+        elements.unpack(0, Source::from(stream), &mut Target::from(&self.memory))?;
+        Ok(())
+    }
+
+    /// The same, borrowed.
+    pub fn as_buffer(&self) -> Buffer<'_> {
+        Buffer {
+            memory: &self.memory,
+            count: self.count,
+            datatype: &self.datatype,
+        }
+    }
+}
+
+impl From<Buffer<'_>> for OwnedBuffer {
+    fn from(buffer: Buffer<'_>) -> Self {
+        Self {
+            memory: buffer.memory.clone(),
+            count: buffer.count,
+            datatype: buffer.datatype.clone(),
+        }
+    }
 }
 
 /// A message that was received into other memory than the program's.
@@ -60,6 +132,11 @@ impl Buffer<'_> {
         Ok(Elements::new(self.datatype.clone(), self.count)?)
     }
 
+    /// Bytes of data.
+    pub(crate) fn bytes(&self) -> Result<u64> {
+        Ok(self.elements()?.bytes())
+    }
+
     /// The message as one piece of memory.
     pub(crate) fn packed(&self) -> Result<Memory> {
         if self.is_plain() {
@@ -88,9 +165,8 @@ impl Buffer<'_> {
 }
 
 impl Unpack {
-    /// Puts the first so many bytes of what was received, or all of them, where the program wants them.
-    pub(crate) fn unpack(&self, bytes: Option<u64>) -> Result<()> {
-        let bytes = bytes.unwrap_or(self.elements.bytes());
+    /// Puts the first so many bytes of what was received where the program wants them.
+    pub(crate) fn unpack(&self, bytes: u64) -> Result<()> {
         let stream = self.from.slice(0..bytes as usize);
         self.elements
             .unpack(0, Source::from(&stream), &mut Target::from(&self.into))?;

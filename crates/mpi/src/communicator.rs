@@ -11,10 +11,36 @@ use crate::group::Group;
 use crate::info::Info;
 use crate::matching::MpiPattern;
 
-/// The numbers of contexts that each communicator has: for messages of the program, and for collective operations.
-pub(crate) const CONTEXTS: u32 = 2;
-/// The first communicator number that is free: those before are `MPI_COMM_WORLD`'s and `MPI_COMM_SELF`'s.
-pub(crate) const FIRST_FREE: u32 = 2;
+/// What messages of a communicator are for. Each kind has a context of its own, so that receives of one do not match those of
+/// another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Channel {
+    /// Messages of the program.
+    Messages = 0,
+    /// Collective operations.
+    Collectives = 1,
+    /// Communicators that a part of the processes makes.
+    Making = 2,
+    /// What senders of partitioned messages tell their receivers, and the partitions.
+    Partitioned = 5,
+    Partitions = 6,
+}
+
+impl Channel {
+    /// The context in which processes that give an operation up tell the others: 3 for collective operations, 4 for
+    /// communicators that are being made.
+    pub(crate) fn failures(self) -> u32 {
+        self as u32 + 2
+    }
+}
+
+/// How many contexts each communicator has.
+pub(crate) const CONTEXTS: u32 = 7;
+/// The number of no communicator: processes that have none in common make one by its contexts.
+pub(crate) const NONE: u32 = 2;
+/// The first communicator number that is free: those before are `MPI_COMM_WORLD`'s, `MPI_COMM_SELF`'s and no communicator's.
+pub(crate) const FIRST_FREE: u32 = 3;
 /// Communicator numbers are below.
 pub(crate) const MOST: u32 = u32::MAX / CONTEXTS;
 
@@ -23,22 +49,30 @@ pub(crate) const MOST: u32 = u32::MAX / CONTEXTS;
 pub(crate) struct Peer {
     pub(crate) addr: Addr,
     pub(crate) number: u32,
+    /// The communicator's first context there: each process numbers its communicators itself.
+    pub(crate) context: u32,
 }
 
 /// A communicator.
 #[derive(Debug, Clone)]
 pub struct Communicator {
-    /// Its number; contexts are made from it.
+    /// The number that this process knows it by; contexts are made from it.
     pub(crate) number: u32,
     /// This process's rank in the local group.
     pub(crate) rank: u32,
     pub(crate) local: Arc<Group>,
     /// The other group, if it is an inter-communicator.
     pub(crate) remote: Option<Arc<Group>>,
+    /// Whether the local group of an inter-communicator comes before the remote one where both are spoken of.
+    pub(crate) is_first: bool,
     /// Of those that are sent to, by rank.
     pub(crate) peers: Arc<[Peer]>,
+    /// All processes, for collective operations: the peers, and behind them the local group of an inter-communicator.
+    pub(crate) everyone: Arc<[Peer]>,
     /// Collective operations so far: each has a tag of its own.
     pub(crate) collectives: u32,
+    /// The same of those that are started again and again.
+    pub(crate) kept_collectives: u32,
     pub(crate) name: Vec<u8>,
     /// Values by key.
     pub(crate) attributes: BTreeMap<i32, usize>,
@@ -49,6 +83,26 @@ pub struct Communicator {
 }
 
 impl Communicator {
+    /// One of these processes, whose ranks are those of the group.
+    pub(crate) fn new(number: u32, rank: u32, local: Arc<Group>, peers: Arc<[Peer]>) -> Self {
+        Self {
+            number,
+            rank,
+            local,
+            remote: None,
+            is_first: true,
+            everyone: Arc::clone(&peers),
+            peers,
+            collectives: 0,
+            kept_collectives: 0,
+            name: Vec::new(),
+            attributes: BTreeMap::new(),
+            error_handler: abi::ERRORS_ARE_FATAL,
+            info: Info::default(),
+            topology: None,
+        }
+    }
+
     /// The local group.
     pub fn group(&self) -> &Arc<Group> {
         &self.local
@@ -112,13 +166,8 @@ impl Communicator {
     }
 
     #[inline]
-    pub(crate) fn context(&self) -> u32 {
-        self.number * CONTEXTS
-    }
-
-    #[inline]
-    pub(crate) fn collective_context(&self) -> u32 {
-        self.number * CONTEXTS + 1
+    pub(crate) fn context(&self, channel: Channel) -> u32 {
+        self.number * CONTEXTS + channel as u32
     }
 
     /// Those that are sent to and received from.
@@ -157,7 +206,7 @@ impl Communicator {
             tag => Some(check_tag(tag)?),
         };
         Ok(MpiPattern {
-            context: self.context(),
+            context: self.context(Channel::Messages),
             source,
             tag,
         })

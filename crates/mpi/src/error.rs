@@ -216,12 +216,22 @@ impl Codes {
         Ok(())
     }
 
-    /// Removes an added class, code or text.
-    pub fn remove(&mut self, code: i32) -> Result<()> {
-        self.added
-            .remove(&code)
-            .map(drop)
-            .ok_or_else(|| not_added(code))
+    /// Removes an added class or code, which must have no text any more, and a class no codes.
+    pub fn remove(&mut self, code: i32, is_class: bool) -> Result<()> {
+        let (class, text) = self.added.get(&code).ok_or_else(|| not_added(code))?;
+        let mut others = self.added.iter().filter(|(other, _)| **other != code);
+        let why = if (*class == code) != is_class {
+            "it is a class if its code is to be removed, or a code if its class is"
+        } else if !text.is_empty() {
+            "it has a text"
+        } else if is_class && others.any(|(_, (class, _))| *class == code) {
+            "it has codes"
+        } else {
+            self.added.remove(&code);
+            return Ok(());
+        };
+        let text = format!("{code} cannot be removed: {why}");
+        Err(Error::new(abi::ERR_ARG, text))
     }
 
     /// The class of a code.
@@ -287,6 +297,13 @@ mod tests {
         assert_eq!(codes.text_of(code).expect("known"), "too hot");
         assert!(codes.set_text(abi::ERR_RANK, String::new()).is_err());
         assert!(codes.class_of(code + 1).is_err());
+        assert!(codes.remove(class, true).is_err(), "it has a code");
+        assert!(codes.remove(code, false).is_err(), "it has a text");
+        codes.set_text(code, String::new()).expect("it was added");
+        assert!(codes.remove(code, true).is_err(), "it is no class");
+        codes.remove(code, false).expect("it has no text");
+        codes.remove(class, true).expect("it has no codes");
+        assert_eq!(codes.last_used(), abi::ERR_LASTCODE);
         codes.note("MPI_Send", &Error::new(abi::ERR_RANK, "rank 9 of 4"));
         let text = codes.text_of(abi::ERR_RANK).expect("known");
         assert_eq!(text, "invalid rank; latest: MPI_Send: rank 9 of 4");

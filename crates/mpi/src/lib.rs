@@ -2,9 +2,11 @@
 //!
 //! A program's processes [start] with the help of a [launcher], and meet; then each is a [`Process`]. Read
 //! [`process`] first, then what it does: messages ([`point`], [`message`]) of elements ([`buffer`], [`datatype`]), matched
-//! with receives by MPI's rules ([`matching`]); [`communicator`]s of [`group`]s with [`topology`], and [how they are made](making); [`collective`]
-//! operations as [`schedule`]s, with [`operation`]s that combine elements ([`reduction`]); [`request`]s for all that goes
-//! on, and their [`status`]. [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
+//! with receives by MPI's rules ([`matching`]), into [buffers that are attached](buffering); [`communicator`]s of [`group`]s with
+//! [`topology`], and [how they are made](making), also by two groups that [meet](meeting); [`collective`] operations as
+//! [`steps`] that are started as [`schedule`]s, compared first in the [checking mode](checking), with [`operation`]s that combine elements ([`reduction`]);
+//! [`window`]s of memory that others access; [`request`]s for all that goes
+//! on, and their [`status`]; files ([`io`]). [`tool`]s set and look at some of it. [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
 //! values, [`abi`] the standard ABI's numbers.
 //!
 //! All progress is made inside calls. Nothing here calls functions of the program: a wait that comes to one returns it
@@ -16,17 +18,23 @@
 
 pub mod abi;
 pub mod buffer;
+pub mod buffering;
+pub mod checking;
 pub mod collective;
 pub mod communicator;
 pub mod datatype;
 pub mod error;
 pub mod group;
 pub mod info;
+pub mod io;
 pub mod launcher;
 pub mod making;
 pub mod matching;
+pub mod meeting;
 pub mod message;
 pub mod operation;
+mod partitioned;
+mod partitions;
 pub mod point;
 pub mod process;
 pub mod reduction;
@@ -34,7 +42,11 @@ pub mod request;
 pub mod schedule;
 pub mod start;
 pub mod status;
+pub mod steps;
 pub mod table;
+pub mod told;
+pub mod tool;
 pub mod topology;
+pub mod window;
 
 pub use process::Process;

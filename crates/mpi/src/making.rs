@@ -1,7 +1,8 @@
 //! How communicators are made and freed (MPI 5.0 §7.4).
 //!
-//! Processes that make a communicator together agree on its number: the largest that is free at any of them, told to all with
-//! whatever else they have to know of each other.
+//! Each process numbers its communicators itself. Processes that make one together tell each other their numbers, with
+//! whatever else they have to know, and messages carry the number that their receiver knows the communicator by. So there is
+//! nothing to agree on, and several can be made at the same time, in any order.
 
 use std::sync::Arc;
 
@@ -9,137 +10,397 @@ use causeway_engine::Memory;
 
 use crate::abi;
 use crate::buffer::temporary;
-use crate::collective::Blocks;
-use crate::communicator::{Communicator, MOST};
+use crate::collective::{Place, ring};
+use crate::communicator::{CONTEXTS, Channel, Communicator, MOST, NONE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::process::{Active, Process};
-use crate::request::OwnedBuffer;
+use crate::process::{Active, Going, Process};
+use crate::schedule::Among;
+use crate::steps::Steps;
+use crate::told::{BYTES, Told, WORDS};
 
-/// What one process tells the others: its next free number, and two more.
-const WORDS: usize = 3;
-const BYTES: usize = WORDS * 8;
+/// One of the processes of a new communicator, by its number in the program, and how it is reached.
+type Member = (u32, Peer);
 
-/// What processes have told each other when its operation is done.
-#[derive(Debug)]
-pub struct Told {
-    communicator: usize,
-    memory: Memory,
+/// How a process is reached that knows the new communicator by this number.
+pub(crate) fn reached(peer: Peer, number: i64) -> Result<Peer> {
+    let number = u32::try_from(number)
+        .ok()
+        .filter(|number| *number < MOST)
+        .ok_or_else(|| Error::new(abi::ERR_INTERN, "a process told a wrong number"))?;
+    Ok(Peer {
+        context: number * CONTEXTS,
+        ..peer
+    })
 }
 
-impl Told {
-    fn all(&self) -> Vec<[i64; WORDS]> {
-        let bytes = self.memory.to_vec();
-        let each = bytes.chunks_exact(BYTES);
-        each.map(|one| {
-            let mut words = [0; WORDS];
-            for (word, bytes) in words.iter_mut().zip(one.chunks_exact(8)) {
-                *word = bytes.try_into().map_or(0, i64::from_ne_bytes);
-            }
-            words
-        })
-        .collect()
-    }
+/// Steps that tell all processes the words of each, in the order in which they go round.
+pub(crate) fn telling(
+    steps: &mut Steps,
+    place: Place,
+    words: [i64; WORDS],
+    blocks: &[Memory],
+) -> Result<()> {
+    let own = Memory::from_vec(words.iter().flat_map(|word| word.to_ne_bytes()).collect());
+    let mine = blocks.get(place.rank as usize);
+    let mine = mine.ok_or_else(|| Error::new(abi::ERR_INTERN, "no place for a process"))?;
+    steps.copy(&own, mine);
+    ring(steps, place, blocks);
+    Ok(())
 }
 
 impl Process {
-    /// Starts to tell all processes of a communicator this process's next free number and two values of the caller's.
-    pub fn tell(&mut self, communicator: usize, values: [i64; 2]) -> Result<(Active, Told)> {
-        let size = self.place(communicator)?.size;
-        let words = [i64::from(self.next_number), values[0], values[1]];
-        let own = Memory::from_vec(words.iter().flat_map(|word| word.to_ne_bytes()).collect());
-        let memory = temporary(size as usize * BYTES)?;
-        let into = Blocks::Even {
-            memory: memory.clone(),
-            blocks: size,
-        };
-        let from = Blocks::Each(vec![OwnedBuffer::bytes(own)]);
-        let active = self.allgather(Some(&from), &into, communicator)?;
-        let told = Told {
-            communicator,
-            memory,
-        };
-        Ok((active, told))
-    }
-
-    /// The number that all have agreed on.
-    fn agreed(&mut self, told: &[[i64; WORDS]]) -> Result<u32> {
-        let largest = told.iter().map(|words| words[0]).max().unwrap_or(0);
-        let number = u32::try_from(largest).ok().filter(|number| *number < MOST);
-        let number = number
-            .ok_or_else(|| Error::new(abi::ERR_NO_MEM, "all communicator numbers are used"))?;
+    /// A number for a communicator that is to be made.
+    pub(crate) fn number(&mut self) -> Result<u32> {
+        let number = self.next_number;
+        if number >= MOST {
+            let text = "all communicator numbers are used";
+            return Err(Error::new(abi::ERR_NO_MEM, text));
+        }
         self.next_number = number + 1;
         Ok(number)
     }
 
-    fn add(&mut self, parent: usize, number: u32, group: Arc<Group>) -> Result<usize> {
-        let parent = self.communicator(parent)?;
-        let new = Communicator {
+    /// Starts to tell all processes of a communicator this process's number of a new one and two values of the caller's.
+    pub fn tell(&mut self, communicator: usize, values: [i64; 2]) -> Result<(Active, Told)> {
+        let number = self.number()?;
+        let sites = self.sites(communicator)?;
+        let (place, turned) = sites.all();
+        let many = place.size as usize;
+        let memory = temporary(many * BYTES)?;
+        let blocks = Vec::from_iter((0..many).map(|rank| {
+            let at = (rank + turned.0 as usize) % many * BYTES;
+            memory.slice(at..at + BYTES)
+        }));
+        let mut steps = Steps::on(communicator).called("making a communicator");
+        steps.turn(turned);
+        let words = [number.into(), values[0], values[1]];
+        telling(&mut steps, place, words, &blocks)?;
+        let told = Told {
+            communicator,
             number,
-            rank: group.rank_of(self.rank).unwrap_or(0),
-            peers: self.peers_of(&group),
-            local: group,
-            remote: None,
-            collectives: 0,
-            name: Vec::new(),
-            attributes: Default::default(),
-            error_handler: parent.error_handler,
-            info: Default::default(),
-            topology: None,
+            memory,
+            new: abi::COMM_NULL,
         };
+        Ok((self.begin(steps)?, told))
+    }
+
+    /// Starts to tell the processes of a group the same.
+    fn tell_among(
+        &mut self,
+        (communicator, rank): (usize, u32),
+        among: Among,
+        values: [i64; 2],
+    ) -> Result<(Active, Told)> {
+        let number = self.number()?;
+        let size = among.peers.len() as u32;
+        let memory = temporary(size as usize * BYTES)?;
+        let blocks = crate::collective::split(&memory, size);
+        let mut steps = Steps::on(communicator).called("making a communicator");
+        let words = [number.into(), values[0], values[1]];
+        telling(&mut steps, Place { rank, size }, words, &blocks)?;
+        let told = Told {
+            communicator,
+            number,
+            memory,
+            new: abi::COMM_NULL,
+        };
+        Ok((self.begin_among(steps, among), told))
+    }
+
+    /// Starts to tell all processes numbers: each as many as the first value that it has told before. Returns where those of all
+    /// are in the end.
+    pub fn tell_numbers(&mut self, told: &Told, numbers: &[i32]) -> Result<(Active, Memory)> {
+        let lengths = told.all();
+        let lengths = lengths.iter().map(|words| usize::try_from(words[1]));
+        let lengths = lengths.collect::<std::result::Result<Vec<_>, _>>();
+        let wrong = || Error::new(abi::ERR_INTERN, "a process told a wrong length");
+        let lengths = lengths.map_err(|_| wrong())?;
+        let total = lengths
+            .iter()
+            .try_fold(0usize, |sum, len| sum.checked_add(*len));
+        let total = total
+            .and_then(|total| total.checked_mul(4))
+            .ok_or_else(wrong)?;
+        let memory = temporary(total)?;
+        let mut at = 0;
+        let blocks = Vec::from_iter(lengths.iter().map(|len| {
+            at += len * 4;
+            memory.slice(at - len * 4..at)
+        }));
+        let place = self.place(told.communicator)?;
+        let own = Memory::from_vec(numbers.iter().flat_map(|one| one.to_ne_bytes()).collect());
+        let mut steps = Steps::on(told.communicator).called("making a communicator");
+        let mine = blocks.get(place.rank as usize).ok_or_else(wrong)?;
+        steps.copy(&own, mine);
+        ring(&mut steps, place, &blocks);
+        Ok((self.begin(steps)?, memory))
+    }
+
+    /// The processes of a communicator that have told something, with what they have told: the local ones, and the remote ones.
+    #[expect(clippy::type_complexity, reason = "it has no use elsewhere")]
+    fn members(
+        &self,
+        told: &Told,
+    ) -> Result<(Vec<(Member, [i64; WORDS])>, Vec<(Member, [i64; WORDS])>)> {
+        let parent = self.communicator(told.communicator)?;
+        let remote = parent.remote.iter().flat_map(|group| group.members());
+        let processes = remote.chain(parent.local.members());
+        let all = processes.zip(parent.everyone.iter()).zip(told.all());
+        let mut remote = all
+            .map(|((process, peer), words)| Ok(((*process, reached(*peer, words[0])?), words)))
+            .collect::<Result<Vec<_>>>()?;
+        let local = remote.split_off(
+            parent
+                .remote
+                .as_ref()
+                .map_or(0, |group| group.size() as usize),
+        );
+        Ok((local, remote))
+    }
+
+    /// Adds a communicator. `remote` has the other group of an inter-communicator, and whether the local one comes first
+    /// where both are spoken of.
+    pub(crate) fn add(
+        &mut self,
+        (number, error_handler): (u32, usize),
+        local: &[Member],
+        remote: Option<(&[Member], bool)>,
+    ) -> Result<usize> {
+        let group = |members: &[Member]| {
+            Arc::new(Group::new(
+                members.iter().map(|(process, _)| *process).collect(),
+            ))
+        };
+        let peers = |members: &[Member]| Vec::from_iter(members.iter().map(|(_, peer)| *peer));
+        let own = group(local);
+        let rank = own.rank_of(self.rank).unwrap_or(0);
+        let mut new = Communicator::new(number, rank, own, peers(local).into());
+        new.error_handler = error_handler;
+        if let Some((members, is_first)) = remote {
+            let mut everyone = peers(members);
+            new.peers = everyone.clone().into();
+            everyone.extend(peers(local));
+            new.everyone = everyone.into();
+            new.remote = Some(group(members));
+            new.is_first = is_first;
+        }
         self.communicators.insert(new)
     }
 
-    /// Makes a communicator of the same processes. Name and attributes are the caller's business.
-    pub fn duplicate(&mut self, told: &Told) -> Result<usize> {
-        let number = self.agreed(&told.all())?;
-        let group = Arc::clone(&self.communicator(told.communicator)?.local);
-        let handle = self.add(told.communicator, number, group)?;
+    /// Adds a communicator of processes of another one.
+    fn add_below(&mut self, told: &Told, local: &[Member], remote: &[Member]) -> Result<usize> {
         let parent = self.communicator(told.communicator)?;
-        let (info, topology) = (parent.info.clone(), parent.topology.clone());
-        let new = self.communicators.get_mut(handle)?;
-        (new.info, new.topology) = (info, topology);
-        Ok(handle)
+        let (handler, is_first) = (parent.error_handler, parent.is_first);
+        let remote = parent.remote.is_some().then_some((remote, is_first));
+        self.add((told.number, handler), local, remote)
+    }
+
+    /// Starts to make a communicator of the same processes, which can be used when that is done. Name and attributes are the
+    /// caller's business.
+    pub fn duplicate(&mut self, communicator: usize) -> Result<(Active, Told)> {
+        let (mut active, mut told) = self.tell(communicator, [0; 2])?;
+        let parent = self.communicator(communicator)?;
+        let mut new = Communicator {
+            number: told.number,
+            ..parent.clone()
+        };
+        (new.collectives, new.kept_collectives) = (0, 0);
+        new.attributes.clear();
+        new.name.clear();
+        told.new = self.communicators.insert(new)?;
+        if let Going::Schedule(schedule) = active.state {
+            active.state = Going::Making(schedule, Box::new(told.clone()));
+        }
+        Ok((active, told))
+    }
+
+    /// Makes a communicator of the same processes, all of which have told their numbers.
+    pub(crate) fn duplicate_by(&mut self, told: &Told) -> Result<usize> {
+        let (local, _) = self.members(told)?;
+        let local = Vec::from_iter(local.into_iter().map(|(member, _)| member));
+        self.add_below(told, &local, &[])
+    }
+
+    /// All processes have told their numbers of a duplicate.
+    pub(crate) fn settle_made(&mut self, told: &Told) -> Result<()> {
+        let new = self.communicators.get_mut(told.new)?;
+        let all = new.everyone.iter().zip(told.all());
+        let everyone = all.map(|(peer, words)| reached(*peer, words[0]));
+        new.everyone = everyone.collect::<Result<_>>()?;
+        new.peers = match &new.remote {
+            None => Arc::clone(&new.everyone),
+            Some(group) => new.everyone[..group.size() as usize].into(),
+        };
+        Ok(())
     }
 
     /// Makes a communicator of those with the same colour, in the order of their keys: the two values that were told. `None`
-    /// for those whose colour is `MPI_UNDEFINED`.
+    /// for those whose colour is `MPI_UNDEFINED`, and for those of an inter-communicator that have nobody in the other group.
     pub fn split(&mut self, told: &Told) -> Result<Option<usize>> {
-        let all = told.all();
-        let number = self.agreed(&all)?;
+        let (local, remote) = self.members(told)?;
         let parent = self.communicator(told.communicator)?;
-        let color = all[parent.rank as usize][1];
+        let (rank, is_inter) = (parent.rank as usize, parent.remote.is_some());
+        let color = local[rank].1[1];
         if color == i64::from(abi::UNDEFINED) {
             return Ok(None);
         }
-        let members = parent.local.members();
-        let mut chosen: Vec<(i64, usize)> = all
-            .iter()
-            .enumerate()
-            .filter(|(_, words)| words[1] == color)
-            .map(|(rank, words)| (words[2], rank))
-            .collect();
-        chosen.sort_unstable();
-        let group = Group::new(chosen.iter().map(|(_, rank)| members[*rank]).collect());
-        self.add(told.communicator, number, Arc::new(group))
-            .map(Some)
+        let chosen = |mut all: Vec<(Member, [i64; WORDS])>| {
+            all.retain(|(_, words)| words[1] == color);
+            // The order of ranks is kept among equal keys.
+            all.sort_by_key(|(_, words)| words[2]);
+            Vec::from_iter(all.into_iter().map(|(member, _)| member))
+        };
+        let (local, remote) = (chosen(local), chosen(remote));
+        if is_inter && remote.is_empty() {
+            return Ok(None);
+        }
+        self.add_below(told, &local, &remote).map(Some)
     }
 
-    /// Makes a communicator of a group of its processes. `None` for those that are not in it.
-    pub fn create(&mut self, told: &Told, group: &Arc<Group>) -> Result<Option<usize>> {
-        let number = self.agreed(&told.all())?;
-        let parent = self.communicator(told.communicator)?;
-        let is_in = |member: &u32| parent.local.rank_of(*member).is_some();
-        if !group.members().iter().all(is_in) {
-            let text = "the group has processes that the communicator does not have";
-            return Err(Error::new(abi::ERR_GROUP, text));
-        }
+    /// The two values that a process tells for [`Process::create`]: whether it is in the group, and its rank there.
+    pub fn place_in(&self, group: &Group) -> [i64; 2] {
         match group.rank_of(self.rank) {
-            Some(_) => self
-                .add(told.communicator, number, Arc::clone(group))
-                .map(Some),
-            None => Ok(None),
+            Some(rank) => [1, rank.into()],
+            None => [0; 2],
         }
+    }
+
+    /// Makes a communicator of a group of its processes. `None` for those that are not in it. Of an inter-communicator, each
+    /// side has a group of its own.
+    pub fn create(&mut self, told: &Told, group: &Arc<Group>) -> Result<Option<usize>> {
+        let (local, mut remote) = self.members(told)?;
+        let parent = self.communicator(told.communicator)?;
+        let is_inter = parent.remote.is_some();
+        let ranks = group
+            .members()
+            .iter()
+            .map(|member| parent.local.rank_of(*member));
+        let ranks = ranks.collect::<Option<Vec<_>>>().ok_or_else(|| {
+            let text = "the group has processes that the communicator does not have";
+            Error::new(abi::ERR_GROUP, text)
+        })?;
+        remote.retain(|(_, words)| words[1] != 0);
+        remote.sort_by_key(|(_, words)| words[2]);
+        if group.rank_of(self.rank).is_none() || (is_inter && remote.is_empty()) {
+            return Ok(None);
+        }
+        let local = Vec::from_iter(ranks.iter().map(|rank| local[*rank as usize].0));
+        let remote = Vec::from_iter(remote.iter().map(|(member, _)| *member));
+        self.add_below(told, &local, &remote).map(Some)
+    }
+
+    /// Starts to make a communicator of a group of processes of another one, by these alone. The tag tells several of them from
+    /// each other.
+    pub fn tell_group(
+        &mut self,
+        communicator: usize,
+        group: &Group,
+        tag: i32,
+    ) -> Result<(Active, Told)> {
+        let tag = crate::communicator::check_tag(tag)?;
+        let parent = self.communicator(communicator)?;
+        if parent.remote.is_some() {
+            let text = "the communicator is an inter-communicator";
+            return Err(Error::new(abi::ERR_COMM, text));
+        }
+        let peer = |member: &u32| Some(parent.peers[parent.local.rank_of(*member)? as usize]);
+        let peers: Option<Arc<[Peer]>> = group.members().iter().map(peer).collect();
+        let peers = peers.ok_or_else(|| {
+            let text = "the group has processes that the communicator does not have";
+            Error::new(abi::ERR_GROUP, text)
+        })?;
+        let among = Among {
+            channel: Channel::Making,
+            context: parent.context(Channel::Making),
+            tag,
+            peers,
+        };
+        let rank = self.rank_in(group)?;
+        self.tell_among((communicator, rank), among, [0; 2])
+    }
+
+    /// Starts to make a communicator of a group of processes that need not have one in common.
+    pub fn tell_strangers(&mut self, group: &Group, name: &[u8]) -> Result<(Active, Told)> {
+        let among = self.strangers(group, name)?;
+        let rank = self.rank_in(group)?;
+        let group = Vec::from_iter(
+            group
+                .members()
+                .iter()
+                .flat_map(|member| member.to_ne_bytes()),
+        );
+        let values = [hash(name), hash(&group)];
+        self.tell_among((abi::COMM_SELF, rank), among, values)
+    }
+
+    pub(crate) fn rank_in(&self, group: &Group) -> Result<u32> {
+        let rank = group.rank_of(self.rank);
+        rank.ok_or_else(|| Error::new(abi::ERR_GROUP, "this process is not in the group"))
+    }
+
+    /// The processes of a group, without a communicator.
+    pub(crate) fn strangers(&self, group: &Group, name: &[u8]) -> Result<Among> {
+        let reach = |member: &u32| {
+            let peer = self.peers.get(*member as usize)?;
+            Some(Peer {
+                context: NONE * CONTEXTS,
+                ..*peer
+            })
+        };
+        let peers: Option<Arc<[Peer]>> = group.members().iter().map(reach).collect();
+        Ok(Among {
+            channel: Channel::Making,
+            context: NONE * CONTEXTS + Channel::Making as u32,
+            tag: hash(name) as u32 & i32::MAX as u32,
+            peers: peers.ok_or_else(|| Error::new(abi::ERR_GROUP, "an unknown process"))?,
+        })
+    }
+
+    /// Makes the communicator of a group whose processes have told their numbers. Its error handler is that of `handler_of`,
+    /// if it is no other.
+    pub fn create_of_group(
+        &mut self,
+        told: &Told,
+        group: &Group,
+        handler: Option<usize>,
+    ) -> Result<usize> {
+        let all = told.all();
+        if let Some(other) = all.iter().position(|words| words[1..] != all[0][1..]) {
+            let text = format!("ranks 0 and {other} give different groups or string tags");
+            return Err(Error::new(abi::ERR_NOT_SAME, text));
+        }
+        let handler = match handler {
+            Some(handler) => handler,
+            None => self.communicator(told.communicator)?.error_handler,
+        };
+        let members = group.members().iter().zip(all);
+        let members = members.map(|(process, words)| {
+            Ok((*process, reached(self.peers[*process as usize], words[0])?))
+        });
+        let members = members.collect::<Result<Vec<_>>>()?;
+        self.add((told.number, handler), &members, None)
+    }
+
+    /// Makes one communicator of both groups of an inter-communicator; each process has told whether its group is to come
+    /// last.
+    pub fn merge(&mut self, told: &Told) -> Result<usize> {
+        let (local, remote) = self.members(told)?;
+        let parent = self.communicator(told.communicator)?;
+        let handler = parent.error_handler;
+        let first = |all: &[(Member, [i64; WORDS])]| all.first().map_or(0, |(_, words)| words[1]);
+        let is_first = match (first(&local), first(&remote)) {
+            (0, 1) => true,
+            (1, 0) => false,
+            _ => parent.is_first,
+        };
+        let (before, behind) = if is_first {
+            (local, remote)
+        } else {
+            (remote, local)
+        };
+        let all = before.into_iter().chain(behind).map(|(member, _)| member);
+        self.add((told.number, handler), &Vec::from_iter(all), None)
     }
 
     /// Frees a communicator; returns its error handler.
@@ -173,4 +434,10 @@ impl Process {
             other => other,
         })
     }
+}
+
+/// A number for bytes (FNV-1a), the same in every process.
+fn hash(bytes: &[u8]) -> i64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step) as i64
 }

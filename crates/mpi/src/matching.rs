@@ -2,13 +2,18 @@
 //! open. Messages of one source match in the order in which they were sent, receives in the order in which they
 //! were posted.
 //!
-//! A receive waits in one of four tables, by which of source and tag it names; a message is compared with the
-//! first of each and takes the receive that was posted first. A message that is held is in all four.
-//! So a match without wildcards costs the same however many others wait.
+//! A match costs the same however many others wait, and nothing is allocated for a message or a receive (`receives`,
+//! `messages`).
 
-use std::collections::{BTreeMap, HashMap};
+mod key;
+mod messages;
+mod receives;
 
 use causeway_engine::matcher::Matcher;
+
+use key::{ANY_SOURCE, ANY_TAG, Key};
+use messages::Messages;
+use receives::Receives;
 
 /// The messages that a receive matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,140 +38,65 @@ impl MpiPattern {
         self.is_of(peer, word)
     }
 
+    #[inline(always)]
+    fn key(self) -> Key {
+        let any_tag = if self.tag.is_none() { ANY_TAG } else { 0 };
+        let any_source = if self.source.is_none() { ANY_SOURCE } else { 0 };
+        Key {
+            context: self.context,
+            source: self.source.unwrap_or(0),
+            tag: self.tag.unwrap_or(0),
+            kind: any_tag | any_source,
+        }
+    }
+
     /// The word that a message of this communicator and tag carries.
     pub fn word(context: u32, tag: u32) -> u64 {
         u64::from(context) << 32 | u64::from(tag)
     }
 }
 
-type Key = (u32, Option<u32>, Option<u32>);
-
-fn key(pattern: MpiPattern) -> Key {
-    (pattern.context, pattern.source, pattern.tag)
-}
-
-/// The four patterns that a message matches.
-fn keys(peer: u32, word: u64) -> [Key; 4] {
-    let (context, tag) = ((word >> 32) as u32, word as u32);
-    [
-        (context, Some(peer), Some(tag)),
-        (context, None, Some(tag)),
-        (context, Some(peer), None),
-        (context, None, None),
-    ]
-}
-
-/// By place in the order.
-type Line = BTreeMap<i64, u32>;
-
 /// See the module's page.
 #[derive(Default)]
 pub struct Mpi {
-    receives: HashMap<Key, Line>,
-    /// The pattern and the place of each receive, by number.
-    patterns: Vec<Option<(MpiPattern, i64)>>,
-    /// Receives that wait and name a source, by that.
-    by_source: HashMap<u32, Line>,
-    messages: HashMap<Key, Line>,
-    /// The peer, the word and the place of each message, by number.
-    held: Vec<Option<(u32, u64, i64)>>,
-    holding: usize,
-    first: i64,
-    last: i64,
-}
-
-fn add<K: std::hash::Hash + Eq>(table: &mut HashMap<K, Line>, key: K, place: i64, index: u32) {
-    table.entry(key).or_default().insert(place, index);
-}
-
-fn remove<K: std::hash::Hash + Eq>(table: &mut HashMap<K, Line>, key: K, place: i64) {
-    if let Some(line) = table.get_mut(&key) {
-        line.remove(&place);
-        if line.is_empty() {
-            table.remove(&key);
-        }
-    }
-}
-
-fn at<T>(table: &mut Vec<Option<T>>, index: u32) -> &mut Option<T> {
-    let index = index as usize;
-    if table.len() <= index {
-        table.resize_with(index + 1, || None);
-    }
-    &mut table[index]
-}
-
-impl Mpi {
-    fn behind(&mut self) -> i64 {
-        self.last += 1;
-        self.last
-    }
-
-    fn before(&mut self) -> i64 {
-        self.first -= 1;
-        self.first
-    }
-
-    fn wait(&mut self, receive: u32, pattern: MpiPattern, place: i64) {
-        *at(&mut self.patterns, receive) = Some((pattern, place));
-        add(&mut self.receives, key(pattern), place, receive);
-        if let Some(source) = pattern.source {
-            add(&mut self.by_source, source, place, receive);
-        }
-    }
-
-    fn keep(&mut self, message: u32, peer: u32, word: u64, place: i64) {
-        *at(&mut self.held, message) = Some((peer, word, place));
-        self.holding += 1;
-        for key in keys(peer, word) {
-            add(&mut self.messages, key, place, message);
-        }
-    }
+    receives: Receives,
+    messages: Messages,
 }
 
 impl Matcher for Mpi {
     type Pattern = MpiPattern;
 
+    #[inline(always)]
     fn only_peer(pattern: MpiPattern) -> Option<u32> {
         pattern.source
     }
 
+    #[inline(always)]
     fn tag(pattern: MpiPattern) -> u64 {
         pattern.tag.unwrap_or(0).into()
     }
 
+    #[inline(always)]
     fn post(&mut self, receive: u32, pattern: MpiPattern) {
-        let place = self.behind();
-        self.wait(receive, pattern, place);
+        self.receives.post(receive, pattern.key());
     }
 
+    #[inline(always)]
     fn remember(&mut self, receive: u32, pattern: MpiPattern) {
-        *at(&mut self.patterns, receive) = Some((pattern, 0));
+        self.receives.remember(receive, pattern.key());
     }
 
     fn post_again(&mut self, receive: u32) {
-        let place = self.before();
-        if let Some((pattern, _)) = *at(&mut self.patterns, receive) {
-            self.wait(receive, pattern, place);
-        }
+        self.receives.post_again(receive);
     }
 
     fn withdraw(&mut self, receive: u32) {
-        if let Some((pattern, place)) = *at(&mut self.patterns, receive) {
-            remove(&mut self.receives, key(pattern), place);
-            if let Some(source) = pattern.source {
-                remove(&mut self.by_source, source, place);
-            }
-        }
+        self.receives.withdraw(receive);
     }
 
+    #[inline(always)]
     fn arrive(&mut self, peer: u32, word: u64) -> Option<u32> {
-        let lines = keys(peer, word);
-        let lines = lines.iter().filter_map(|key| self.receives.get(key));
-        let firsts = lines.filter_map(BTreeMap::first_key_value);
-        let (_, &receive) = firsts.min_by_key(|(place, _)| **place)?;
-        self.withdraw(receive);
-        Some(receive)
+        self.receives.arrive(peer, word)
     }
 
     /// No receive that leaves source or tag open may stand before it.
@@ -182,50 +112,37 @@ impl Matcher for Mpi {
     }
 
     fn receives_of(&mut self, peer: u32, most: usize) -> Vec<u32> {
-        let line = self.by_source.get(&peer);
-        line.into_iter()
-            .flat_map(BTreeMap::values)
-            .copied()
-            .take(most)
-            .collect()
+        self.receives.of_source(peer, most)
     }
 
     fn hold(&mut self, message: u32, peer: u32, word: u64) {
-        let place = self.behind();
-        self.keep(message, peer, word, place);
+        self.messages.hold(message, peer, word);
     }
 
     fn hold_first(&mut self, message: u32, peer: u32, word: u64) {
-        let place = self.before();
-        self.keep(message, peer, word, place);
+        self.messages.hold_first(message, peer, word);
     }
 
     fn discard(&mut self, message: u32) {
-        if let Some((peer, word, place)) = at(&mut self.held, message).take() {
-            self.holding -= 1;
-            for key in keys(peer, word) {
-                remove(&mut self.messages, key, place);
-            }
-        }
+        self.messages.discard(message);
     }
 
     fn take_for(&mut self, receive: u32) -> Option<u32> {
-        let (pattern, _) = (*at(&mut self.patterns, receive))?;
-        self.take(pattern)
+        let key = self.receives.key(receive)?;
+        self.messages.take(key)
     }
 
+    #[inline]
     fn take(&mut self, pattern: MpiPattern) -> Option<u32> {
-        let message = self.find(pattern)?;
-        self.discard(message);
-        Some(message)
+        self.messages.take(pattern.key())
     }
 
     fn find(&mut self, pattern: MpiPattern) -> Option<u32> {
-        let line = self.messages.get(&key(pattern))?;
-        line.first_key_value().map(|(_, message)| *message)
+        self.messages.find(pattern.key())
     }
 
+    #[inline(always)]
     fn holds_messages(&self) -> bool {
-        self.holding > 0
+        self.messages.holding() > 0
     }
 }

@@ -49,11 +49,9 @@ impl Process {
             pattern,
             communicator,
         } = self.messages.remove(message)?;
-        let mut active = Active::done(Status::empty(), communicator);
-        active.unpack.extend(unpack.map(|unpack| *unpack));
         let posted = self
             .endpoint
             .receive_taken(taken, pattern, &[memory], self.posts, 0);
-        self.posted(posted, active, Some(false))
+        self.receiving(posted, (communicator, false), unpack)
     }
 }

@@ -24,6 +24,7 @@ pub struct Operation {
 pub(crate) enum Combine {
     /// One of the standard's.
     Predefined {
+        operation: usize,
         kernel: Kernel,
         /// The kernel's elements in one of the datatype.
         parts: u64,
@@ -53,9 +54,18 @@ impl Combine {
         })?;
         let unit = (kernel.unit() as u64).max(1);
         Ok(Self::Predefined {
+            operation,
             kernel,
             parts: (datatype.extent() as u64 / unit).max(1),
         })
+    }
+
+    /// The operation's handle; 0 if it is one of the program's, which has another handle in each process.
+    pub(crate) fn number(&self) -> usize {
+        match self {
+            Self::Predefined { operation, .. } => *operation,
+            Self::Program { .. } => 0,
+        }
     }
 
     /// Whether operands may change places.
@@ -79,7 +89,7 @@ impl Combine {
                 operation,
                 datatype,
             } => Ok(Some((operation.function, operation.is_large, *datatype))),
-            Self::Predefined { kernel, parts } => {
+            Self::Predefined { kernel, parts, .. } => {
                 kernel.apply(
                     Source::from(from),
                     &mut Target::from(into),

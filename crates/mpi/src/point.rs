@@ -4,11 +4,12 @@ use causeway_engine::Memory;
 
 use crate::abi;
 use crate::buffer::{Buffer, temporary};
+use crate::buffering::Owner;
 use crate::communicator::check_tag;
 use crate::datatype::Basic;
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
-use crate::process::{Active, Process};
+use crate::process::{Active, Going, Process};
 use crate::status::Status;
 
 /// When a send is done (MPI 5.0 §3.4).
@@ -45,8 +46,7 @@ impl Process {
             return Ok(Active::done(Status::of_send(), route.communicator));
         }
         let peer = communicator.peer(route.rank)?;
-        let word = MpiPattern::word(communicator.context(), tag);
-        let active = Active::done(Status::of_send(), route.communicator);
+        let word = MpiPattern::word(peer.context, tag);
         let packed;
         let memory = match from.is_plain() {
             true => from.memory,
@@ -63,9 +63,13 @@ impl Process {
             Mode::Synchronous => self
                 .endpoint
                 .post_synchronous_send(peer.addr, memory, word, self.posts, 0),
-            Mode::Buffered => return self.send_buffered(&memory[0], (peer.addr, word), active),
+            Mode::Buffered => {
+                let buffer = self.buffer_for(route.communicator, memory[0].len())?;
+                self.send_buffered(&memory[0], (peer.addr, word), buffer)?;
+                return Ok(Active::done(Status::of_send(), route.communicator));
+            }
         };
-        self.posted(posted, active, None)
+        self.sent(posted, route.communicator)
     }
 
     /// Starts to send a copy: the memory is free at once.
@@ -95,24 +99,17 @@ impl Process {
         &mut self,
         memory: &Memory,
         (to, word): (causeway_engine::types::Addr, u64),
-        active: Active,
-    ) -> Result<Active> {
-        self.check_buffer(memory.len())?;
+        buffer: u64,
+    ) -> Result<()> {
         let copy = temporary(memory.len())?;
         copy.copy_from(memory);
         let posted = self
             .endpoint
-            .post_send(to, &[copy], word, self.buffered, 0)?;
+            .post_send(to, &[copy], word, self.buffered, buffer)?;
         if let causeway_engine::types::Posted::Pending(_) = posted {
-            self.buffered_pending += 1;
+            self.buffers.started(buffer);
         }
-        Ok(active)
-    }
-
-    /// Whether messages that were sent in buffered mode are still here.
-    pub fn has_buffered(&mut self) -> bool {
-        self.drain();
-        self.buffered_pending > 0
+        Ok(())
     }
 
     /// Starts to receive.
@@ -123,22 +120,20 @@ impl Process {
             return Ok(Active::done(Status::of_nobody(), route.communicator));
         }
         let pattern = communicator.pattern(route.rank, route.tag)?;
-        let mut active = Active::done(Status::empty(), route.communicator);
-        let landing;
+        let (mut landing, mut unpack) = (None, None);
         let memory = match into.is_plain() {
             true => into.memory,
             false => {
-                let unpack;
-                (landing, unpack) = into.landing()?;
-                active.unpack.extend(unpack.map(|unpack| *unpack));
-                &landing
+                let (memory, then) = into.landing()?;
+                unpack = then;
+                &*landing.insert(memory)
             }
         };
         let from_any = route.rank == abi::ANY_SOURCE;
         let posted =
             self.endpoint
                 .post_receive(pattern, std::slice::from_ref(memory), self.posts, 0);
-        self.posted(posted, active, Some(from_any))
+        self.receiving(posted, (route.communicator, from_any), unpack)
     }
 
     /// The message that a receive would get now, if there is one. Makes no progress.
@@ -187,5 +182,54 @@ impl Process {
                 Err(Error::new(abi::ERR_PROC_ABORTED, text).on(route.communicator))
             }
         }
+    }
+}
+
+impl Process {
+    /// Sets how many bytes a buffered message may have, or that there is no buffer.
+    pub fn limit_buffered(&mut self, owner: Owner, limit: Option<u64>) {
+        match limit {
+            Some(limit) => self.buffers.limits.insert(owner, limit),
+            None => self.buffers.limits.remove(&owner),
+        };
+    }
+
+    /// The number of the buffer that a message of so many bytes goes into; an error if it has no room.
+    pub(crate) fn buffer_for(&self, communicator: usize, bytes: usize) -> Result<u64> {
+        let needed = (bytes as u64).saturating_add(abi::BSEND_OVERHEAD as u64);
+        let own = Owner::Communicator(communicator);
+        let owner = match self.buffers.limits.contains_key(&own) {
+            true => own,
+            false => Owner::Process,
+        };
+        match self.buffers.limits.get(&owner) {
+            Some(limit) if needed <= *limit => Ok(owner.number()),
+            Some(limit) => {
+                let text = format!("{needed} bytes, with the overhead, in a buffer of {limit}");
+                Err(Error::new(abi::ERR_BUFFER, text))
+            }
+            None => Err(Error::new(abi::ERR_BUFFER, "no buffer is attached")),
+        }
+    }
+
+    /// Whether messages in a buffer are still here.
+    pub fn has_buffered(&mut self, owner: Owner) -> bool {
+        self.drain();
+        !self.buffers.is_empty(owner)
+    }
+
+    /// Starts to wait until a buffer is empty.
+    pub fn flush_buffer(&self, owner: Owner) -> Active {
+        let communicator = match owner {
+            Owner::Process => abi::COMM_SELF,
+            Owner::Communicator(handle) => handle,
+        };
+        let mut active = Active::done(Status::empty(), communicator);
+        active.state = Going::Flush(owner);
+        active
+    }
+
+    pub(crate) fn poll_flush(&self, owner: Owner) -> Option<Status> {
+        self.buffers.is_empty(owner).then(Status::empty)
     }
 }

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use causeway_engine::Endpoint;
 use causeway_engine::types::{Completion, Error as EngineError, OpError, OpId, Posted, Queue};
+pub use causeway_engine::{Parked, Waker};
 
 use crate::abi;
-use crate::communicator::{Communicator, FIRST_FREE, Peer};
+use crate::buffer::Unpack;
+use crate::buffering::{Buffers, Owner};
+use crate::communicator::{CONTEXTS, Communicator, FIRST_FREE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::info::Info;
+use crate::io::file::File;
 use crate::launcher::Launcher;
 use crate::matching::Mpi;
 use crate::message::Message;
@@ -18,6 +21,7 @@ use crate::request::Request;
 use crate::schedule::Schedules;
 use crate::status::Status;
 use crate::table::{Kind, Table};
+use crate::window::state::Windows;
 
 /// Waits that only events end.
 pub(crate) const FOR_EVER: Duration = Duration::MAX;
@@ -29,9 +33,7 @@ pub struct Process {
     pub(crate) posts: Queue,
     /// Sends of buffered messages, which nobody asks for.
     pub(crate) buffered: Queue,
-    pub(crate) buffered_pending: usize,
-    /// Bytes of the buffer that the program has attached for them.
-    buffered_limit: Option<u64>,
+    pub(crate) buffers: Buffers,
     pub(crate) launcher: Launcher,
     pub(crate) rank: u32,
     pub(crate) peers: Vec<Peer>,
@@ -43,13 +45,24 @@ pub struct Process {
     pub(crate) own: Communicator,
     pub(crate) communicators: Table<Communicator>,
     pub(crate) next_number: u32,
+    /// Calls of collective operations are compared (`CAUSEWAY_MPI_CHECK`).
+    pub(crate) checks: bool,
     pub(crate) requests: Table<Request>,
     pub(crate) messages: Table<Message>,
     pub(crate) schedules: Schedules,
+    pub(crate) partitioned: Vec<Option<Box<crate::partitions::Partitioned>>>,
+    /// The tag of the next partition that is sent for the first time.
+    pub(crate) next_partition: u32,
+    pub(crate) windows: Windows,
+    pub(crate) files: Table<File>,
+    /// Bytes that a process collects at a time in collective access to files.
+    pub(crate) file_buffer: u64,
     /// Completions that were just taken, to be looked at.
     pub(crate) taken: Vec<Completion>,
     pub(crate) universe_size: Option<i32>,
     pub(crate) program_number: i32,
+    /// Several threads call: none waits in here.
+    pub(crate) has_threads: bool,
 }
 
 /// How a wait ended.
@@ -59,6 +72,8 @@ pub enum Waited<T> {
     Done(T),
     /// A function of the program is to be called before anything else.
     Call(crate::schedule::Call),
+    /// Not yet: where several threads call ([`Process::share`]), the caller lets others in before it asks again.
+    NotYet,
 }
 
 /// An operation that is going on, or is done.
@@ -68,21 +83,57 @@ pub struct Active {
     /// The communicator's handle.
     pub(crate) communicator: usize,
     /// What is to be done with a message that was received into other memory.
-    pub(crate) unpack: Vec<crate::buffer::Unpack>,
+    pub(crate) unpack: Vec<Unpack>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Going {
     Send(OpId),
-    Receive { op: OpId, from_any: bool },
+    Receive {
+        op: OpId,
+        from_any: bool,
+    },
     Schedule(u32),
+    /// A communicator that is being made.
+    Making(u32, Box<crate::told::Told>),
+    /// A partitioned message.
+    Partitioned(u32),
+    /// A buffer that gets empty.
+    Flush(Owner),
+    /// What the program does itself.
+    General,
+    /// A receive and a send.
+    Both(Box<(Active, Active)>),
+    /// An access to a window.
+    Window(u64),
     Done(Status),
     Failed(Error),
 }
 
 impl Active {
+    /// Its status, if it is done.
+    #[inline]
+    pub fn status(&self) -> Option<Status> {
+        match self.state {
+            Going::Done(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// A schedule that has been started.
+    pub(crate) fn of_schedule(schedule: u32, communicator: usize) -> Self {
+        let mut active = Self::done(Status::empty(), communicator);
+        active.state = Going::Schedule(schedule);
+        active
+    }
+
+    /// The handle of its communicator.
+    pub fn communicator(&self) -> usize {
+        self.communicator
+    }
+
     /// One that has failed.
-    pub(crate) fn failed(error: Error, communicator: usize) -> Self {
+    pub fn failed(error: Error, communicator: usize) -> Self {
         Self {
             state: Going::Failed(error),
             communicator,
@@ -91,7 +142,7 @@ impl Active {
     }
 
     /// One that is done.
-    pub(crate) fn done(status: Status, communicator: usize) -> Self {
+    pub fn done(status: Status, communicator: usize) -> Self {
         Self {
             state: Going::Done(status),
             communicator,
@@ -111,6 +162,7 @@ impl Process {
         let posts = endpoint.open_queue()?;
         let buffered = endpoint.open_queue()?;
         let steps = endpoint.open_queue()?;
+        let notices = endpoint.open_queue()?;
         let rank = launcher.rank();
         let most = peers.iter().map(|peer| peer.number as usize + 1).max();
         let mut by_number = vec![u32::MAX; most.unwrap_or(0)];
@@ -119,22 +171,16 @@ impl Process {
         }
         let everyone = Arc::new(Group::new((0..peers.len() as u32).collect()));
         let alone = Arc::new(Group::new(vec![rank]));
-        let predefined = |number, local: Arc<Group>, name: &str| Communicator {
-            number,
-            rank: local.rank_of(rank).unwrap_or(0),
-            peers: local
-                .members()
-                .iter()
-                .map(|member| peers[*member as usize])
-                .collect(),
-            local,
-            remote: None,
-            collectives: 0,
-            name: name.into(),
-            attributes: Default::default(),
-            error_handler: abi::ERRORS_ARE_FATAL,
-            info: Info::default(),
-            topology: None,
+        let predefined = |number, local: Arc<Group>, name: &str| {
+            let of = |member: &u32| Peer {
+                context: number * CONTEXTS,
+                ..peers[*member as usize]
+            };
+            let peers: Arc<[Peer]> = local.members().iter().map(of).collect();
+            let rank = local.rank_of(rank).unwrap_or(0);
+            let mut made = Communicator::new(number, rank, local, peers);
+            made.set_name(name.as_bytes());
+            made
         };
         Ok(Self {
             world: predefined(0, everyone, "MPI_COMM_WORLD"),
@@ -142,8 +188,7 @@ impl Process {
             endpoint,
             posts,
             buffered,
-            buffered_pending: 0,
-            buffered_limit: None,
+            buffers: Buffers::default(),
             launcher,
             rank,
             peers,
@@ -151,18 +196,40 @@ impl Process {
             by_number,
             communicators: Table::new(Kind::Communicator, abi::ERR_COMM),
             next_number: FIRST_FREE,
+            checks: crate::checking::is_on(),
             requests: Table::new(Kind::Request, abi::ERR_REQUEST),
             messages: Table::new(Kind::Message, abi::ERR_REQUEST),
             schedules: Schedules::new(steps),
+            partitioned: Vec::new(),
+            next_partition: 0,
+            windows: Windows::new(notices),
+            files: Table::new(Kind::File, abi::ERR_FILE),
+            file_buffer: crate::io::file::BUFFER,
             taken: Vec::new(),
             universe_size: None,
             program_number: 0,
+            has_threads: false,
         })
     }
 
     /// This process's number in the program.
     pub fn rank(&self) -> u32 {
         self.rank
+    }
+
+    /// Whether the checking mode is on.
+    pub fn checks(&self) -> bool {
+        self.checks
+    }
+
+    /// The communicators that the program has made, by handle, with their names.
+    pub fn made_communicators(&self) -> Vec<(usize, String)> {
+        let name = |handle| {
+            let of = self.communicators.get(handle).map(Communicator::name);
+            String::from_utf8_lossy(of.unwrap_or_default()).into_owned()
+        };
+        let all = self.communicators.handles();
+        all.map(|handle| (handle, name(handle))).collect()
     }
 
     /// How many processes the program has.
@@ -208,10 +275,14 @@ impl Process {
         }
     }
 
-    /// How the processes of a group are reached.
-    pub(crate) fn peers_of(&self, group: &Group) -> Arc<[Peer]> {
-        let members = group.members().iter();
-        members.map(|member| self.peers[*member as usize]).collect()
+    /// The open file of a handle.
+    pub fn file(&self, handle: usize) -> Result<&File> {
+        self.files.get(handle)
+    }
+
+    /// The open file of a handle, to be changed.
+    pub fn file_mut(&mut self, handle: usize) -> Result<&mut File> {
+        self.files.get_mut(handle)
     }
 
     /// The process that the matcher knows by this number.
@@ -228,18 +299,22 @@ impl Process {
 
     /// Looks at what has completed that no request asks for.
     pub(crate) fn drain(&mut self) {
-        if self.buffered_pending > 0 {
+        if self.buffers.has_any() {
             let mut taken = std::mem::take(&mut self.taken);
             // The queue is the process's own as long as it lives.
-            let found =
-                self.endpoint
-                    .test_queue(self.buffered, usize::MAX, Duration::ZERO, &mut taken);
-            self.buffered_pending = self.buffered_pending.saturating_sub(found.unwrap_or(0));
-            taken.clear();
+            let _ = self
+                .endpoint
+                .test_queue(self.buffered, usize::MAX, Duration::ZERO, &mut taken);
+            for done in taken.drain(..) {
+                self.buffers.done(done.user);
+            }
             self.taken = taken;
         }
         if !self.schedules.is_empty() {
             self.advance_schedules();
+        }
+        if !self.windows.are_quiet() {
+            self.handle_notices();
         }
     }
 
@@ -252,9 +327,18 @@ impl Process {
                 op,
                 from_any: false,
             } => (op, true),
+            Going::Schedule(at) if self.waits_for_only(at) => {
+                if let Some(call) = self.wait_for_steps(at)? {
+                    return Ok(Waited::Call(call));
+                }
+                if let Some(status) = self.poll(active)? {
+                    return Ok(Waited::Done(status));
+                }
+                return self.wait_for_news(|process| process.poll(active));
+            }
             _ => return self.wait_for_news(|process| process.poll(active)),
         };
-        if !self.is_quiet() {
+        if !self.is_quiet() || self.has_threads {
             return self.wait_for_news(|process| process.poll(active));
         }
         loop {
@@ -266,10 +350,18 @@ impl Process {
         }
     }
 
+    /// Whether nothing but a schedule goes on that asks for progress.
+    fn waits_for_only(&self, at: u32) -> bool {
+        !self.has_threads
+            && !self.buffers.has_any()
+            && self.windows.are_quiet()
+            && self.schedules.is_only(at)
+    }
+
     /// Whether nothing goes on that asks for more than what is waited for.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.schedules.is_empty() && self.buffered_pending == 0
+        self.schedules.is_empty() && !self.buffers.has_any() && self.windows.are_quiet()
     }
 
     /// Waits until `ready` returns something. It is asked again whenever something has happened, and makes no progress itself.
@@ -277,6 +369,13 @@ impl Process {
         &mut self,
         mut ready: impl FnMut(&mut Self) -> Result<Option<T>>,
     ) -> Result<Waited<T>> {
+        if self.has_threads {
+            return Ok(match self.look(ready)? {
+                Waited::Done(Some(done)) => Waited::Done(done),
+                Waited::Call(call) => Waited::Call(call),
+                Waited::Done(None) | Waited::NotYet => Waited::NotYet,
+            });
+        }
         loop {
             let news = self.endpoint.news();
             self.drain();
@@ -288,6 +387,37 @@ impl Process {
             }
             self.endpoint.wait_for_news(news, FOR_EVER);
         }
+    }
+
+    /// Several threads call from now on: waits return [`Waited::NotYet`] instead of waiting in here. What ends a wait that
+    /// was [prepared](Process::prepare_wait) is returned.
+    pub fn share(&mut self) -> Waker {
+        self.has_threads = true;
+        self.endpoint.waker()
+    }
+
+    /// Makes progress until something has happened, and returns `None`; or what to sleep in while other threads use the process,
+    /// until something may. Each of them ends with [`Process::check_parked`].
+    pub fn prepare_wait(&mut self) -> Option<Parked> {
+        let parked = self.endpoint.prepare_wait(None);
+        self.endpoint.take_interrupted();
+        parked
+    }
+
+    /// Ends a wait that was prepared.
+    pub fn finish_wait(&mut self, parked: Parked) {
+        self.endpoint.finish_wait(parked);
+        self.endpoint.take_interrupted();
+    }
+
+    /// Wakes the thread that sleeps, if what this one has done concerns it.
+    pub fn check_parked(&mut self) {
+        self.endpoint.check_parked();
+    }
+
+    /// Differs from what it was before if anything has happened that a wait may be for.
+    pub fn changes(&self) -> (u64, usize) {
+        self.endpoint.changes()
     }
 
     /// Makes some progress, and asks `ready` once.
@@ -307,15 +437,19 @@ impl Process {
         let (op, is_receive) = match active.state {
             Going::Done(status) => return Ok(Some(status)),
             Going::Failed(ref error) => return Err(error.clone()),
-            Going::Schedule(schedule) => {
+            Going::Schedule(schedule) => return self.poll_schedule(schedule),
+            Going::Making(schedule, ref told) => {
                 let done = self.poll_schedule(schedule)?;
                 if done.is_some() {
-                    for unpack in active.unpack.drain(..) {
-                        unpack.unpack(None)?;
-                    }
+                    self.settle_made(told)?;
                 }
                 return Ok(done);
             }
+            Going::Partitioned(at) => return self.poll_partitioned(at),
+            Going::Flush(owner) => return Ok(self.poll_flush(owner)),
+            Going::General => return Ok(None),
+            Going::Both(ref mut both) => return self.poll_both(both),
+            Going::Window(access) => return self.poll_access(access),
             Going::Send(op) => (op, false),
             Going::Receive { op, .. } => (op, true),
         };
@@ -334,20 +468,40 @@ impl Process {
         Ok(None)
     }
 
+    /// How a receive and a send are together. The status is the receive's.
+    fn poll_both(&mut self, both: &mut (Active, Active)) -> Result<Option<Status>> {
+        for one in [&mut both.0, &mut both.1] {
+            match self.poll(one) {
+                Ok(Some(status)) => one.state = Going::Done(status),
+                Ok(None) => {}
+                Err(error) => one.state = Going::Failed(error),
+            }
+        }
+        match (&both.0.state, &both.1.state) {
+            (Going::Done(status), Going::Done(_)) => Ok(Some(*status)),
+            // A receive is not waited for if the message that its own is an answer to has not gone.
+            (Going::Receive { op, .. }, Going::Failed(_)) => {
+                self.endpoint.cancel(*op);
+                Ok(None)
+            }
+            (Going::Failed(error), Going::Done(_) | Going::Failed(_))
+            | (Going::Done(_), Going::Failed(error)) => Err(error.clone()),
+            _ => Ok(None),
+        }
+    }
+
     /// The error of a communicator with a process that is lost, if there is one.
     pub(crate) fn lost_of(&self, communicator: usize) -> Option<Error> {
+        self.lost_among(&self.communicator(communicator).ok()?.peers)
+    }
+
+    /// The error of processes one of which is lost, if it is so.
+    pub(crate) fn lost_among(&self, peers: &[Peer]) -> Option<Error> {
         if self.endpoint.losses() == 0 {
             return None;
         }
-        let communicator = self.communicator(communicator).ok()?;
-        let lost = communicator
-            .peers
-            .iter()
-            .enumerate()
-            .find_map(|(rank, peer)| {
-                let cause = self.endpoint.loss(peer.addr)?;
-                Some((rank, cause))
-            });
+        let mut ranks = peers.iter().enumerate();
+        let lost = ranks.find_map(|(rank, peer)| Some((rank, self.endpoint.loss(peer.addr)?)));
         let (rank, cause) = lost?;
         let text = format!("rank {rank}, which may be the sender: {cause}");
         Some(Error::new(abi::ERR_PROC_ABORTED, text))
@@ -364,15 +518,17 @@ impl Process {
         match result {
             Ok(bytes) if is_receive => self.received(active, bytes),
             Ok(_) => Ok(Status::of_send()),
-            Err(error) => self.failed(active, error, is_receive),
+            Err(error) => self.failed(active.communicator, error, is_receive),
         }
     }
 
     /// A receive has completed with so many bytes.
     #[inline]
     pub(crate) fn received(&mut self, active: &mut Active, bytes: u64) -> Result<Status> {
-        for unpack in active.unpack.drain(..) {
-            unpack.unpack(Some(bytes))?;
+        if !active.unpack.is_empty() {
+            for unpack in active.unpack.drain(..) {
+                unpack.unpack(bytes)?;
+            }
         }
         let envelope = self.endpoint.envelope();
         let process = self.process_of(envelope.peer);
@@ -389,9 +545,9 @@ impl Process {
     }
 
     #[cold]
-    fn failed(&mut self, active: &Active, error: OpError, is_receive: bool) -> Result<Status> {
+    fn failed(&mut self, communicator: usize, error: OpError, is_receive: bool) -> Result<Status> {
         let peer = self.process_of(self.endpoint.envelope().peer);
-        let rank = self.communicator(active.communicator);
+        let rank = self.communicator(communicator);
         let rank = rank.map_or(peer as i32, |communicator| {
             communicator.rank_of_number(peer)
         });
@@ -401,29 +557,53 @@ impl Process {
             OpError::TooLarge { .. } if !is_receive => Ok(Status::of_send()),
             OpError::Peer { cause, .. } => {
                 let text = format!("rank {rank}: {cause}");
-                Err(Error::new(abi::ERR_PROC_ABORTED, text).on(active.communicator))
+                Err(Error::new(abi::ERR_PROC_ABORTED, text).on(communicator))
             }
-            other => Err(Error::from(other).on(active.communicator)),
+            other => Err(Error::from(other).on(communicator)),
         }
     }
 
-    /// What a post has come to.
+    /// What the post of a send has come to.
     #[inline]
-    pub(crate) fn posted(
+    pub(crate) fn sent(
         &mut self,
         posted: Result<Posted, EngineError>,
-        mut active: Active,
-        from_any: Option<bool>,
+        communicator: usize,
     ) -> Result<Active> {
+        let state = match posted? {
+            Posted::Pending(op) => Going::Send(op),
+            Posted::Complete(done) => match done.result {
+                Ok(_) => Going::Done(Status::of_send()),
+                Err(error) => Going::Done(self.failed(communicator, error, false)?),
+            },
+        };
+        Ok(Active {
+            state,
+            communicator,
+            unpack: Vec::new(),
+        })
+    }
+
+    /// What the post of a receive has come to.
+    #[inline]
+    pub(crate) fn receiving(
+        &mut self,
+        posted: Result<Posted, EngineError>,
+        (communicator, from_any): (usize, bool),
+        unpack: Option<Box<Unpack>>,
+    ) -> Result<Active> {
+        let mut active = Active {
+            state: Going::Done(Status::empty()),
+            communicator,
+            unpack: Vec::new(),
+        };
+        if let Some(unpack) = unpack {
+            active.unpack.push(*unpack);
+        }
         match posted? {
-            Posted::Pending(op) => {
-                active.state = match from_any {
-                    Some(from_any) => Going::Receive { op, from_any },
-                    None => Going::Send(op),
-                };
-            }
+            Posted::Pending(op) => active.state = Going::Receive { op, from_any },
             Posted::Complete(done) => {
-                let status = self.finished(&mut active, done.result, from_any.is_some())?;
+                let status = self.finished(&mut active, done.result, true)?;
                 active.state = Going::Done(status);
             }
         }
@@ -432,26 +612,13 @@ impl Process {
 
     /// Cancels an operation, which completes all the same.
     pub fn cancel(&mut self, active: &Active) {
-        if let Going::Send(op) | Going::Receive { op, .. } = active.state {
-            self.endpoint.cancel(op);
-        }
-    }
-
-    /// Sets how many bytes a buffered message may have, or that there is no buffer.
-    pub fn limit_buffered(&mut self, limit: Option<u64>) {
-        self.buffered_limit = limit;
-    }
-
-    /// An error if the buffer has no room for a message.
-    pub(crate) fn check_buffer(&self, bytes: usize) -> Result<()> {
-        let needed = (bytes as u64).saturating_add(abi::BSEND_OVERHEAD as u64);
-        match self.buffered_limit {
-            Some(limit) if needed <= limit => Ok(()),
-            Some(limit) => {
-                let text = format!("{needed} bytes, with the overhead, in a buffer of {limit}");
-                Err(Error::new(abi::ERR_BUFFER, text))
+        match &active.state {
+            Going::Send(op) | Going::Receive { op, .. } => self.endpoint.cancel(*op),
+            Going::Both(both) => {
+                self.cancel(&both.0);
+                self.cancel(&both.1);
             }
-            None => Err(Error::new(abi::ERR_BUFFER, "no buffer is attached")),
+            _ => {}
         }
     }
 

@@ -1,15 +1,12 @@
 //! Requests: operations that a program has a handle for (MPI 5.0 §3.7).
 
-use causeway_engine::Memory;
-use causeway_sys::blocks::{Source, Target};
-
 use crate::abi;
-use crate::buffer::Buffer;
-use crate::datatype::{Basic, Datatype, Elements};
 use crate::error::{Error, Result};
 use crate::point::{Mode, Route};
-use crate::process::{Active, Process};
+use crate::process::{Active, Going, Process};
 use crate::status::Status;
+
+pub use crate::buffer::OwnedBuffer;
 
 /// A request.
 #[derive(Debug)]
@@ -18,6 +15,21 @@ pub struct Request {
     active: Option<Active>,
     /// What a persistent request does each time that it is started.
     plan: Option<Box<Plan>>,
+    /// What the program does itself, if it is a generalized request.
+    general: Option<Box<General>>,
+}
+
+/// The program's functions for a generalized request, by their addresses, and what they get (MPI 5.0 §13.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct General {
+    /// Tells the status.
+    pub query: usize,
+    /// Called when the request is let go of.
+    pub free: usize,
+    /// Called when it is to be cancelled.
+    pub cancel: usize,
+    /// What they get.
+    pub extra: usize,
 }
 
 /// What a persistent request does.
@@ -39,53 +51,16 @@ pub enum Plan {
         /// From there.
         route: Route,
     },
+    /// Does steps that are kept at this place.
+    Steps(u32),
+    /// Sends or receives the partitioned message of this place.
+    Partitioned(u32),
 }
 
-/// A [`Buffer`] that is kept.
-#[derive(Debug, Clone)]
-pub struct OwnedBuffer {
-    /// The hull.
-    pub memory: Memory,
-    /// How many.
-    pub count: u64,
-    /// Of what.
-    pub datatype: Datatype,
-}
-
-impl OwnedBuffer {
-    /// All of some memory, as bytes.
-    pub fn bytes(memory: Memory) -> Self {
-        Self {
-            count: memory.len() as u64,
-            memory,
-            datatype: Basic::Byte.into(),
-        }
-    }
-
-    /// The data as one piece of memory.
-    pub fn packed(&self) -> Result<Memory> {
-        self.as_buffer().packed()
-    }
-
-    /// Bytes of data.
-    pub fn bytes_of_data(&self) -> Result<u64> {
-        Ok(Elements::new(self.datatype.clone(), self.count)?.bytes())
-    }
-
-    /// Puts data that lie in one piece where they belong.
-    pub fn unpack(&self, stream: &[u8]) -> Result<()> {
-        let elements = Elements::new(self.datatype.clone(), self.count)?;
-        elements.unpack(0, Source::from(stream), &mut Target::from(&self.memory))?;
-        Ok(())
-    }
-
-    /// The same, borrowed.
-    pub fn as_buffer(&self) -> Buffer<'_> {
-        Buffer {
-            memory: &self.memory,
-            count: self.count,
-            datatype: &self.datatype,
-        }
+impl Request {
+    /// What it does when it is started, if it is persistent.
+    pub(crate) fn plan(&self) -> Option<&Plan> {
+        self.plan.as_deref()
     }
 }
 
@@ -104,14 +79,17 @@ pub enum Outcome {
         error: Option<Error>,
         /// Whether the handle is none any more.
         is_over: bool,
+        /// Of a generalized request, functions that tell the status and, if it is over, let go of it.
+        general: Option<General>,
     },
 }
 
-fn done(status: Status, error: Option<Error>) -> Outcome {
+fn done(status: Status, error: Option<Error>, general: Option<General>) -> Outcome {
     Outcome::Done {
         status,
         error,
         is_over: false,
+        general,
     }
 }
 
@@ -121,6 +99,7 @@ impl Process {
         self.requests.insert(Request {
             active: Some(active),
             plan: None,
+            general: None,
         })
     }
 
@@ -129,7 +108,21 @@ impl Process {
         self.requests.insert(Request {
             active: None,
             plan: Some(Box::new(plan)),
+            general: None,
         })
+    }
+
+    /// Makes a persistent request of a collective operation.
+    pub fn plan_steps(&mut self, steps: crate::steps::Steps) -> Result<usize> {
+        let at = self.keep_steps(steps)?;
+        self.plan(Plan::Steps(at))
+    }
+
+    /// Gives a receive and a send one handle; the status is the receive's.
+    pub fn keep_both(&mut self, receive: Active, send: Active) -> Result<usize> {
+        let mut both = Active::done(Status::empty(), receive.communicator);
+        both.state = Going::Both(Box::new((receive, send)));
+        self.keep(both)
     }
 
     /// Starts a persistent request.
@@ -153,6 +146,8 @@ impl Process {
         let active = match &*plan {
             Plan::Send { from, route, mode } => self.send(from.as_buffer(), *route, *mode)?,
             Plan::Receive { into, route } => self.receive(into.as_buffer(), *route)?,
+            Plan::Steps(at) => self.start_again(*at)?,
+            Plan::Partitioned(at) => self.start_partitioned(*at)?,
         };
         self.requests.get_mut(handle)?.active = Some(active);
         Ok(())
@@ -183,18 +178,58 @@ impl Process {
         let Some(mut active) = request.active.take() else {
             return Ok(Outcome::Inactive);
         };
+        let general = request.general.as_deref().copied();
         let polled = self.poll(&mut active);
         let communicator = active.communicator;
         let (active, outcome) = match polled {
             Ok(None) => (active, Outcome::Pending),
-            Ok(Some(status)) => (Active::done(status, communicator), done(status, None)),
+            Ok(Some(status)) => (
+                Active::done(status, communicator),
+                done(status, None, general),
+            ),
             Err(error) => {
                 let failed = Active::failed(error.clone(), communicator);
-                (failed, done(Status::empty(), Some(error)))
+                (failed, done(Status::empty(), Some(error), general))
             }
         };
         self.requests.get_mut(handle)?.active = Some(active);
         Ok(outcome)
+    }
+
+    /// Makes a generalized request.
+    pub fn start_general(&mut self, general: General) -> Result<usize> {
+        let mut active = Active::done(Status::empty(), abi::COMM_SELF);
+        active.state = Going::General;
+        self.requests.insert(Request {
+            active: Some(active),
+            plan: None,
+            general: Some(Box::new(general)),
+        })
+    }
+
+    /// The functions of a generalized request, and whether it is complete.
+    pub fn general(&self, handle: usize) -> Result<Option<(General, bool)>> {
+        let request = self.requests.get(handle)?;
+        let general = request.general.as_deref().copied();
+        let is_going =
+            matches!(&request.active, Some(active) if matches!(active.state, Going::General));
+        Ok(general.map(|general| (general, !is_going)))
+    }
+
+    /// A generalized request is complete. Returns its functions if it was freed before: then it is over.
+    pub fn complete_general(&mut self, handle: usize) -> Result<Option<General>> {
+        let request = self.requests.get_mut(handle)?;
+        let Some(general) = request.general.as_deref().copied() else {
+            let text = "the request is no generalized request";
+            return Err(Error::new(abi::ERR_REQUEST, text));
+        };
+        match &mut request.active {
+            Some(active) => {
+                active.state = Going::Done(Status::empty());
+                Ok(None)
+            }
+            None => self.requests.remove(handle).map(|_| Some(general)),
+        }
     }
 
     /// Waits for one request.
@@ -218,15 +253,25 @@ impl Process {
 
     /// Lets go of a request: what is going on is completed in the background.
     pub fn free_request(&mut self, handle: usize) -> Result<()> {
+        if let Some((_, false)) = self.general(handle)? {
+            // The program has the handle still, to complete it by.
+            self.requests.get_mut(handle)?.active = None;
+            return Ok(());
+        }
         let request = self.requests.remove(handle)?;
+        match request.plan.as_deref() {
+            Some(Plan::Steps(at)) => self.drop_kept(*at, request.active.is_some()),
+            Some(Plan::Partitioned(at)) => self.drop_partitioned(*at, request.active.is_some()),
+            _ => {}
+        }
         if let Some(active) = request.active {
             self.schedules.orphans.push(active);
         }
         Ok(())
     }
 
-    /// The requests that there are.
-    pub fn open_requests(&self) -> usize {
-        self.requests.len()
+    /// The handles of the requests that there are.
+    pub fn open_requests(&self) -> Vec<usize> {
+        self.requests.handles().collect()
     }
 }

@@ -1,75 +1,24 @@
-//! Schedules: what a process does in a collective operation, step by step, driven by progress. Blocking, nonblocking and
-//! persistent forms of an operation are one schedule.
+//! Schedules: [`Steps`] that have been started, driven by progress. Blocking, nonblocking and persistent forms of an operation
+//! are one schedule; a persistent one is started again and again.
 //!
 //! Steps start in their order. Sends and receives go on at the same time until a `Step::Fence`, which waits for all before
 //! it. Messages of one operation carry the operation's number on its communicator as their tag, in a context apart from
 //! that of the program's messages.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_engine::Memory;
 use causeway_engine::types::{Completion, OpError, OpId, Posted, Queue};
 
 use crate::abi;
-use crate::communicator::Peer;
+use crate::buffering::NOBODY;
+use crate::communicator::{Channel, Communicator, Peer};
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
-use crate::operation::Combine;
-use crate::process::{Active, Going, Process};
+use crate::process::{Active, FOR_EVER, Process};
 use crate::status::Status;
-
-/// One thing to do.
-#[derive(Debug, Clone)]
-pub(crate) enum Step {
-    /// Sends memory to a rank.
-    Send { to: u32, from: Memory },
-    /// Receives as much as there is memory from a rank.
-    Receive { from: u32, into: Memory },
-    /// Copies.
-    Copy { from: Memory, into: Memory },
-    /// Combines elements: `into = from op into`.
-    Combine {
-        what: Combine,
-        from: Memory,
-        into: Memory,
-        count: u64,
-    },
-    /// Waits for everything before.
-    Fence,
-}
-
-/// The steps of an operation, as they are put together.
-#[derive(Debug, Default)]
-pub(crate) struct Steps(Vec<Step>);
-
-impl Steps {
-    pub(crate) fn send(&mut self, to: u32, from: Memory) {
-        self.0.push(Step::Send { to, from });
-    }
-
-    pub(crate) fn receive(&mut self, from: u32, into: Memory) {
-        self.0.push(Step::Receive { from, into });
-    }
-
-    pub(crate) fn copy(&mut self, from: &Memory, into: &Memory) {
-        let (from, into) = (from.clone(), into.clone());
-        self.0.push(Step::Copy { from, into });
-    }
-
-    pub(crate) fn combine(&mut self, what: &Combine, from: &Memory, into: &Memory, count: u64) {
-        let (what, from, into) = (what.clone(), from.clone(), into.clone());
-        self.0.push(Step::Combine {
-            what,
-            from,
-            into,
-            count,
-        });
-    }
-
-    pub(crate) fn fence(&mut self) {
-        self.0.push(Step::Fence);
-    }
-}
+use crate::steps::{Step, Steps};
 
 /// A function of the program's that is to be called: `function(from, into, count, datatype)`. Then
 /// [`Process::called`].
@@ -90,21 +39,28 @@ pub struct Call {
     pub datatype: usize,
 }
 
+/// From here on, tags are those of operations that are started again and again.
+const FIRST_KEPT: u32 = 1 << 31;
+
 #[derive(Debug)]
 struct Schedule {
     steps: Vec<Step>,
     at: usize,
     communicator: usize,
-    /// How messages are told from those of other operations.
+    /// How messages are told from those of other operations: which of a communicator's contexts it is, the
+    /// number that it has here, and the tag.
+    channel: Channel,
     context: u32,
     tag: u32,
-    peers: std::sync::Arc<[Peer]>,
+    peers: Arc<[Peer]>,
     /// Sends and receives that are going on.
     pending: Vec<OpId>,
     /// A function of the program's is being called.
     is_calling: bool,
     error: Option<Error>,
     is_done: bool,
+    /// It stays when it is done, to be started again.
+    is_kept: bool,
 }
 
 /// All schedules of a process.
@@ -119,6 +75,31 @@ pub(crate) struct Schedules {
     calls: Vec<Call>,
     /// Operations whose requests were freed.
     pub(crate) orphans: Vec<Active>,
+}
+
+impl Schedule {
+    fn new(steps: Steps, among: Among, is_kept: bool) -> Box<Self> {
+        let Among {
+            channel,
+            context,
+            tag,
+            peers,
+        } = among;
+        Box::new(Self {
+            communicator: steps.communicator,
+            steps: steps.finished(),
+            at: 0,
+            channel,
+            context,
+            tag,
+            peers,
+            pending: Vec::new(),
+            is_calling: false,
+            error: None,
+            is_done: false,
+            is_kept,
+        })
+    }
 }
 
 impl Schedules {
@@ -137,6 +118,20 @@ impl Schedules {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.places.len() == self.free.len() && self.orphans.is_empty()
+    }
+
+    /// Whether a schedule is all that goes on.
+    #[inline]
+    pub(crate) fn is_only(&self, at: u32) -> bool {
+        let others = self.places.len() - self.free.len();
+        let is_here = self.places.get(at as usize).is_some_and(Option::is_some);
+        is_here && others == 1 && self.orphans.is_empty()
+    }
+
+    /// The sends and receives of a schedule that are going on.
+    fn pending(&self, at: u32) -> &[OpId] {
+        let schedule = self.places.get(at as usize).and_then(Option::as_ref);
+        schedule.map_or(&[], |schedule| &schedule.pending)
     }
 
     fn add(&mut self, schedule: Box<Schedule>) -> u32 {
@@ -174,29 +169,85 @@ impl Schedules {
     }
 }
 
+/// Whom steps are done with, and how their messages are told from others.
+#[derive(Debug, Clone)]
+pub(crate) struct Among {
+    pub(crate) channel: Channel,
+    pub(crate) context: u32,
+    pub(crate) tag: u32,
+    pub(crate) peers: Arc<[Peer]>,
+}
+
+fn among(communicator: &Communicator, tag: u32) -> Among {
+    Among {
+        channel: Channel::Collectives,
+        context: communicator.context(Channel::Collectives),
+        tag,
+        peers: Arc::clone(&communicator.everyone),
+    }
+}
+
 impl Process {
-    /// Starts the steps of a collective operation on a communicator.
-    pub(crate) fn start_steps(&mut self, communicator: usize, steps: Steps) -> Result<Active> {
-        let it = self.communicator_mut(communicator)?;
-        let tag = it.collectives;
-        it.collectives = tag.wrapping_add(1);
-        let schedule = Box::new(Schedule {
-            steps: steps.0,
-            at: 0,
-            communicator,
-            context: it.collective_context(),
-            tag,
-            peers: it.peers.clone(),
-            pending: Vec::new(),
-            is_calling: false,
-            error: None,
-            is_done: false,
-        });
-        let at = self.schedules.add(schedule);
+    /// Starts an operation on its communicator.
+    pub fn begin(&mut self, steps: Steps) -> Result<Active> {
+        let communicator = steps.communicator;
+        let among = self.among_all(communicator)?;
+        let at = self.lay(steps, among, false)?;
         self.advance(at);
-        let mut active = Active::done(Status::empty(), communicator);
-        active.state = Going::Schedule(at);
-        Ok(active)
+        Ok(Active::of_schedule(at, communicator))
+    }
+
+    /// All processes of a communicator, for one operation that all of them begin.
+    pub(crate) fn among_all(&mut self, communicator: usize) -> Result<Among> {
+        let communicator = self.communicator_mut(communicator)?;
+        let tag = communicator.collectives;
+        communicator.collectives = (tag + 1) % FIRST_KEPT;
+        Ok(among(communicator, tag))
+    }
+
+    /// Lays steps down to be started again and again ([`Process::start_again`]). Returns their place.
+    pub(crate) fn keep_steps(&mut self, steps: Steps) -> Result<u32> {
+        let communicator = self.communicator_mut(steps.communicator)?;
+        let tag = communicator.kept_collectives;
+        communicator.kept_collectives = (tag + 1) % FIRST_KEPT;
+        let among = among(communicator, FIRST_KEPT | tag);
+        self.lay(steps, among, true)
+    }
+
+    fn lay(&mut self, mut steps: Steps, among: Among, is_kept: bool) -> Result<u32> {
+        if self.checks {
+            self.prepend_comparison(&mut steps)?;
+        }
+        Ok(self.schedules.add(Schedule::new(steps, among, is_kept)))
+    }
+
+    /// Starts steps among processes that are no communicator. Errors are those of the communicator of the steps.
+    pub(crate) fn begin_among(&mut self, steps: Steps, among: Among) -> Active {
+        let communicator = steps.communicator;
+        let at = self.schedules.add(Schedule::new(steps, among, false));
+        self.advance(at);
+        Active::of_schedule(at, communicator)
+    }
+
+    /// Starts kept steps again. They are not going on.
+    pub(crate) fn start_again(&mut self, at: u32) -> Result<Active> {
+        let gone = || Error::new(abi::ERR_REQUEST, "the operation is over");
+        let place = self.schedules.places.get_mut(at as usize);
+        let schedule = place.and_then(Option::as_deref_mut).ok_or_else(gone)?;
+        (schedule.at, schedule.is_done) = (0, false);
+        schedule.error = None;
+        let communicator = schedule.communicator;
+        self.advance(at);
+        Ok(Active::of_schedule(at, communicator))
+    }
+
+    /// Lets go of kept steps, once they are done.
+    pub(crate) fn drop_kept(&mut self, at: u32, is_active: bool) {
+        if !is_active {
+            self.schedules.remove(at);
+        } else if let Some(Some(schedule)) = self.schedules.places.get_mut(at as usize) {
+            schedule.is_kept = false;
+        }
     }
 
     /// Looks at what has completed, and goes on with the schedules concerned.
@@ -224,7 +275,12 @@ impl Process {
         let Some((at, schedule)) = self.schedules.find(user) else {
             return;
         };
-        schedule.pending.retain(|pending| *pending != op);
+        let place = schedule.pending.iter().position(|pending| *pending == op);
+        let Some(place) = place else {
+            // It was cancelled when the operation failed.
+            return;
+        };
+        schedule.pending.swap_remove(place);
         match result {
             Err(error) => self.fail(at, error),
             Ok(_) if schedule.pending.is_empty() => self.advance(at),
@@ -232,25 +288,81 @@ impl Process {
         }
     }
 
-    /// Ends a schedule with an error; what is going on is cancelled.
+    /// Ends a schedule because one of its messages has failed. The other processes are told: they may wait for messages that
+    /// this one would have sent.
     fn fail(&mut self, at: u32, error: OpError) {
-        let Some(schedule) = self.schedules.places[at as usize].as_deref_mut() else {
+        let Some(schedule) = self.schedules.places[at as usize].as_deref() else {
             return;
         };
-        let communicator = schedule.communicator;
-        let pending = std::mem::take(&mut schedule.pending);
-        schedule.is_done = true;
+        let peers = schedule.peers.clone();
+        let word = |peer: &Peer| {
+            let failures = schedule.channel.failures();
+            MpiPattern::word(peer.context + failures, schedule.tag)
+        };
+        let told: Vec<_> = peers.iter().map(|peer| (peer.addr, word(peer))).collect();
         // Which rank it was, the engine's address does not say.
-        let error = match (error, self.lost_of(communicator)) {
+        let error = match (error, self.lost_among(&peers)) {
             (OpError::Peer { .. }, Some(lost)) => lost,
             (error, _) => Error::from(error),
         };
-        for op in pending {
+        self.end_with(at, error);
+        let own = self.peers[self.rank as usize].addr;
+        for (to, word) in told {
+            let is_lost = self.endpoint.loss(to).is_some();
+            if to != own && !is_lost {
+                // One that cannot be told any more is told by the loss of the connection.
+                let sent = self
+                    .endpoint
+                    .post_send(to, &[], word, self.buffered, NOBODY);
+                if let Ok(Posted::Pending(_)) = sent {
+                    self.buffers.started(NOBODY);
+                }
+            }
+        }
+    }
+
+    /// Ends a schedule with an error; what is going on is cancelled.
+    fn end_with(&mut self, at: u32, error: Error) {
+        let Some(schedule) = self.schedules.places[at as usize].as_deref_mut() else {
+            return;
+        };
+        schedule.is_done = true;
+        schedule.error.get_or_insert(error);
+        for op in std::mem::take(&mut schedule.pending) {
             self.endpoint.cancel(op);
         }
-        if let Some(schedule) = self.schedules.places[at as usize].as_deref_mut() {
-            schedule.error.get_or_insert(error);
+    }
+
+    /// Looks whether another process has given up an operation that goes on here.
+    fn look_for_failure(&mut self, at: u32) -> Result<()> {
+        let Some(schedule) = self.schedules.places[at as usize].as_deref() else {
+            return Ok(());
+        };
+        let own = self.peers[self.rank as usize].number;
+        let pattern = MpiPattern {
+            context: schedule.context - schedule.channel as u32 + schedule.channel.failures(),
+            source: None,
+            tag: Some(schedule.tag),
+        };
+        let peers = schedule.peers.clone();
+        let Some((taken, envelope)) = self.endpoint.take_message(pattern) else {
+            return Ok(());
+        };
+        debug_assert_ne!(envelope.peer, own);
+        let posted = self
+            .endpoint
+            .receive_taken(taken, pattern, &[], self.buffered, NOBODY);
+        if let Ok(Posted::Pending(_)) = posted {
+            self.buffers.started(NOBODY);
         }
+        let rank = peers.iter().position(|peer| peer.number == envelope.peer);
+        let error = self.lost_among(&peers).unwrap_or_else(|| {
+            let rank = rank.map_or_else(String::new, |rank| format!("rank {rank} "));
+            let text = format!("{rank}has given the operation up, since it has lost another");
+            Error::new(abi::ERR_PROC_ABORTED, text)
+        });
+        self.end_with(at, error);
+        Ok(())
     }
 
     /// Does what can be done now.
@@ -268,16 +380,14 @@ impl Process {
                 schedule.is_done = schedule.pending.is_empty();
                 return;
             };
-            let word = MpiPattern::word(schedule.context, schedule.tag);
             let posted = match step {
                 Step::Fence if schedule.pending.is_empty() => None,
                 Step::Fence => return,
                 Step::Send { to, from } => {
-                    let to = schedule.peers[*to as usize].addr;
-                    Some(
-                        self.endpoint
-                            .post_send(to, std::slice::from_ref(from), word, queue, key),
-                    )
+                    let to = schedule.peers[*to as usize];
+                    let word = MpiPattern::word(to.context + schedule.channel as u32, schedule.tag);
+                    let from = std::slice::from_ref(from);
+                    Some(self.endpoint.post_send(to.addr, from, word, queue, key))
                 }
                 Step::Receive { from, into } => {
                     let pattern = MpiPattern {
@@ -290,6 +400,26 @@ impl Process {
                 }
                 Step::Copy { from, into } => {
                     into.copy_from(from);
+                    None
+                }
+                Step::Pack(what) => {
+                    let (from, into) = &**what;
+                    if let Err(error) = from.pack_into(into) {
+                        schedule.error.get_or_insert(error);
+                    }
+                    None
+                }
+                Step::Unpack(what) => {
+                    let (from, into) = &**what;
+                    if let Err(error) = into.unpack_from(from) {
+                        schedule.error.get_or_insert(error);
+                    }
+                    None
+                }
+                Step::Compare(what) => {
+                    if let Err(error) = what.compare() {
+                        return self.end_with(at, error);
+                    }
                     None
                 }
                 Step::Combine {
@@ -340,6 +470,32 @@ impl Process {
         }
     }
 
+    /// Waits for a schedule that is all that goes on, until it is done, or a function of the program is to be called. Of several
+    /// sends and receives any may fail, so that only a single one is waited for alone.
+    pub(crate) fn wait_for_steps(&mut self, at: u32) -> Result<Option<Call>> {
+        loop {
+            if let Some(call) = self.take_call() {
+                return Ok(Some(call));
+            }
+            let news = self.endpoint.news();
+            match self.schedules.pending(at) {
+                [] => return Ok(None),
+                [op] => {
+                    if let Some(done) = self.endpoint.test(*op, FOR_EVER)? {
+                        self.step_done(done);
+                    }
+                }
+                [first, ..] => {
+                    let first = *first;
+                    self.advance_schedules();
+                    if self.schedules.pending(at).first() == Some(&first) {
+                        self.endpoint.wait_for_news(news, FOR_EVER);
+                    }
+                }
+            }
+        }
+    }
+
     /// A function of the program's that is to be called, if there is one.
     #[inline]
     pub(crate) fn take_call(&mut self) -> Option<Call> {
@@ -356,19 +512,26 @@ impl Process {
 
     /// The status of a collective operation that is done, if it is.
     pub(crate) fn poll_schedule(&mut self, at: u32) -> Result<Option<Status>> {
-        let schedule = self
-            .schedules
-            .places
-            .get(at as usize)
-            .and_then(Option::as_deref);
-        if schedule.is_some_and(|schedule| !schedule.is_done) {
-            return Ok(None);
-        }
         let gone = || Error::new(abi::ERR_REQUEST, "the operation is over");
-        let schedule = self.schedules.remove(at).ok_or_else(gone)?;
-        match schedule.error {
+        let is_going_on = |all: &Schedules| {
+            let schedule = all.places.get(at as usize).and_then(Option::as_deref);
+            schedule.is_some_and(|schedule| !schedule.is_done)
+        };
+        if is_going_on(&self.schedules) {
+            self.look_for_failure(at)?;
+            if is_going_on(&self.schedules) {
+                return Ok(None);
+            }
+        }
+        let place = self.schedules.places.get_mut(at as usize);
+        let schedule = place.and_then(Option::as_deref_mut).ok_or_else(gone)?;
+        let (error, communicator) = (schedule.error.take(), schedule.communicator);
+        if !schedule.is_kept {
+            self.schedules.remove(at);
+        }
+        match error {
             None => Ok(Some(Status::empty())),
-            Some(error) => Err(error.on(schedule.communicator)),
+            Some(error) => Err(error.on(communicator)),
         }
     }
 }

@@ -32,6 +32,10 @@ pub enum Kind {
     Datatype = 8,
     /// `MPI_Session`
     Session = 9,
+    /// `MPI_Win`
+    Window = 10,
+    /// `MPI_File`
+    File = 12,
 }
 
 /// Objects of one kind.
@@ -106,13 +110,16 @@ impl<T> Table<T> {
         )
     }
 
+    /// The object of a handle, if it is one of this table.
+    #[inline]
+    pub fn find(&self, handle: usize) -> Option<&T> {
+        self.places[self.place(handle)?].object.as_ref()
+    }
+
     /// The object of a handle.
     #[inline]
     pub fn get(&self, handle: usize) -> Result<&T> {
-        let object = self
-            .place(handle)
-            .and_then(|at| self.places[at].object.as_ref());
-        object.ok_or_else(|| self.none(handle))
+        self.find(handle).ok_or_else(|| self.none(handle))
     }
 
     /// Likewise, to be changed.
@@ -134,6 +141,13 @@ impl<T> Table<T> {
         place.uses = (place.uses + 1) % (1 << USE_BITS);
         self.free.push(at as u32);
         place.object.take().ok_or_else(|| self.none(handle))
+    }
+
+    /// The handles of all objects.
+    pub fn handles(&self) -> impl Iterator<Item = usize> {
+        let places = self.places.iter().enumerate();
+        let there_are = places.filter(|(_, place)| place.object.is_some());
+        there_are.map(|(at, _)| self.handle(at))
     }
 
     /// How many objects there are.

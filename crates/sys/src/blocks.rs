@@ -10,6 +10,9 @@ use std::ptr::NonNull;
 
 use crate::memory::Memory;
 
+/// What is wrong with a part that is asked for.
+const OUTSIDE: &str = "a part outside of a span";
+
 /// Bytes to copy from. They may be written by others meanwhile, which makes what is copied any mixture.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
@@ -102,6 +105,18 @@ impl Source<'_> {
 }
 
 impl Source<'_> {
+    /// `len` bytes from `at` on.
+    ///
+    /// # Panics
+    /// If they do not lie inside.
+    #[inline]
+    #[must_use]
+    pub fn part(self, at: usize, len: usize) -> Self {
+        assert!(at <= self.len && len <= self.len - at, "{OUTSIDE}");
+        // SAFETY: the part lies inside, which was just checked, and what is inside is valid, as who made the span promised.
+        unsafe { Self::from_raw(self.base.as_ptr().cast_const().add(at), len) }
+    }
+
     pub(crate) const fn as_ptr(&self) -> *const u8 {
         self.base.as_ptr().cast_const()
     }
@@ -137,6 +152,17 @@ impl Target<'_> {
     /// Whether there are none.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// `len` bytes from `at` on.
+    ///
+    /// # Panics
+    /// If they do not lie inside.
+    #[inline]
+    pub fn part(&mut self, at: usize, len: usize) -> Target<'_> {
+        assert!(at <= self.len && len <= self.len - at, "{OUTSIDE}");
+        // SAFETY: the part lies inside, which was just checked, and what is inside is valid, as who made the span promised.
+        unsafe { Target::from_raw(self.base.as_ptr().add(at), len) }
     }
 
     /// The first `len` bytes, or all if there are no more.

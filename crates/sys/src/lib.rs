@@ -6,7 +6,7 @@
 //! credentials), [`memfd`] and [`mapping`] (memory that both see), [`epoll`] (sleeping on all of
 //! them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow
 //! side pays for) and [`attach`] (copying from and to another process's memory). [`net`] and
-//! [`datagram`] are the sockets between hosts. Resources that a forked child must not touch check [`fork`];
+//! [`datagram`] are the sockets between hosts. [`lock`] and [`entering`] are how the threads of a program share one instance. Resources that a forked child must not touch check [`fork`];
 //! [`inherited`], [`limits`], [`pin`], [`process`], [`random`], [`shared`], [`small`],
 //! [`thread`], [`waits`] and [`word`] stand alone.
 //!
@@ -18,12 +18,14 @@ pub mod blocks;
 pub mod combine;
 pub mod datagram;
 mod diag;
+pub mod entering;
 pub mod epoll;
 pub mod extended;
 pub mod fork;
 pub mod futex;
 pub mod inherited;
 pub mod limits;
+pub mod lock;
 pub mod mapping;
 pub mod membarrier;
 pub mod memfd;

@@ -17,6 +17,19 @@ pub fn register() -> bool {
     *REGISTERED.get_or_init(|| membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok())
 }
 
+/// A full fence, as `fence(SeqCst)`, by the instruction that does it fastest: on x86-64 any locked one, in half the time of `mfence`,
+/// which orders more than loads and stores of ordinary memory.
+#[inline]
+pub fn full() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the word on the stack is valid, and stays as it is.
+    unsafe {
+        std::arch::asm!("lock or dword ptr [rsp], 0");
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    fence(Ordering::SeqCst);
+}
+
 /// The rare side's fence. A full fence for this thread in any case.
 pub fn heavy() {
     fence(Ordering::SeqCst);

@@ -30,7 +30,7 @@ use causeway_wire::datafile;
 use causeway_wire::datagram::{self, Datagram, Segment};
 use causeway_wire::formats::Formats;
 use causeway_wire::region::RegionDescriptor;
-use causeway_wire::{atomic, bmi, fs, home, pmi, shm, store, tcp, vi, watch};
+use causeway_wire::{atomic, bmi, fs, home, pmi, shm, store, tcp, vi, watch, window};
 
 use crate::placement::Placements;
 use crate::random::Random;
@@ -143,6 +143,11 @@ pub fn all() -> &'static [Decoder] {
             name: "firmware",
             feed: cards::fuzz::feed,
             samples: cards::fuzz::samples,
+        },
+        Decoder {
+            name: "window_notice",
+            feed: canonical::<window::Notice>,
+            samples: samples::window_notices,
         },
         Decoder {
             name: "pmi",

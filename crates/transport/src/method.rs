@@ -631,8 +631,7 @@ impl Identity {
 /// What was chosen for a peer, and why not something better.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PeerReport {
-    /// Facts for people, such as (`large transfers`, `cross-memory attach`) or
-    /// (`encryption`, `off: loopback, same user`).
+    /// Facts for people, such as (`large transfers`, `cross-memory attach`).
     pub facts: Vec<(&'static str, String)>,
 }
 
@@ -644,30 +643,27 @@ pub trait Outlet {
     /// Sends one packet, gathered from `parts`, as [`Method::send`] does.
     fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError>;
 
-    /// Reads the whole of a region that the peer exports to us into the first bytes of `local`, and sends the packet
-    /// `notify` behind, both before it returns. Returns `false` if it has not: because that would take longer than a handler
-    /// may, because something stands before it, or because it failed. [`Method::transfer`] does it then, or says what is wrong.
+    /// Reads a region that the peer exports to us, whole, into the first bytes of `local`, and sends `notify` behind. Returns
+    /// `false` if it has not, as it would take too long, has to wait, or fails: [`Method::transfer`] does it, or says why not.
     fn read_now(&mut self, _local: &Memory, _remote: &RegionDescriptor, _notify: &[u8]) -> bool {
         false
     }
 
-    /// Ends an export to the peer. Returns `false` if that is not known to have happened: [`Method::try_revoke`] tells.
+    /// Ends an export to the peer. Returns `false` if it may go on: [`Method::try_revoke`] tells.
     fn revoke_now(&mut self, _key: u64) -> bool {
         false
     }
 }
 
-/// Where a method delivers what happened. Called from inside [`Method::poll`], [`Method::tick`] and
-/// [`Method::disconnect`] only.
+/// Where a method delivers what happened. Called from inside [`Method::poll`], [`Method::tick`], [`Method::disconnect`] only.
 pub trait Sink {
     /// A packet has arrived. It must be copied out now.
     fn packet(&mut self, peer: Peer, packet: Packet<'_>);
 
-    /// A packet has arrived, and its sender may be replied to from within: methods call this, and as long as it is not
-    /// implemented, [`Sink::packet`] gets the packet. As with active messages, a handler replies to the peer that it
-    /// serves, and to no other: what it has for others is sent after the poll. A reply that `outlet` refuses with
-    /// [`SendError::WouldBlock`] is the sink's to keep, and [`Sink::writable`] follows. Packets that were placed
-    /// ([`Sink::placement_done`]) have no outlet.
+    /// A packet has arrived, and its sender may be replied to from within: methods call this; as long as it is not implemented,
+    /// [`Sink::packet`] gets the packet. As with active messages, a handler replies to the peer that it serves, and to no other:
+    /// what it has for others is sent after the poll. A reply that `outlet` refuses with [`SendError::WouldBlock`] is the sink's to
+    /// keep, and [`Sink::writable`] follows. Packets that were placed ([`Sink::placement_done`]) have no outlet.
     #[inline]
     fn handle(&mut self, peer: Peer, packet: Packet<'_>, _outlet: &mut dyn Outlet) {
         self.packet(peer, packet);

@@ -6,7 +6,7 @@
 //! method carries the former where datagrams are lost), [`fs`] (requests and replies of the file
 //! system), [`store`] (records of the metadata store), [`datafile`] (what an I/O server
 //! keeps of a file), [`home`] (what a server's directory says of itself), [`pmi`] (what processes of a parallel program and their launcher say),
-//! [`watch`] (what a process shows of itself to
+//! [`window`] (what they tell each other of windows of memory), [`watch`] (what a process shows of itself to
 //! observers) and [`vi`] (descriptors and frames of virtual interfaces). `docs/formats/`
 //! draws them. [`formats`] says how two builds agree on a format. [`random`] is the sequence of numbers that one of them is made with.
 //!
@@ -38,3 +38,4 @@ pub mod store;
 pub mod tcp;
 pub mod vi;
 pub mod watch;
+pub mod window;

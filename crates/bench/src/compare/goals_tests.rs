@@ -1,6 +1,7 @@
 //! Verdicts on figures of a few runs.
 
 use super::*;
+use crate::participants::LIMIT;
 use crate::parts::figure::Figure;
 
 fn findings(figures: &[(u32, &str, &str, u64, &'static str, f64)]) -> Findings {

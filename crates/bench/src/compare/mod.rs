@@ -11,9 +11,9 @@ pub(crate) mod goals;
 pub(crate) mod multi_process;
 mod ours;
 mod page;
-mod peers;
+pub(crate) mod peers;
 mod steps;
-mod table;
+pub(crate) mod table;
 pub(crate) mod trial;
 
 use std::collections::BTreeSet;
@@ -115,7 +115,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     benchmark.sizes(sizes);
     explain(&mut benchmark, processors);
-    warn(&mut benchmark, arguments.quick);
+    benchmark.warn(arguments.quick);
     let runs = if arguments.quick { 1 } else { arguments.runs };
     let findings = measure(&mut benchmark, &mut participants, &trials, runs)?;
     let clients: Vec<usize> = arguments.clients.iter().map(|&one| one as usize).collect();
@@ -137,7 +137,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     Ok(())
 }
 
-fn two_processors() -> Outcome<[usize; 2]> {
+/// The first two processors that this process may use.
+pub(crate) fn two_processors() -> Outcome<[usize; 2]> {
     let doing = || "finding the processors".to_owned();
     let allowed = causeway_sys::pin::allowed_cpus().doing(doing)?;
     match allowed.as_slice() {
@@ -210,7 +211,7 @@ fn gather(
 }
 
 /// `target/peers` for a program in `target/release`.
-fn beside_the_program() -> Option<PathBuf> {
+pub(crate) fn beside_the_program() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let directory = program.parent()?.parent()?.join("peers");
     directory.is_dir().then_some(directory)
@@ -284,20 +285,6 @@ fn explain(benchmark: &mut Benchmark, [one, other]: [usize; 2]) {
          some thousand messages; ucx_perftest and fi_pingpong cannot pause or compute in between"
             .to_owned(),
     );
-}
-
-/// What makes ratios unreliable.
-fn warn(benchmark: &mut Benchmark, quick: bool) {
-    let load: f64 = benchmark.machine.load.parse().unwrap_or(0.0);
-    if load > 1.0 {
-        benchmark.note(format!(
-            "other processes used the processors when this began (load {load}): ratios, and goals that \
-             seem reached or missed, may be theirs; measure again on a quiet machine"
-        ));
-    }
-    if quick {
-        benchmark.note("one quick run: an impression, not a measurement".to_owned());
-    }
 }
 
 /// Runs everything `runs` times, and again what then lacks figures to be compared with.
@@ -424,6 +411,6 @@ fn show(benchmark: &Benchmark, participants: &Participants) {
         benchmark.output.line("");
         benchmark
             .output
-            .line(&goals::table(&benchmark.verdicts).text());
+            .line(&crate::goals::table(&benchmark.verdicts).text());
     }
 }

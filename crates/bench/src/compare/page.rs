@@ -5,9 +5,9 @@ use causeway_report::plots::{self, Line, Range};
 use causeway_report::rows::Row;
 use causeway_report::units::number_text;
 
-use super::goals;
 use super::table;
 use super::trial::Gap;
+use crate::goals;
 use crate::outcome::Benchmark;
 use crate::participants::{LIMIT, OURS};
 use crate::sizes;
@@ -20,7 +20,7 @@ const COLOURS: [usize; 10] = [0, 1, 2, 3, 4, 8, 9, 7, 5, 10];
 /// Fills the report.
 pub(super) fn draw(benchmark: &Benchmark, page: &mut Page) {
     let drawing = Drawing::new(benchmark);
-    page.cards(&cards(benchmark));
+    page.cards(&goals::cards(&benchmark.verdicts));
     for method in ["shm", "tcp"] {
         drawing.lines(
             page,
@@ -69,39 +69,7 @@ pub(super) fn draw(benchmark: &Benchmark, page: &mut Page) {
          how far.",
         &table::medians(&benchmark.rows, &participants, &benchmark.gaps),
     );
-    if !benchmark.verdicts.is_empty() {
-        page.table(
-            "What was to be reached",
-            "Ratios are taken within each run, so that a slow moment of the machine hits both; shown is \
-             their median. The other figure is that of the best peer of this very case.",
-            &goals::table(&benchmark.verdicts),
-        );
-    }
-}
-
-fn cards(benchmark: &Benchmark) -> Vec<(String, String, Option<bool>)> {
-    let reached = benchmark
-        .verdicts
-        .iter()
-        .filter(|verdict| verdict.reached)
-        .count();
-    let mut cards = Vec::new();
-    if !benchmark.verdicts.is_empty() {
-        let all = benchmark.verdicts.len();
-        cards.push((
-            format!("{reached} of {all}"),
-            "goals reached".to_owned(),
-            Some(reached == all),
-        ));
-    }
-    cards.extend(benchmark.verdicts.iter().take(10).map(|verdict| {
-        (
-            format!("{:.2} ×", verdict.ratio),
-            format!("{}; to reach {}", verdict.goal, verdict.wanted),
-            Some(verdict.reached),
-        )
-    }));
-    cards
+    goals::draw(benchmark, page);
 }
 
 struct Drawing<'a> {

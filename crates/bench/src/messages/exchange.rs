@@ -135,24 +135,27 @@ pub(crate) trait Carrier {
 pub(crate) struct OverLayer<'a> {
     pub(crate) layer: &'a mut Layer,
     pub(crate) peer: Addr,
-    pub(crate) memory: Memory,
+    /// What is sent. It is another buffer than what is received into, as in the latency benchmarks of MPI and UCX: a message
+    /// whose bytes were just written takes longer where its receiver reads them from the sender's memory.
+    pub(crate) out: Memory,
+    pub(crate) into: Memory,
 }
 
 impl Carrier for OverLayer<'_> {
     fn send(&mut self, word: u64) -> Outcome {
-        if self.memory.len() >= WORD_BYTES {
-            self.memory.write_at(0, &word.to_le_bytes());
+        if self.out.len() >= WORD_BYTES {
+            self.out.write_at(0, &word.to_le_bytes());
         }
-        let sent = self.layer.send(self.peer, &self.memory, EXCHANGE)?;
+        let sent = self.layer.send(self.peer, &self.out, EXCHANGE)?;
         self.layer.complete(sent).map(drop)
     }
 
     fn receive(&mut self) -> Outcome<Option<u64>> {
-        let awaited = self.layer.receive(self.peer, &self.memory, EXCHANGE)?;
+        let awaited = self.layer.receive(self.peer, &self.into, EXCHANGE)?;
         self.layer.complete(awaited)?;
         let mut bytes = [0; WORD_BYTES];
-        Ok((self.memory.len() >= WORD_BYTES).then(|| {
-            self.memory.read_at(0, &mut bytes);
+        Ok((self.into.len() >= WORD_BYTES).then(|| {
+            self.into.read_at(0, &mut bytes);
             u64::from_le_bytes(bytes)
         }))
     }

@@ -2,7 +2,7 @@
 
 pub(crate) mod effort;
 pub(crate) mod exchange;
-mod page;
+pub(crate) mod page;
 pub(crate) mod pair;
 pub(crate) mod worker;
 

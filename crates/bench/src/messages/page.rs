@@ -86,7 +86,15 @@ fn lines(benchmark: &Benchmark, metric: &str, prefix: &str) -> Vec<Line> {
     lines
 }
 
-fn by_size(page: &mut Page, lines: &[Line], metric: &str, title: &str, axis: &str, caption: &str) {
+/// A plot of lines by the size of messages, if there are any.
+pub(crate) fn by_size(
+    page: &mut Page,
+    lines: &[Line],
+    metric: &str,
+    title: &str,
+    axis: &str,
+    caption: &str,
+) {
     if lines.is_empty() {
         return;
     }

@@ -429,11 +429,13 @@ impl Measurement<'_> {
     }
 
     fn exchange(mut self, exchange: &Exchange) -> Outcome<Side> {
-        let memory = self.touched(exchange.size, false)?;
+        let out = self.touched(exchange.size, false)?;
+        let into = self.touched(exchange.size, false)?;
         let mut carrier = OverLayer {
             layer: self.layer,
             peer: self.peer,
-            memory,
+            out,
+            into,
         };
         exchange::run(self.leads, exchange, &mut carrier)
     }

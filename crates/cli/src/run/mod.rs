@@ -34,7 +34,7 @@ const AFTER_TERM: Duration = Duration::from_secs(2);
 /// Run a parallel program on this machine
 ///
 /// Starts N processes of a program that was built for MPI's standard ABI. If libmpi_abi.so.1 lies beside this command,
-/// or in ../lib, they find it there unless LD_LIBRARY_PATH leads to another one. The exit code is 0 if all processes
+/// or in ../lib/causeway-mpi, they find it there unless LD_LIBRARY_PATH leads to another one. The exit code is 0 if all processes
 /// have ended with 0, or that of the first that has not (128 and the signal's number if it was killed).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -104,7 +104,7 @@ struct Environment {
 fn library_path() -> Option<std::ffi::OsString> {
     let own = std::env::current_exe().ok()?;
     let here = own.parent()?;
-    let places = [here.to_owned(), here.join("../lib")];
+    let places = ["", "../lib", "../lib/causeway-mpi"].map(|place| here.join(place));
     let place = places
         .into_iter()
         .find(|place| place.join("libmpi_abi.so.1").exists())?;

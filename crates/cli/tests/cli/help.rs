@@ -5,7 +5,7 @@ use std::path::Path;
 use super::stand::Run;
 
 /// Every verb that users can give.
-const VERBS: [&[&str]; 37] = [
+const VERBS: [&[&str]; 38] = [
     &[],
     &["demo"],
     &["info"],
@@ -14,6 +14,7 @@ const VERBS: [&[&str]; 37] = [
     &["bench", "compare"],
     &["bench", "fs"],
     &["bench", "messages"],
+    &["bench", "mpi"],
     &["sim", "list"],
     &["sim", "run"],
     &["sim", "figure"],

@@ -1,9 +1,12 @@
 //! MPI as a C programmer meets it: the programs in `crates/mpi-c/tests/c`, built with the header and the library, started with
 //! `causeway run`.
 
+mod installed;
+mod windows;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 fn root() -> &'static Path {
@@ -14,32 +17,44 @@ fn root() -> &'static Path {
         .expect("the crate lies two levels down")
 }
 
+/// Where things are built.
+fn target() -> &'static Path {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
+    target.expect("tmp lies in target")
+}
+
+/// `make` with these arguments, for the debug build of the library.
+fn make(arguments: &[&str]) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut make = Command::new("make");
+    make.current_dir(root())
+        .arg("MPI_PROFILE=dev")
+        .args(arguments);
+    make.env("CARGO_TARGET_DIR", target());
+    for (name, _) in std::env::vars() {
+        // Of the make and the cargo that run this test.
+        if name.starts_with("MAKE")
+            || name.starts_with("CARGO_PKG_")
+            || name.starts_with("CARGO_MANIFEST_")
+        {
+            make.env_remove(name);
+        }
+    }
+    let output = make.output().expect("make");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
 /// Where the library and the programs are.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .parent()
-            .expect("tmp lies in target");
-        let mut make = Command::new("make");
-        make.current_dir(root()).args(["mpi", "MPI_PROFILE=dev"]);
-        make.env("CARGO_TARGET_DIR", target);
-        for (name, _) in std::env::vars() {
-            // Of the make and the cargo that run this test.
-            if name.starts_with("MAKE")
-                || name.starts_with("CARGO_PKG_")
-                || name.starts_with("CARGO_MANIFEST_")
-            {
-                make.env_remove(name);
-            }
-        }
-        let output = make.output().expect("make");
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        target.join("debug")
+        make(&["mpi"]);
+        target().join("debug")
     })
 }
 
@@ -74,6 +89,16 @@ fn compile(name: &str) -> PathBuf {
 
 /// Runs a program with so many processes; one that hangs is ended after a minute.
 fn run(processes: u32, program: &Path, arguments: &[&str]) -> Output {
+    run_with(processes, program, arguments, &[])
+}
+
+/// The same, with more in the environment.
+fn run_with(
+    processes: u32,
+    program: &Path,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> Output {
     let output = Command::new("timeout")
         .arg("60")
         .arg(env!("CARGO_BIN_EXE_causeway"))
@@ -81,6 +106,7 @@ fn run(processes: u32, program: &Path, arguments: &[&str]) -> Output {
         .arg(program)
         .args(arguments)
         .env("LD_LIBRARY_PATH", built())
+        .envs(environment.iter().copied())
         .output();
     output.expect("it starts")
 }
@@ -104,8 +130,23 @@ fn messages() {
 }
 
 #[test]
+fn more_messages_than_are_held() {
+    succeeds("pressure");
+}
+
+#[test]
+fn threads_that_call_at_the_same_time() {
+    succeeds("threads");
+}
+
+#[test]
 fn collective_operations() {
     succeeds("collectives");
+}
+
+#[test]
+fn reductions() {
+    succeeds("reductions");
 }
 
 #[test]
@@ -119,8 +160,128 @@ fn datatypes() {
 }
 
 #[test]
+fn inter_communicators() {
+    succeeds("intercommunicators");
+}
+
+#[test]
+fn persistent_operations_and_neighbours() {
+    succeeds("persistent");
+}
+
+#[test]
+fn requests_of_other_kinds_and_what_the_library_tells() {
+    succeeds("requests");
+}
+
+#[test]
+fn partitioned_messages() {
+    succeeds("partitioned");
+}
+
+#[test]
+fn sessions_alone_and_beside_the_world() {
+    succeeds("sessions");
+    let program = compile("sessions");
+    let output = run(3, &program, &["and-world"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+#[test]
+fn calls_that_do_not_belong_together_are_named_in_the_checking_mode() {
+    let program = compile("mismatch");
+    for processes in [1, 2, 3, 4] {
+        let output = run_with(processes, &program, &[], &[("CAUSEWAY_MPI_CHECK", "1")]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+        for leak in ["1 requests not freed: ", "(forgotten)"] {
+            let told = errors.matches(leak).count();
+            assert_eq!(told, processes as usize, "{leak}: {errors}");
+        }
+    }
+}
+
+#[test]
+fn a_killed_rank_is_an_error_of_operations_between_groups() {
+    let program = compile("death");
+    for what in ["inter-barrier", "inter-allreduce"] {
+        let output = run(4, &program, &[what]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        for rank in [0, 2, 3] {
+            let told = format!("[{rank}] rank {rank} is told: ");
+            assert!(said.contains(&told), "{what}: {said}\n{errors}");
+        }
+        assert_eq!(output.status.code(), Some(128 + 9), "{what}: {errors}");
+    }
+}
+
+#[test]
 fn topologies() {
     succeeds("topologies");
+}
+
+/// As `run`, with these methods allowed.
+fn run_by(methods: &str, processes: u32, program: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.arg("60").arg(env!("CARGO_BIN_EXE_causeway"));
+    command.args(["run", "-n", &processes.to_string()]);
+    command.arg(program).args(arguments);
+    command.env("LD_LIBRARY_PATH", built());
+    command.env("CAUSEWAY_MPI_METHODS", methods);
+    command.output().expect("it starts")
+}
+
+#[test]
+fn methods_are_those_that_are_allowed() {
+    let program = compile("hosts");
+    for (methods, sharing) in [("shm,tcp", "3"), ("shm", "3"), ("tcp", "1")] {
+        let output = run_by(methods, 3, &program, &[sharing]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{methods}: {errors}");
+    }
+    let output = run_by("shm,carrier-pigeon", 2, &program, &["2"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{errors}");
+    assert!(errors.contains("carrier-pigeon"), "{errors}");
+}
+
+/// Ranks in two network namespaces: what shares memory does, the others use tcp.
+#[test]
+fn ranks_on_two_hosts() {
+    if Command::new("ip").arg("-V").output().is_err() {
+        eprintln!("not tested: iproute2's `ip` is not installed");
+        return;
+    }
+    let program = compile("hosts");
+    let script = root().join("crates/mpi-c/tests/two-hosts.sh");
+    for (processes, methods, works) in [(4, "shm,tcp", true), (2, "shm", false)] {
+        let output = Command::new("timeout")
+            .args([
+                "60",
+                "unshare",
+                "--user",
+                "--map-root-user",
+                "--net",
+                "--mount",
+                "sh",
+            ])
+            .arg(&script)
+            .arg(env!("CARGO_BIN_EXE_causeway"))
+            .args(["run", "-n", &processes.to_string(), "sh"])
+            .arg(&script)
+            .arg("--host")
+            .arg(&program)
+            .arg("2")
+            .env("LD_LIBRARY_PATH", built())
+            .env("CAUSEWAY_MPI_METHODS", methods)
+            .output()
+            .expect("util-linux's unshare runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), works, "{methods}: {errors}");
+        assert!(works || errors.contains("does not allow tcp"), "{errors}");
+    }
 }
 
 #[test]
@@ -142,4 +303,14 @@ fn a_killed_rank_is_named_to_all_others_and_nothing_hangs() {
         assert_eq!(output.status.code(), Some(128 + 9), "{what}: {errors}");
         assert!(start.elapsed() < Duration::from_secs(30), "{what}");
     }
+}
+
+#[test]
+fn files() {
+    succeeds("files");
+}
+
+#[test]
+fn tools() {
+    succeeds("tools");
 }

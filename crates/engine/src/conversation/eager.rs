@@ -8,10 +8,10 @@ use causeway_wire::bmi::{self as wire, Header, Kind};
 use super::Conversation;
 use crate::credit::cost;
 use crate::fragments::{Fragments, scatter_bytes};
+use crate::lists::Links;
 use crate::matcher::Matcher;
 use crate::operation::{State, What};
 use crate::shared::{Early, EarlyBody, Shared, Work};
-use crate::slab::Links;
 use crate::traffic::Touched;
 use crate::types::{OpError, Tag};
 

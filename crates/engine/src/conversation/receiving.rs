@@ -12,10 +12,10 @@ use super::Conversation;
 use super::eager::{SENDS_TOO_MUCH, deliver};
 use crate::credit::cost;
 use crate::fragments::{Fragments, scatter};
+use crate::lists::NONE;
 use crate::matcher::Matcher;
 use crate::operation::{Op, State, What};
 use crate::shared::{EarlyBody, Shared};
-use crate::slab::NONE;
 use crate::types::{Envelope, OpError, Tag};
 
 /// Has a receive that was matched, and is in no list, wait again, before all others.

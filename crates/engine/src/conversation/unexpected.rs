@@ -35,6 +35,7 @@ impl Conversation {
         self.arrived
             .push_back(Arrived::Ready { tag, data, fetched });
         shared.unexpected_waiting += 1;
+        shared.arrivals += 1;
         self.enter_ready_ring(shared);
     }
 

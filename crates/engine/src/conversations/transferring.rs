@@ -6,10 +6,10 @@ use causeway_wire::region::Regions;
 use super::{Conversations, ToStart};
 use crate::conversation::moving;
 use crate::fragments::Fragments;
+use crate::lists::NONE;
 use crate::matcher::Matcher;
 use crate::operation::{Remote, State, What};
 use crate::shared::Work;
-use crate::slab::NONE;
 use crate::transfers::{Behind, MAX_TRIES};
 
 impl<M: Matcher> Conversations<M> {

@@ -89,8 +89,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Differs from what it was before if an operation has completed since, a message has come before its receive,
-    /// or a connection was lost.
+    /// Differs from what it was before if an operation has completed since, a message has come before its receive
+    /// or is an unexpected one, or a connection was lost.
     #[inline]
     pub fn news(&self) -> u64 {
         self.conversations.shared.news()

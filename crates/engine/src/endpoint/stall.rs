@@ -9,8 +9,8 @@ use super::watch::Tally;
 use crate::conversation::Conversation;
 use crate::conversations::Conversations;
 use crate::credit::cost;
+use crate::lists::NONE;
 use crate::operation::{Op, State, What};
-use crate::slab::NONE;
 
 /// What masks of the log name.
 const STALL: &str = "causeway_engine::stall";

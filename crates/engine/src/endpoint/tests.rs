@@ -41,6 +41,15 @@ impl Endpoint<ByTag> {
         let peer = self.number(from).ok_or(Error::Stale("address"))?;
         self.post_receive(FromTag { peer, tag }, into, queue, user)
     }
+
+    /// What the instance is doing now, whatever it has sent and received before.
+    fn doing(&self) -> Info {
+        Info {
+            sent: Default::default(),
+            received: Default::default(),
+            ..self.get_info(None)
+        }
+    }
 }
 
 /// What messages travel over.

@@ -5,15 +5,11 @@
 //! one, all of them are put into a hash table, once each, so that no order of tags costs more than a look
 //! into the table. What is in the table is always older than what is recent.
 //!
-//! One hash table serves all peers, so that a peer without traffic costs nothing here. A bucket is
-//! a list in order of arrival, threaded through the entries themselves. The hash is seeded, so that
-//! a peer cannot choose tags that meet in one bucket.
-
-use std::hash::{BuildHasher, RandomState};
-use std::ops::{Index, IndexMut};
+//! One hash table serves all peers, so that a peer without traffic costs nothing here.
 
 use super::Matcher;
-use crate::slab::{Bucket, Linked, Links, List};
+use super::table::{Filed, Table};
+use crate::lists::{Bucket, Linked, Links, List};
 
 /// Recent receives that are looked at to find out whether one of them is the first of its tag.
 const LOOKED_AT: usize = 16;
@@ -30,10 +26,10 @@ pub struct FromTag {
 /// See the module's page.
 #[derive(Default)]
 pub struct ByTag {
-    receives: Table,
+    receives: Table<Node>,
     /// By number of the peer.
     peers: Vec<Waiting>,
-    messages: Table,
+    messages: Table<Node>,
 }
 
 /// The receives of one peer that wait.
@@ -58,22 +54,14 @@ struct Node {
     bucket: Links,
 }
 
-impl Node {
-    fn new(key: FromTag) -> Self {
+impl From<FromTag> for Node {
+    fn from(key: FromTag) -> Self {
         Self {
             tag: key.tag,
             peer: key.peer,
             is_filed: false,
             links: Links::default(),
             bucket: Links::default(),
-        }
-    }
-
-    #[inline(always)]
-    fn key(&self) -> FromTag {
-        FromTag {
-            peer: self.peer,
-            tag: self.tag,
         }
     }
 }
@@ -92,128 +80,30 @@ impl Linked<Bucket> for Node {
     }
 }
 
-/// By the number of the receive or the message.
-#[derive(Default)]
-struct Nodes(Vec<Node>);
+impl Filed for Node {
+    type Key = FromTag;
 
-impl Index<u32> for Nodes {
-    type Output = Node;
     #[inline(always)]
-    fn index(&self, index: u32) -> &Node {
-        &self.0[index as usize]
+    fn key(&self) -> FromTag {
+        FromTag {
+            peer: self.peer,
+            tag: self.tag,
+        }
     }
-}
 
-impl IndexMut<u32> for Nodes {
     #[inline(always)]
-    fn index_mut(&mut self, index: u32) -> &mut Node {
-        &mut self.0[index as usize]
+    fn renew(&mut self, key: FromTag) {
+        (self.tag, self.peer, self.is_filed) = (key.tag, key.peer, false);
     }
-}
 
-impl Nodes {
-    /// The node of a new entry. Its lists are left to the caller.
     #[inline(always)]
-    fn renew(&mut self, index: u32, key: FromTag) {
-        match self.0.get_mut(index as usize) {
-            Some(node) => {
-                (node.tag, node.peer, node.is_filed) = (key.tag, key.peer, false);
-            }
-            None => self.add(index, key),
-        }
+    fn behind(&self) -> Option<u32> {
+        self.bucket.next()
     }
 
-    #[cold]
-    #[inline(never)]
-    fn add(&mut self, index: u32, key: FromTag) {
-        self.0.resize(index as usize + 1, Node::new(key));
-    }
-}
-
-/// A hash table over nodes.
-struct Table {
-    nodes: Nodes,
-    buckets: Vec<List<Bucket>>,
-    len: usize,
-    seeds: (u64, u64),
-}
-
-impl Default for Table {
-    fn default() -> Self {
-        let state = RandomState::new();
-        Self {
-            nodes: Nodes::default(),
-            buckets: vec![List::default(); 64],
-            len: 0,
-            seeds: (state.hash_one(1u8) | 1, state.hash_one(2u8) | 1),
-        }
-    }
-}
-
-impl Table {
-    #[inline]
-    fn bucket(&self, key: FromTag) -> usize {
-        let peer = u64::from(key.peer).wrapping_mul(self.seeds.0);
-        let mixed = (key.tag ^ peer).wrapping_mul(self.seeds.1);
-        let mixed = (mixed ^ mixed >> 32).wrapping_mul(self.seeds.0);
-        (mixed >> 32) as usize & (self.buckets.len() - 1)
-    }
-
-    /// The list that an entry belongs into, after making room for one more.
-    #[inline]
-    fn room_for(&mut self, index: u32) -> usize {
-        // Mostly one entry in a bucket, so that a look-up reads two cache lines.
-        if 2 * self.len >= self.buckets.len() {
-            self.grow();
-        }
-        self.len += 1;
-        self.bucket(self.nodes[index].key())
-    }
-
-    /// Adds an entry behind all of the same key.
-    #[inline]
-    fn push_back(&mut self, index: u32) {
-        let bucket = self.room_for(index);
-        self.buckets[bucket].push_back(&mut self.nodes, index);
-    }
-
-    /// Adds an entry before all of the same key.
-    fn push_front(&mut self, index: u32) {
-        let bucket = self.room_for(index);
-        self.buckets[bucket].push_front(&mut self.nodes, index);
-    }
-
-    /// The oldest entry of a key.
-    #[inline]
-    fn first(&mut self, key: FromTag) -> Option<u32> {
-        let mut at = self.buckets[self.bucket(key)].first()?;
-        loop {
-            let node = &self.nodes[at];
-            if node.key() == key {
-                return Some(at);
-            }
-            at = node.bucket.next()?;
-        }
-    }
-
-    /// Takes an entry out that is in the table.
-    #[inline]
-    fn remove(&mut self, index: u32) {
-        self.len -= 1;
-        let bucket = self.bucket(self.nodes[index].key());
-        self.buckets[bucket].remove(&mut self.nodes, index);
-    }
-
-    #[cold]
-    fn grow(&mut self) {
-        let doubled = vec![List::default(); 2 * self.buckets.len()];
-        for mut list in std::mem::replace(&mut self.buckets, doubled) {
-            while let Some(index) = list.first() {
-                list.remove(&mut self.nodes, index);
-                let bucket = self.bucket(self.nodes[index].key());
-                self.buckets[bucket].push_back(&mut self.nodes, index);
-            }
-        }
+    #[inline(always)]
+    fn words(key: FromTag) -> (u64, u64) {
+        (key.tag, key.peer.into())
     }
 }
 
@@ -383,7 +273,7 @@ impl Matcher for ByTag {
 
     #[inline(always)]
     fn holds_messages(&self) -> bool {
-        self.messages.len > 0
+        !self.messages.is_empty()
     }
 }
 

@@ -18,7 +18,7 @@ static int rank, size;
 
 #define OK(call) CHECK((call) == MPI_SUCCESS)
 
-static void begin(int *argc, char ***argv) {
+static inline void begin(int *argc, char ***argv) {
     OK(MPI_Init(argc, argv));
     OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     OK(MPI_Comm_size(MPI_COMM_WORLD, &size));

@@ -2,11 +2,35 @@
 #include "check.h"
 #include <signal.h>
 
+static MPI_Comm inter;
+
+/* The groups are ranks 0 and 1, and the others. */
+static void begin_groups(void) {
+    MPI_Comm half;
+    OK(MPI_Comm_split(MPI_COMM_WORLD, rank < 2, rank, &half));
+    OK(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank < 2 ? 2 : 0, 0, &inter));
+    OK(MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN));
+    OK(MPI_Comm_free(&half));
+}
+
+/* All operations fail everywhere, also at processes that have nothing to do with the one that has died. */
+static int between_groups(const char *what) {
+    int out = 0, in = 0, class;
+    int code = strcmp(what, "inter-allreduce") == 0 ? MPI_Allreduce(&out, &in, 1, MPI_INT, MPI_SUM, inter)
+                                                    : MPI_Barrier(inter);
+    OK(MPI_Error_class(code, &class));
+    printf("rank %d is told: class %d\n", rank, class);
+    fflush(stdout);
+    CHECK(class == MPI_ERR_PROC_ABORTED);
+    return 3;
+}
+
 int main(int argc, char **argv) {
     int value = 0, class, len;
     char text[MPI_MAX_ERROR_STRING];
     begin(&argc, &argv);
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    if (argc > 1 && strncmp(argv[1], "inter", 5) == 0) begin_groups();
     /* All have spoken with the one that dies. */
     if (rank == 1) {
         for (int r = 0; r < size; r++)
@@ -14,6 +38,7 @@ int main(int argc, char **argv) {
         raise(SIGKILL);
     }
     OK(MPI_Send(&value, 1, MPI_INT, 1, 0, MPI_COMM_WORLD));
+    if (argc > 1 && strncmp(argv[1], "inter", 5) == 0) return between_groups(argv[1]);
     int source = argc > 1 && strcmp(argv[1], "any") == 0 ? MPI_ANY_SOURCE : 1;
     int code = argc > 1 && strcmp(argv[1], "barrier") == 0
                    ? MPI_Barrier(MPI_COMM_WORLD)

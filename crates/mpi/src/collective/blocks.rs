@@ -2,10 +2,10 @@
 
 use causeway_engine::Memory;
 
-use crate::buffer::{Buffer, Unpack};
-use crate::error::Result;
-use crate::process::Process;
-use crate::request::OwnedBuffer;
+use crate::abi;
+use crate::buffer::{Buffer, OwnedBuffer};
+use crate::error::{Error, Result};
+use crate::steps::Steps;
 
 /// Where the blocks of one side lie.
 #[derive(Debug, Clone)]
@@ -21,45 +21,54 @@ pub enum Blocks {
     Each(Vec<OwnedBuffer>),
 }
 
-/// The two sides of an operation, as schedules use them, and what is to be unpacked in the end.
-#[derive(Debug, Default)]
-pub struct Sides {
-    pub(crate) from: Vec<Memory>,
-    pub(crate) into: Vec<Memory>,
-    pub(crate) unpack: Vec<Unpack>,
-}
-
 impl Blocks {
     /// One block.
     pub fn one(buffer: Buffer<'_>) -> Self {
-        Self::Each(vec![OwnedBuffer {
-            memory: buffer.memory.clone(),
-            count: buffer.count,
-            datatype: buffer.datatype.clone(),
-        }])
+        Self::Each(vec![buffer.into()])
     }
 
-    /// The blocks to send from, packed.
-    pub(crate) fn packed(&self) -> Result<Vec<Memory>> {
+    /// How many bytes all of them have, if that is easily said.
+    pub(crate) fn bytes(&self) -> Result<u64> {
+        match self {
+            Self::Even { memory, .. } => Ok(memory.len() as u64),
+            Self::Each(each) => {
+                let sizes = each.iter().map(OwnedBuffer::bytes_of_data);
+                sizes.sum()
+            }
+        }
+    }
+
+    /// The blocks to send from, each in one piece.
+    pub(crate) fn packed(&self, steps: &mut Steps) -> Result<Vec<Memory>> {
         match self {
             Self::Even { memory, blocks } => Ok(split(memory, *blocks)),
-            Self::Each(each) => each.iter().map(|one| one.as_buffer().packed()).collect(),
+            Self::Each(each) => {
+                let each = each.iter();
+                each.map(|one| steps.packed(one.as_buffer())).collect()
+            }
         }
     }
 
-    /// The blocks to receive into, and what is to be unpacked of them.
-    pub(crate) fn landing(&self) -> Result<(Vec<Memory>, Vec<Unpack>)> {
-        let each = match self {
-            Self::Even { memory, blocks } => return Ok((split(memory, *blocks), Vec::new())),
-            Self::Each(each) => each,
-        };
-        let (mut memory, mut unpack) = (Vec::with_capacity(each.len()), Vec::new());
-        for one in each {
-            let (landing, later) = one.as_buffer().landing()?;
-            memory.push(landing);
-            unpack.extend(later.map(|later| *later));
+    /// The blocks to receive into, each in one piece.
+    pub(crate) fn landing(&self, steps: &mut Steps) -> Result<Vec<Memory>> {
+        match self {
+            Self::Even { memory, blocks } => Ok(split(memory, *blocks)),
+            Self::Each(each) => {
+                let each = each.iter();
+                each.map(|one| steps.landing(one.as_buffer())).collect()
+            }
         }
-        Ok((memory, unpack))
+    }
+
+    /// One of the blocks to receive into, in one piece.
+    pub(crate) fn landing_at(&self, at: usize, steps: &mut Steps) -> Result<Memory> {
+        let none = || Error::new(abi::ERR_INTERN, format!("there is no block {at}"));
+        match self {
+            Self::Even { memory, blocks } => {
+                split(memory, *blocks).get(at).cloned().ok_or_else(none)
+            }
+            Self::Each(each) => steps.landing(each.get(at).ok_or_else(none)?.as_buffer()),
+        }
     }
 }
 
@@ -69,13 +78,4 @@ pub(crate) fn split(memory: &Memory, blocks: u32) -> Vec<Memory> {
     (0..blocks as usize)
         .map(|at| memory.slice(at * size..(at + 1) * size))
         .collect()
-}
-
-impl Process {
-    /// Both sides of an operation.
-    pub(crate) fn sides(from: Option<&Blocks>, into: Option<&Blocks>) -> Result<Sides> {
-        let from = from.map(Blocks::packed).transpose()?.unwrap_or_default();
-        let (into, unpack) = into.map(Blocks::landing).transpose()?.unwrap_or_default();
-        Ok(Sides { from, into, unpack })
-    }
 }

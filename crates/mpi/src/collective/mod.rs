@@ -1,7 +1,7 @@
 //! Collective operations (MPI 5.0 chapter 6), as schedules.
 //!
-//! All memory here is contiguous: what the program describes by other datatypes is packed before and unpacked behind
-//! ([`Sides`]). Algorithms are chosen by size:
+//! All memory in steps is contiguous: what the program describes by other datatypes is packed by a step before and unpacked by
+//! one behind. Algorithms are chosen by size:
 //!
 //! | operation | short | long |
 //! |---|---|---|
@@ -13,49 +13,80 @@
 //! | allgather | round a ring | |
 //! | alltoall | each with each, at the same time | |
 //! | scan, exscan | along the ranks | |
+//! | with neighbours | each with each of them | |
+//!
+//! Over an inter-communicator (`inter`), what has a result for all is done within each group by these algorithms, and by the two
+//! processes of rank 0 between the groups.
 
 mod blocks;
+mod comparing;
+mod inter;
 mod moving;
+mod neighbours;
+mod operands;
 mod place;
 mod reducing;
+mod spreading;
 
-pub use blocks::{Blocks, Sides};
-pub use reducing::{Reduction, Scan};
+pub use blocks::Blocks;
+pub(crate) use blocks::split;
+pub use operands::Reduction;
+pub(crate) use place::{Place, Sites};
+pub use reducing::Scan;
+pub(crate) use spreading::{broadcast_by_tree, ring};
 
-use self::place::Place;
 use crate::abi;
 use crate::buffer::temporary;
 use crate::error::{Error, Result};
-use crate::process::{Active, Process};
-use crate::schedule::Steps;
+use crate::process::Process;
+use crate::steps::Steps;
 
 impl Process {
+    /// Where this process stands in a communicator, which has one group.
     pub(crate) fn place(&self, communicator: usize) -> Result<Place> {
-        let communicator = self.communicator(communicator)?;
-        if communicator.remote_group().is_some() {
-            return Err(Error::new(
-                abi::ERR_UNSUPPORTED_OPERATION,
-                "collective operations on inter-communicators are not supported yet",
-            ));
+        let sites = self.sites(communicator)?;
+        match sites.remote {
+            None => Ok(sites.local),
+            Some(_) => Err(Error::new(
+                abi::ERR_COMM,
+                "the communicator is an inter-communicator",
+            )),
         }
-        Ok(Place {
-            rank: communicator.rank(),
-            size: communicator.size(),
+    }
+
+    /// Where this process stands in a communicator of any kind.
+    pub(crate) fn sites(&self, communicator: usize) -> Result<Sites> {
+        let communicator = self.communicator(communicator)?;
+        Ok(Sites {
+            local: Place {
+                rank: communicator.rank(),
+                size: communicator.size(),
+            },
+            remote: communicator.remote_group().map(|group| group.size()),
+            is_first: communicator.is_first,
         })
     }
 
-    /// Starts a barrier: in round k, each process tells the one 2^k behind it and hears from the one 2^k before it.
-    pub fn barrier(&mut self, communicator: usize) -> Result<Active> {
-        let Place { rank, size } = self.place(communicator)?;
-        let mut steps = Steps::default();
+    /// A barrier: in round k, each process tells the one 2^k behind it and hears from the one 2^k before it.
+    pub fn barrier(&mut self, communicator: usize) -> Result<Steps> {
+        let (Place { rank, size }, turned) = self.sites(communicator)?.all();
+        let mut steps = Steps::on(communicator);
+        steps.turn(turned);
         let nothing = temporary(0)?;
         let mut distance = 1;
         while distance < size {
-            steps.send((rank + distance) % size, nothing.clone());
+            // What comes finds its receive: all send at the same time.
             steps.receive((rank + size - distance) % size, nothing.clone());
+            steps.send((rank + distance) % size, nothing.clone());
             steps.fence();
             distance *= 2;
         }
-        self.start_steps(communicator, steps)
+        Ok(steps)
+    }
+
+    /// What a process does in an operation that it has no part in: nothing.
+    pub fn nothing(&self, communicator: usize) -> Result<Steps> {
+        self.communicator(communicator)?;
+        Ok(Steps::on(communicator))
     }
 }

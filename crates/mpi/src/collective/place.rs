@@ -26,3 +26,36 @@ impl Place {
         (self.rank + self.size - 1) % self.size
     }
 }
+
+/// Where this process stands in a communicator of one or two groups.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sites {
+    /// In the local group.
+    pub(crate) local: Place,
+    /// How many processes the remote group has, if there is one.
+    pub(crate) remote: Option<u32>,
+    /// Whether the local group comes first.
+    pub(crate) is_first: bool,
+}
+
+impl Sites {
+    /// Where it stands among all processes, and what steps are to be turned by ([`crate::steps::Steps::turn`]) so that
+    /// ranks are those there, which are the same on both sides.
+    pub(crate) fn all(self) -> (Place, (u32, u32)) {
+        let remote = self.remote.unwrap_or(0);
+        let size = self.local.size + remote;
+        let (before, first) = if self.is_first {
+            (0, remote)
+        } else {
+            (remote, 0)
+        };
+        let rank = before + self.local.rank;
+        (Place { rank, size }, (first, size))
+    }
+
+    /// What steps are to be turned by so that ranks are those of the local group.
+    pub(crate) fn within(self) -> (u32, u32) {
+        let remote = self.remote.unwrap_or(0);
+        (remote, remote + self.local.size)
+    }
+}

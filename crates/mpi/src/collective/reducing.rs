@@ -5,103 +5,18 @@
 
 use causeway_engine::Memory;
 
-use super::moving::{ring, shares};
+use super::inter::{self, Root};
+use super::operands::{Reduction, deliver_parts, reduce_by_tree};
 use super::place::Place;
+use super::spreading::{ring, shares};
 use crate::abi;
-use crate::buffer::temporary;
-use crate::datatype::Datatype;
+use crate::buffer::{OwnedBuffer, temporary};
 use crate::error::{Error, Result};
-use crate::operation::{Combine, Operation};
-use crate::process::{Active, Process};
-use crate::request::OwnedBuffer;
-use crate::schedule::Steps;
+use crate::process::Process;
+use crate::steps::Steps;
 
 /// From so many bytes on, an allreduce goes round a ring.
 const LONG_ALLREDUCE: usize = 64 << 10;
-
-/// What is reduced.
-#[derive(Debug, Clone)]
-pub struct Reduction {
-    /// The operands here; nothing if they are where the result goes.
-    pub from: Option<Memory>,
-    /// Where the result goes, of as many bytes.
-    pub into: Memory,
-    /// Elements.
-    pub count: u64,
-    pub(crate) what: Combine,
-    /// Where the result lies, and where the program wants it, if that is elsewhere.
-    deliver: Option<(Memory, Memory)>,
-}
-
-/// Elements as functions of the program want them: each its extent behind the one before, from the memory's beginning on.
-/// Returns the memory, and the part of it that the hull is, if it is a copy.
-fn laid_out(buffer: &OwnedBuffer) -> Result<(Memory, Option<Memory>)> {
-    if buffer.datatype.is_contiguous() {
-        return Ok((buffer.memory.clone(), None));
-    }
-    let hull = buffer.datatype.hull(buffer.count)?;
-    let step = u64::try_from(buffer.datatype.extent()).ok();
-    let all = step.and_then(|step| step.checked_mul(buffer.count));
-    let all = all.filter(|all| hull.start >= 0 && hull.end as u64 <= *all).ok_or_else(|| {
-        let text = "reductions of datatypes whose elements reach beyond their extent are not supported";
-        Error::new(abi::ERR_UNSUPPORTED_OPERATION, text)
-    })?;
-    let memory = temporary(all as usize)?;
-    let part = memory.slice(hull.start as usize..hull.end as usize);
-    part.copy_from(&buffer.memory);
-    Ok((memory, Some(part)))
-}
-
-impl Reduction {
-    /// A reduction of `count` elements by one of the standard's operations, or of the program's, given with the handle of
-    /// the datatype. Nothing to take operands `from` means that they lie where the result goes; no place `into` which
-    /// it goes means that it is for others only.
-    pub fn new(
-        what: Result<(Operation, usize), usize>,
-        datatype: &Datatype,
-        from: Option<&OwnedBuffer>,
-        into: Option<&OwnedBuffer>,
-    ) -> Result<Self> {
-        let what = match what {
-            Ok((operation, datatype)) => Combine::Program {
-                operation,
-                datatype,
-            },
-            Err(operation) => Combine::predefined(operation, datatype)?,
-        };
-        let count = into.or(from).map_or(0, |buffer| buffer.count);
-        let from = from.map(laid_out).transpose()?.map(|(memory, _)| memory);
-        let (result, deliver) = match into {
-            Some(into) => {
-                let (memory, part) = laid_out(into)?;
-                (memory, part.map(|part| (part, into.memory.clone())))
-            }
-            None => {
-                let size = from.as_ref().map_or(0, Memory::len);
-                (temporary(size)?, None)
-            }
-        };
-        Ok(Self {
-            from,
-            into: result,
-            count,
-            what,
-            deliver,
-        })
-    }
-
-    /// The last steps.
-    fn deliver(&self, steps: &mut Steps) {
-        if let Some((from, into)) = &self.deliver {
-            steps.fence();
-            steps.copy(from, into);
-        }
-    }
-
-    fn unit(&self) -> usize {
-        self.into.len() / (self.count.max(1) as usize)
-    }
-}
 
 /// A scan's kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,34 +28,54 @@ pub enum Scan {
 }
 
 impl Process {
-    /// Starts a reduction whose result every process gets.
-    pub fn allreduce(&mut self, of: &Reduction, communicator: usize) -> Result<Active> {
-        let place = self.place(communicator)?;
-        let mut steps = Steps::default();
+    /// A reduction of what this process has in two places.
+    pub fn reduce_local(of: &Reduction) -> Steps {
+        let mut steps = Steps::on(abi::COMM_SELF);
+        of.lay_out(&mut steps);
         if let Some(from) = &of.from {
-            steps.copy(from, &of.into);
+            steps.combine(&of.what, from, &of.into, of.count);
         }
+        of.deliver(&mut steps);
+        steps
+    }
+
+    /// A reduction whose result every process gets.
+    pub fn allreduce(&mut self, of: &Reduction, communicator: usize) -> Result<Steps> {
+        let sites = self.sites(communicator)?;
+        let place = sites.local;
+        let mut steps = Steps::on(communicator);
+        of.describe(&mut steps);
+        if sites.remote.is_some() {
+            inter::allreduce(&mut steps, sites, of)?;
+            return Ok(steps);
+        }
+        of.prepare(&mut steps);
         let is_long = of.into.len() >= LONG_ALLREDUCE && of.count >= u64::from(place.size);
         match is_long && of.what.commutes() && place.size > 1 {
             true => allreduce_by_ring(&mut steps, place, of)?,
             false => allreduce_by_doubling(&mut steps, place, of)?,
         }
         of.deliver(&mut steps);
-        self.start_steps(communicator, steps)
+        Ok(steps)
     }
 
-    /// Starts a reduction whose result the root gets. `into` of others than the root is scratch memory.
-    pub fn reduce(&mut self, of: &Reduction, root: i32, communicator: usize) -> Result<Active> {
-        let place = self.place(communicator)?;
+    /// A reduction whose result the root gets. `into` of others than the root is scratch memory.
+    pub fn reduce(&mut self, of: &Reduction, root: i32, communicator: usize) -> Result<Steps> {
+        let sites = self.sites(communicator)?;
+        let place = sites.local;
+        let mut steps = Steps::on(communicator);
+        of.describe(&mut steps);
+        steps.described.root = root;
+        if let Some(remote) = sites.remote {
+            inter::reduce(&mut steps, sites, Root::of(root, remote)?, of)?;
+            return Ok(steps);
+        }
         let valid = u32::try_from(root).ok().filter(|root| *root < place.size);
         let root = valid.ok_or_else(|| {
             let text = format!("the root {root} in a communicator of {}", place.size);
             Error::new(abi::ERR_ROOT, text)
         })?;
-        let mut steps = Steps::default();
-        if let Some(from) = &of.from {
-            steps.copy(from, &of.into);
-        }
+        of.prepare(&mut steps);
         // In the order of ranks, the tree's root is rank 0, wherever the result goes.
         let top = if of.what.commutes() { root } else { 0 };
         reduce_by_tree(&mut steps, place, top, of)?;
@@ -152,10 +87,10 @@ impl Process {
             }
         }
         of.deliver(&mut steps);
-        self.start_steps(communicator, steps)
+        Ok(steps)
     }
 
-    /// Starts a reduction of which each process gets a part: `parts` has the elements of each, and `mine` is where this
+    /// A reduction of which each process gets a part: `parts` has the elements of each, and `mine` is where this
     /// process's go. `of` has no place for the result.
     pub fn reduce_scatter(
         &mut self,
@@ -163,51 +98,33 @@ impl Process {
         parts: &[u64],
         mine: &OwnedBuffer,
         communicator: usize,
-    ) -> Result<Active> {
-        let place = self.place(communicator)?;
-        let mut steps = Steps::default();
-        if let Some(from) = &of.from {
-            steps.copy(from, &of.into);
+    ) -> Result<Steps> {
+        let sites = self.sites(communicator)?;
+        let place = sites.local;
+        let mut steps = Steps::on(communicator);
+        of.describe(&mut steps);
+        if sites.remote.is_some() {
+            inter::reduce_scatter(&mut steps, sites, of, parts, mine)?;
+            return Ok(steps);
         }
-        let unit = of.unit();
-        let mut at = 0;
-        let blocks = Vec::from_iter(parts.iter().map(|part| {
-            let len = *part as usize * unit;
-            at += len;
-            of.into.slice(at - len..at)
-        }));
+        of.prepare(&mut steps);
+        let blocks = of.blocks(&of.into, parts)?;
         if of.what.commutes() {
             reduce_scatter_by_ring(&mut steps, place, of, &blocks)?;
         } else {
             reduce_by_tree(&mut steps, place, 0, of)?;
-            if place.rank == 0 {
-                for rank in 1..place.size {
-                    steps.send(rank, blocks[rank as usize].clone());
-                }
-            } else {
-                steps.receive(0, blocks[place.rank as usize].clone());
-            }
-            steps.fence();
+            deliver_parts(&mut steps, place, &blocks);
         }
-        let block = &blocks[place.rank as usize];
-        let (_, part) = laid_out(mine)?;
-        match part {
-            None => steps.copy(block, &mine.memory),
-            Some(_) => {
-                let hull = mine.datatype.hull(mine.count)?;
-                steps.copy(
-                    &block.slice(hull.start as usize..hull.end as usize),
-                    &mine.memory,
-                );
-            }
-        }
-        self.start_steps(communicator, steps)
+        of.hand_over(&mut steps, &blocks[place.rank as usize], mine)?;
+        Ok(steps)
     }
 
-    /// Starts a reduction over the ranks up to each, or those before it.
-    pub fn scan(&mut self, of: &Reduction, kind: Scan, communicator: usize) -> Result<Active> {
+    /// A reduction over the ranks up to each, or those before it.
+    pub fn scan(&mut self, of: &Reduction, kind: Scan, communicator: usize) -> Result<Steps> {
         let Place { rank, size } = self.place(communicator)?;
-        let mut steps = Steps::default();
+        let mut steps = Steps::on(communicator);
+        of.describe(&mut steps);
+        of.lay_out(&mut steps);
         let total = temporary(of.into.len())?;
         steps.copy(of.from.as_ref().unwrap_or(&of.into), &total);
         if rank > 0 {
@@ -226,36 +143,8 @@ impl Process {
             steps.copy(&total, &of.into);
         }
         of.deliver(&mut steps);
-        self.start_steps(communicator, steps)
+        Ok(steps)
     }
-}
-
-/// Each process combines what it has with what those that differ in one bit have, lowest bit first.
-fn reduce_by_tree(steps: &mut Steps, place: Place, root: u32, of: &Reduction) -> Result<()> {
-    let relative = place.relative_to(root);
-    let mut own = of.into.clone();
-    let mut mask = 1;
-    while mask < place.size {
-        if relative & mask != 0 {
-            steps.fence();
-            steps.send(place.absolute(relative - mask, root), own);
-            steps.fence();
-            return Ok(());
-        }
-        if relative + mask < place.size {
-            let other = temporary(own.len())?;
-            steps.receive(place.absolute(relative + mask, root), other.clone());
-            steps.fence();
-            // The own range of ranks is the lower one.
-            steps.combine(&of.what, &own, &other, of.count);
-            own = other;
-        }
-        mask *= 2;
-    }
-    if own.as_ptr() != of.into.as_ptr() {
-        steps.copy(&own, &of.into);
-    }
-    Ok(())
 }
 
 /// In round k, processes exchange what they have with those whose number differs in bit k. Those that are too many for a power of
@@ -291,8 +180,9 @@ fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Res
     while mask < power {
         let partner = number ^ mask;
         let there = stands_for(partner);
-        steps.send(there, own.clone());
+        // What comes finds its receive: the partner sends at the same time.
         steps.receive(there, other.clone());
+        steps.send(there, own.clone());
         steps.fence();
         if partner < number {
             steps.combine(&of.what, &other, own, of.count);
@@ -324,8 +214,8 @@ fn reduce_scatter_by_ring(
         let going = &blocks[((rank + size - round) % size) as usize];
         let next = &blocks[((rank + 2 * size - round - 1) % size) as usize];
         let coming = coming.slice(0..next.len());
-        steps.send(place.next(), going.clone());
         steps.receive(place.previous(), coming.clone());
+        steps.send(place.next(), going.clone());
         steps.fence();
         steps.combine(&of.what, &coming, next, (next.len() / unit) as u64);
     }

@@ -173,6 +173,7 @@ impl Datatype {
 
     /// The predefined type that it is; `None` for derived ones, and for those that `MPI_Type_create_f90_real` and its
     /// like return.
+    #[inline]
     pub fn basic(&self) -> Option<Basic> {
         self.0.basic
     }
@@ -184,6 +185,7 @@ impl Datatype {
     }
 
     /// Bytes of data (`MPI_Type_size`).
+    #[inline]
     pub fn size(&self) -> u64 {
         self.0.map.signature.bytes()
     }
@@ -225,6 +227,7 @@ impl Datatype {
 
     /// Whether any number of them, one behind the other, lie in memory without gaps and in order, from the
     /// buffer's address on: such a message is one piece of memory.
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
         let map = self.map();
         match map.layout.shape {
@@ -293,6 +296,7 @@ impl Datatype {
     }
 
     /// Whether it may be used for communication.
+    #[inline]
     pub fn is_committed(&self) -> bool {
         self.0.committed.load(Ordering::Relaxed)
     }

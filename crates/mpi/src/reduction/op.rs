@@ -45,6 +45,7 @@ impl Op {
     ];
 
     /// The operation with this handle.
+    #[inline]
     pub fn from_handle(handle: usize) -> Option<Self> {
         Self::ALL.iter().copied().find(|op| op.handle() == handle)
     }

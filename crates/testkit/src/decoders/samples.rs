@@ -59,6 +59,45 @@ pub(super) fn regions() -> Vec<Vec<u8>> {
     vec![region(false).to_bytes(), region(true).to_bytes()]
 }
 
+pub(super) fn window_notices() -> Vec<Vec<u8>> {
+    use causeway_wire::window::{Access, Notice, Run};
+
+    let access = Access {
+        window: 2,
+        operation: 0x21,
+        datatype: 0x244,
+        reply: 7,
+        at: 16,
+        runs: vec![
+            Run {
+                offset: -8,
+                count: 1,
+            },
+            Run {
+                offset: 64,
+                count: 3,
+            },
+        ],
+        data: vec![1; 16],
+    };
+    let notices = [
+        Notice::Access(access),
+        Notice::Data {
+            reply: 7,
+            at: 16,
+            data: vec![2; 16],
+        },
+        Notice::Done { count: 9 },
+        Notice::Lock {
+            window: 2,
+            exclusive: true,
+        },
+        Notice::Broken { window: 2, rank: 1 },
+        Notice::Hello,
+    ];
+    notices.iter().map(Wire::to_bytes).collect()
+}
+
 fn operations() -> Vec<Operation> {
     let object = ObjectId(42);
     let place = place();

@@ -234,7 +234,8 @@ struct exchange {
 };
 
 /* Fills rank 0's times, in microseconds one way; returns the number of rounds. */
-static long exchange_rounds(const struct exchange *exchange, unsigned char *bytes, double *times)
+static long exchange_rounds(const struct exchange *exchange, unsigned char *out, unsigned char *into,
+                            double *times)
 {
     int size = exchange->size, has_word = size >= WORD_BYTES;
     uint64_t last = 0, held = 0;
@@ -247,19 +248,19 @@ static long exchange_rounds(const struct exchange *exchange, unsigned char *byte
             last = rounds + 1 == exchange->rounds ||
                    (has_word && exchange->seconds > 0 && sent - began >= exchange->seconds);
             if (has_word)
-                memcpy(bytes, &last, WORD_BYTES);
-            MPI_Send(bytes, size, MPI_BYTE, 1, EXCHANGE, MPI_COMM_WORLD);
-            MPI_Recv(bytes, size, MPI_BYTE, 1, EXCHANGE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                memcpy(out, &last, WORD_BYTES);
+            MPI_Send(out, size, MPI_BYTE, 1, EXCHANGE, MPI_COMM_WORLD);
+            MPI_Recv(into, size, MPI_BYTE, 1, EXCHANGE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             double both_ways = now() - sent;
             if (has_word)
-                memcpy(&held, bytes, WORD_BYTES);
+                memcpy(&held, into, WORD_BYTES);
             both_ways -= (double)held * 1e-9;
             times[rounds] = both_ways > 0 ? both_ways * 1e6 / 2 : 0;
         } else {
-            MPI_Recv(bytes, size, MPI_BYTE, 0, EXCHANGE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Recv(into, size, MPI_BYTE, 0, EXCHANGE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             last = rounds + 1 == exchange->rounds;
             if (has_word)
-                memcpy(&last, bytes, WORD_BYTES);
+                memcpy(&last, into, WORD_BYTES);
             held = 0;
             if (exchange->follow.what != 'n') {
                 double came = now();
@@ -267,8 +268,8 @@ static long exchange_rounds(const struct exchange *exchange, unsigned char *byte
                 held = (uint64_t)((now() - came) * 1e9);
             }
             if (has_word)
-                memcpy(bytes, &held, WORD_BYTES);
-            MPI_Send(bytes, size, MPI_BYTE, 0, EXCHANGE, MPI_COMM_WORLD);
+                memcpy(out, &held, WORD_BYTES);
+            MPI_Send(out, size, MPI_BYTE, 0, EXCHANGE, MPI_COMM_WORLD);
         }
         rounds++;
     }
@@ -282,15 +283,16 @@ struct spread {
 
 static struct spread exchange_for(const struct exchange *exchange)
 {
-    unsigned char *bytes = buffer((size_t)exchange->size);
+    /* Two, as for latency: reading what the sender has just written takes longer. */
+    unsigned char *out = buffer((size_t)exchange->size), *into = buffer((size_t)exchange->size);
     double *times = (double *)buffer((size_t)exchange->rounds * sizeof *times);
     struct exchange warm_up = *exchange;
     if (warm_up.rounds > WARM_UP_EXCHANGES)
         warm_up.rounds = WARM_UP_EXCHANGES;
     warm_up.seconds = 0;
-    exchange_rounds(&warm_up, bytes, times);
+    exchange_rounds(&warm_up, out, into, times);
     double used = cpu_seconds();
-    long rounds = exchange_rounds(exchange, bytes, times);
+    long rounds = exchange_rounds(exchange, out, into, times);
     struct spread spread = {0, 0, 0, all_cpu_seconds(used) * 1e6 / (2.0 * (double)rounds)};
     if (rank == 0) {
         qsort(times, (size_t)rounds, sizeof *times, by_value);
@@ -300,7 +302,8 @@ static struct spread exchange_for(const struct exchange *exchange)
         spread.p99 = times[(rounds * 99 + 99) / 100 - 1];
     }
     free(times);
-    free(bytes);
+    free(out);
+    free(into);
     return spread;
 }
 

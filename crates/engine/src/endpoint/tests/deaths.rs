@@ -158,7 +158,7 @@ fn a_client_that_vanishes_is_reclaimed() {
         server.done.clear();
         server.bmi.release(from);
         assert_eq!(server.bmi.reverse_lookup(from), None);
-        assert_eq!(server.bmi.get_info(None), Info::default());
+        assert_eq!(server.bmi.doing(), Info::default());
     }
 }
 

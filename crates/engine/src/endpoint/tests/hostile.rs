@@ -163,7 +163,7 @@ fn nonsense_is_a_protocol_error() {
         assert!(!is_dropped(&mut node, name, &[packet]));
     }
     idle(&mut [&mut node]);
-    assert_eq!(node.bmi.get_info(None), Info::default());
+    assert_eq!(node.bmi.doing(), Info::default());
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn before_the_greeting() {
         assert_eq!(raw.hear().down, 1);
     }
     idle(&mut [&mut node]);
-    assert_eq!(node.bmi.get_info(None), Info::default());
+    assert_eq!(node.bmi.doing(), Info::default());
 }
 
 #[test]

@@ -104,6 +104,18 @@ fn synchronous_sends_wait_for_their_receives() {
 }
 
 #[test]
+fn unexpected_messages_are_news() {
+    for medium in MEDIA {
+        let (mut a, mut b, to, _) = pair_over(medium, "unexpected-news", Config::default());
+        for len in [0, 3, 50_000] {
+            let news = b.bmi.news();
+            a.send_unexpected(to, &memory(len, len), TAG, 1);
+            drive(&mut [&mut a, &mut b], |nodes| nodes[1].bmi.news() != news);
+        }
+    }
+}
+
+#[test]
 fn losses_are_news_and_name_the_peer() {
     let (mut a, b, to, _) = pair_over(Medium::Shm, "lost", Config::default());
     let news = a.bmi.news();

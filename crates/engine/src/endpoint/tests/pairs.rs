@@ -505,7 +505,7 @@ fn hostile_introductions() {
     node.bmi.release(from);
     drop(raw);
     idle(&mut [&mut node]);
-    assert_eq!(node.bmi.get_info(None), Info::default());
+    assert_eq!(node.bmi.doing(), Info::default());
 }
 
 /// What builds of format 1 sent and expected: they refuse a first packet of another length or with another word, and

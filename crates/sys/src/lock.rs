@@ -3,7 +3,7 @@
 //!
 //! A thread that leaves stores [`FREE`] and then looks for threads that wait; one that waits counts itself and then
 //! looks at the state: either sees the other, and the full fence between the two is paid by the one that waits. A
-//! thread that leaves while others wait stores [`HANDED`] with its own number, and does not enter again before
+//! thread that leaves while others wait stores `HANDED` with its own number, and does not enter again before
 //! another has.
 //!
 //! Threads sleep on the state itself. A value on which one sleeps does not come back while it falls asleep, unless another thread
@@ -12,28 +12,28 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-use causeway_sys::word::{Word, fence};
+use crate::word::{Word, fence};
 
 #[cfg(all(loom, test))]
 mod model;
 
 /// No thread is inside.
-pub(crate) const FREE: u64 = 0;
+pub const FREE: u64 = 0;
 /// A thread is.
-pub(crate) const INSIDE: u64 = 1;
+pub const INSIDE: u64 = 1;
 /// A panic has left the instance in an unknown state: no thread uses it any more.
-pub(crate) const BROKEN: u64 = 2;
+pub const BROKEN: u64 = 2;
 /// It belongs to the process that this one was forked from.
-pub(crate) const PARENTS: u64 = 3;
+pub const PARENTS: u64 = 3;
 /// A thread has left for another that waits to enter: its number is in the bits above.
 const HANDED: u64 = 4;
 /// The bits of a state that are no thread's number.
 const STATE_BITS: u32 = 3;
 /// Bits of a thread's number: state and number are the 32 bits that the kernel compares.
-pub(crate) const NUMBER_BITS: u32 = 32 - STATE_BITS;
+pub const NUMBER_BITS: u32 = 32 - STATE_BITS;
 
 /// Where the lock's words lie, and what its threads can do.
-pub(crate) trait LockMemory {
+pub trait LockMemory {
     /// The words' type.
     type Word: Word;
     /// One of the states above.
@@ -62,14 +62,14 @@ fn handed_by(lock: &impl LockMemory) -> u64 {
 
 /// Enters if no thread is inside and none has been handed the lock.
 #[inline(always)]
-pub(crate) fn try_enter(lock: &impl LockMemory) -> bool {
+pub fn try_enter(lock: &impl LockMemory) -> bool {
     lock.state().replace(FREE, INSIDE, Acquire)
 }
 
 /// Enters when the thread inside has left, or returns the state that keeps all out; [`FREE`] if what the lock guards
 /// is not `is_live` any more. `interrupt` asks the thread inside to leave.
 #[cold]
-pub(crate) fn enter(
+pub fn enter(
     lock: &impl LockMemory,
     is_live: impl Fn() -> bool,
     interrupt: impl Fn(),
@@ -103,7 +103,7 @@ pub(crate) fn enter(
 
 /// Lets the next thread in.
 #[inline(always)]
-pub(crate) fn leave(lock: &impl LockMemory) {
+pub fn leave(lock: &impl LockMemory) {
     if lock.waiting().load(Relaxed) == 0 {
         lock.state().store(FREE, Release);
         lock.light_fence();
@@ -136,7 +136,7 @@ fn take_back(lock: &impl LockMemory) {
 }
 
 /// Leaves for good: others find the lock in this state.
-pub(crate) fn close(lock: &impl LockMemory, state: u64) {
+pub fn close(lock: &impl LockMemory, state: u64) {
     lock.state().store(state, SeqCst);
     lock.wake();
 }

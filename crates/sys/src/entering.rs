@@ -1,4 +1,4 @@
-//! How threads share an instance: one at a time is inside.
+//! How threads share an instance of something: one at a time is inside.
 //!
 //! A thread enters by one compare-and-swap and leaves by one store, so that an instance that one thread uses pays
 //! nothing for others that might enter: the cost falls on a thread that waits to enter, which pays with a
@@ -9,28 +9,27 @@
 //! Of several threads that wait in one instance, one waits for all: it polls inside, then sleeps outside until peers send
 //! something, and ends its wait when anything has completed or arrived. The others sleep until a thread that leaves has seen
 //! such a change, then test for themselves. While the first one sleeps, the instance is free: a thread that posts pays
-//! nothing for it, and wakes it only if it has left something to be polled, completed or timed
-//! ([`causeway_bmi::Bmi`], `check_parked`). While it polls, it is interrupted.
+//! nothing for it, and wakes it only if it has left something to be polled, completed or timed, which is for the instance
+//! to say. While it polls, it is interrupted.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
-use causeway_sys::{futex, membarrier};
-
 use crate::lock::{self, LockMemory, NUMBER_BITS};
-pub(crate) use crate::lock::{BROKEN, FREE, PARENTS};
+pub use crate::lock::{BROKEN, FREE, PARENTS};
+use crate::{futex, membarrier};
 
 /// Whether the fence of threads that leave may be left out.
 static ASYMMETRIC: AtomicBool = AtomicBool::new(false);
 
 /// Has the system fence for threads that leave; before the first instance.
-pub(crate) fn prepare() {
+pub fn prepare() {
     ASYMMETRIC.store(membarrier::register(), Relaxed);
 }
 
 /// Which thread is inside an instance, and which wait.
-pub(crate) struct Entry {
+pub struct Entry {
     state: AtomicU64,
     /// Threads that wait to enter.
     wanted: AtomicU64,
@@ -48,8 +47,28 @@ pub(crate) struct Entry {
     arrived: AtomicUsize,
 }
 
+/// What a thread that waits does next.
+#[derive(Debug)]
+pub enum Next<P> {
+    /// Nothing: its wait is over.
+    Return,
+    /// It tests again.
+    Again,
+    /// It waits for all: it sleeps outside, and finishes this wait when it comes in again.
+    Park(P),
+    /// It sleeps until there are changes beyond these ([`Entry::wait_for_changes`]).
+    Follow(u64),
+}
+
+impl Default for Entry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Entry {
-    pub(crate) const fn new() -> Self {
+    /// Nobody is inside.
+    pub const fn new() -> Self {
         Self {
             state: AtomicU64::new(FREE),
             wanted: AtomicU64::new(0),
@@ -64,39 +83,43 @@ impl Entry {
     }
 
     /// Forgets what threads did here with another instance.
-    pub(crate) fn reset(&self) {
+    pub fn reset(&self) {
         self.shared.store(false, Relaxed);
         self.wake_requested.store(false, Relaxed);
         self.has_waiter.store(false, Relaxed);
         self.in_wait.store(false, Relaxed);
     }
 
-    pub(crate) fn state(&self) -> u64 {
+    /// Of [`crate::lock`].
+    pub fn state(&self) -> u64 {
         self.state.load(Relaxed)
     }
 
-    pub(crate) fn is_free(&self) -> bool {
+    /// Whether no thread is inside, or waits to be.
+    pub fn is_free(&self) -> bool {
         self.state.load(Acquire) == FREE && self.wanted.load(SeqCst) == 0
     }
 
+    /// Whether several threads use it.
     #[inline(always)]
-    pub(crate) fn is_shared(&self) -> bool {
+    pub fn is_shared(&self) -> bool {
         self.shared.load(Relaxed)
     }
 
     /// From now on each thread that leaves checks whether to wake one that sleeps outside.
-    pub(crate) fn share(&self) {
+    pub fn share(&self) {
         self.shared.store(true, Relaxed);
     }
 
+    /// Enters if no thread is inside and none has been handed the lock.
     #[inline(always)]
-    pub(crate) fn try_enter(&self) -> bool {
+    pub fn try_enter(&self) -> bool {
         lock::try_enter(self)
     }
 
     /// As [`lock::enter`]; `interrupt_wait` ends the wait of the thread inside.
     #[cold]
-    pub(crate) fn enter_contended(
+    pub fn enter_contended(
         &self,
         is_live: impl Fn() -> bool,
         interrupt_wait: impl Fn(),
@@ -109,63 +132,95 @@ impl Entry {
         })
     }
 
+    /// Lets the next thread in.
     #[inline(always)]
-    pub(crate) fn leave(&self) {
+    pub fn leave(&self) {
         lock::leave(self);
     }
 
     /// Leaves for good: others find the instance in this state.
-    pub(crate) fn close(&self, state: u64) {
+    pub fn close(&self, state: u64) {
         lock::close(self, state);
         self.wake_waiters();
     }
 
     /// Forgets the threads of the parent. Called in a child, whose only thread this is.
-    pub(crate) fn disown(&self) {
+    pub fn disown(&self) {
         self.wanted.store(0, Relaxed);
         self.state.store(PARENTS, Relaxed);
     }
 
     /// This thread, which is inside, is about to wait. `false` if another wants in: then it does not wait.
     #[inline]
-    pub(crate) fn begin_wait(&self) -> bool {
+    pub fn begin_wait(&self) -> bool {
         self.in_wait.store(true, Relaxed);
         membarrier::light(ASYMMETRIC.load(Relaxed));
         self.wanted.load(Relaxed) == 0
     }
 
+    /// After [`Entry::begin_wait`].
     #[inline]
-    pub(crate) fn end_wait(&self) {
+    pub fn end_wait(&self) {
         self.in_wait.store(false, Relaxed);
     }
 
     /// A wait shall end, or the next one.
-    pub(crate) fn request_wake(&self) {
+    pub fn request_wake(&self) {
         self.wake_requested.store(true, SeqCst);
     }
 
     /// Whether a wait was to end; clears the request.
-    pub(crate) fn take_wake_request(&self) -> bool {
+    pub fn take_wake_request(&self) -> bool {
         self.wake_requested.load(SeqCst) && self.wake_requested.swap(false, SeqCst)
     }
 
     /// Whether this thread, which is inside, is the one that waits for all.
-    pub(crate) fn begin_waiting_for_all(&self) -> bool {
+    fn begin_waiting_for_all(&self) -> bool {
         !self.has_waiter.swap(true, Relaxed)
     }
 
-    pub(crate) fn end_waiting_for_all(&self) {
+    fn end_waiting_for_all(&self) {
         self.has_waiter.store(false, Relaxed);
     }
 
+    /// What a thread does next that is inside and waits; `waits_for_all` is its own, false at first. `is_over` says that it has
+    /// what it waits for, or gives up. `prepare` polls until there are changes, and returns `None`, or what to sleep in outside.
+    pub fn next<P>(
+        &self,
+        waits_for_all: &mut bool,
+        is_over: bool,
+        prepare: impl FnOnce() -> Option<P>,
+    ) -> Next<P> {
+        if is_over {
+            if std::mem::take(waits_for_all) {
+                self.end_waiting_for_all();
+            }
+            // Another takes over waiting for all.
+            self.wake_waiters();
+            return Next::Return;
+        }
+        *waits_for_all = *waits_for_all || self.begin_waiting_for_all();
+        if !*waits_for_all {
+            return Next::Follow(self.changes_seen());
+        }
+        let mut next = Next::Again;
+        if self.begin_wait() {
+            // Threads that come in have to know: this one may wait here although no other has met it.
+            self.share();
+            next = prepare().map_or(Next::Again, Next::Park);
+        }
+        self.end_wait();
+        next
+    }
+
     /// For [`Entry::wait_for_changes`].
-    pub(crate) fn changes_seen(&self) -> u64 {
+    fn changes_seen(&self) -> u64 {
         self.changes.load(Relaxed)
     }
 
     /// Wakes waiting threads if these counts differ from those of the last call. Only inside.
     #[cold]
-    pub(crate) fn note_changes(&self, (completions, arrived): (u64, usize)) {
+    pub fn note_changes(&self, (completions, arrived): (u64, usize)) {
         let completed = self.completions.swap(completions, Relaxed) != completions;
         if self.arrived.swap(arrived, Relaxed) != arrived || completed {
             self.wake_waiters();
@@ -173,13 +228,13 @@ impl Entry {
     }
 
     /// Wakes all waiting threads, so that each tests for itself.
-    pub(crate) fn wake_waiters(&self) {
+    pub fn wake_waiters(&self) {
         self.changes.fetch_add(1, SeqCst);
         futex::wake(&self.changes);
     }
 
     /// Sleeps, outside, until there is a change since `seen`.
-    pub(crate) fn wait_for_changes(&self, seen: u64, limit: Option<Duration>) {
+    pub fn wait_for_changes(&self, seen: u64, limit: Option<Duration>) {
         futex::wait(&self.changes, seen, limit);
     }
 }

@@ -1,0 +1,171 @@
+//! `causeway bench mpi`: one MPI program, compiled once for the standard ABI, run with our library and with MPICH's.
+//!
+//! [`library`] is a library with its launcher and builds the program (`program.c`), [`trial`] lists what is run, [`goals`] what
+//! is to be reached, [`page`] is the report. As in `compare`, each library runs each pattern once in a run, on the same
+//! processors, and figures are compared only where the processors were as far apart.
+
+mod goals;
+mod library;
+mod page;
+mod trial;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::shutdown::{self, ScratchDirectory};
+use clap::Args;
+
+use crate::compare::peers::INSTALL;
+use crate::compare::two_processors;
+use crate::distance::{Distances, Probe};
+use crate::outcome::{Benchmark, Presentation};
+use crate::participants::OURS;
+use crate::parts::findings::Findings;
+use crate::parts::repeats::{self, Plan};
+use crate::sizes;
+use library::{Library, Program};
+use trial::{PATTERNS, Trial};
+
+/// The largest message.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Measure an MPI program with our library and with MPICH's
+///
+/// Compiles one C program against the standard ABI and runs it with both libraries in turn, each under its own launcher,
+/// on the same two processors: latency, bandwidth, rate, receives from any source, collective operations with 2, 4 and 8
+/// ranks, noncontiguous datatypes, overlap, start-up, memory. Prints medians, and ratios within a run beside what is to be
+/// reached. `make mpi` builds our library, `make peers` installs MPICH.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway bench mpi
+  causeway bench mpi --quick --only latency,bandwidth --sizes 8,1KiB,1MiB
+  causeway bench mpi --only allreduce,bcast --ranks 4 --html mpi.html
+  causeway bench mpi --json | jq '.goals[] | {goal, ratio, wanted, reached}'")]
+pub(crate) struct Arguments {
+    /// Patterns to run
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          default_values = PATTERNS.map(|pattern| pattern.name),
+          value_parser = PATTERNS.map(|pattern| pattern.name))]
+    only: Vec<String>,
+    /// Numbers of ranks for collective operations
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values = ["2", "4", "8"],
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    ranks: Vec<u32>,
+    #[command(flatten)]
+    sizes: sizes::Choice,
+    /// How often everything is run
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// One short run: an impression, not a measurement
+    #[arg(long)]
+    quick: bool,
+    /// Our libmpi_abi.so.1 [usual: beside this command, or in ../lib]
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// MPICH's libmpi_abi.so.1, with ../bin/mpiexec [usual: where `make peers` puts it]
+    #[arg(long, value_name = "FILE")]
+    peer: Option<PathBuf>,
+    #[command(flatten)]
+    presentation: Presentation,
+}
+
+/// Runs the benchmark.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    shutdown::on_signals()?;
+    let processors = two_processors()?;
+    let sizes = arguments.sizes.choose(MOST_BYTES)?;
+    let scratch = ScratchDirectory::new(&std::env::temp_dir(), "mpi")?;
+    let mut benchmark = Benchmark::new("mpi", &arguments.presentation);
+    let mut libraries = vec![Library::ours(arguments.library.as_deref())?];
+    match Library::mpich(arguments.peer.as_deref(), scratch.path())? {
+        Some(mpich) => libraries.push(mpich),
+        None => benchmark.note(format!("MPICH is not installed; `{INSTALL}` installs it")),
+    }
+    let program = Program::build(scratch.path(), processors)?;
+    let trials = trial::all(&arguments.only, &arguments.ranks, &sizes, arguments.quick);
+    benchmark.sizes(sizes);
+    explain(&mut benchmark, processors);
+    benchmark.warn(arguments.quick);
+    let runs = if arguments.quick { 1 } else { arguments.runs };
+    let (findings, our_failures) = measure(&mut benchmark, &libraries, &program, &trials, runs)?;
+    benchmark.verdicts = crate::goals::verdicts(&findings, &goals::goals(&arguments.ranks));
+    show(&benchmark, &libraries);
+    benchmark.publish(page::draw)?;
+    match our_failures {
+        0 => Ok(()),
+        failures => Err(Failure::new(
+            "measuring Causeway",
+            format!("{failures} trials failed; the notes say why"),
+        )),
+    }
+}
+
+fn explain(benchmark: &mut Benchmark, [one, other]: [usize; 2]) {
+    benchmark.note(format!(
+        "ranks with an even number are bound to processor {one}, the others to {other}; start-up lasts from the \
+         launcher's start until rank 0 has left MPI_Finalize; memory is what is private to a process after an \
+         all-to-all exchange"
+    ));
+    benchmark.note(
+        "the program is one binary for both libraries. It repeats each operation for as long as the parts of a measurement \
+         last; the median part counts. The root of a broadcast changes from one to the next"
+            .to_owned(),
+    );
+}
+
+/// Runs everything `runs` times, and again what then lacks figures to be compared with. Returns how often ours failed, too.
+fn measure(
+    benchmark: &mut Benchmark,
+    libraries: &[Library],
+    program: &Program,
+    trials: &[Trial],
+    runs: u32,
+) -> Outcome<(Findings, usize)> {
+    let mut probe = Probe::new();
+    let mut unable: BTreeSet<(usize, String)> = BTreeSet::new();
+    let plan = Plan {
+        trials: trials.iter().map(Trial::name).collect(),
+        participants: libraries.iter().map(|one| one.name.clone()).collect(),
+        runs,
+    };
+    let output = benchmark.output;
+    let parts = repeats::run(plan, &output, |progress, number, participant| {
+        let library = libraries.iter().find(|one| one.name == participant);
+        let failed = (number, participant.to_owned());
+        let (Some(trial), Some(library), false) =
+            (trials.get(number), library, unable.contains(&failed))
+        else {
+            return Ok((Distances::UNKNOWN, Vec::new()));
+        };
+        let (distances, found) = probe.around(|| program.run(library, trial));
+        let figures = found.unwrap_or_else(|failure| {
+            let name = trial.name();
+            progress.say(|| benchmark.note(format!("{participant}, {name}: {}", failure.why)));
+            unable.insert(failed);
+            Vec::new()
+        });
+        Ok((distances, figures))
+    })?;
+    benchmark.parts(&parts, probe.why());
+    let findings = parts.findings();
+    benchmark.rows = findings.rows();
+    let ours = unable.iter().filter(|(_, who)| who == OURS).count();
+    Ok((findings, ours))
+}
+
+/// Prints the medians and the verdicts.
+fn show(benchmark: &Benchmark, libraries: &[Library]) {
+    let names = Vec::from_iter(libraries.iter().map(|one| one.name.clone()));
+    benchmark.output.line("");
+    benchmark
+        .output
+        .line(&crate::compare::table::medians(&benchmark.rows, &names, &[]).text());
+    benchmark.show_other_rows();
+    if !benchmark.verdicts.is_empty() {
+        benchmark.output.line("");
+        let table = crate::goals::table(&benchmark.verdicts);
+        benchmark.output.line(&table.text());
+    }
+}

@@ -1,0 +1,154 @@
+//! What each library runs once in a run.
+
+use crate::sizes::Sizes;
+
+/// The largest message of collective operations.
+const MOST_COLLECTIVE_BYTES: u64 = 1 << 20;
+/// Ranks of the patterns start-up and memory.
+const MANY_RANKS: u32 = 8;
+
+/// Which sizes a pattern is run with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum With {
+    /// All.
+    Sizes,
+    /// All but the empty one.
+    Bytes,
+    /// Some, as there are many numbers of ranks.
+    FewSizes,
+    /// This one.
+    Size(u64),
+}
+
+/// How many ranks a pattern is run with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    Two,
+    /// From one to three senders, and the receiver.
+    Senders,
+    /// As many as are asked for.
+    Chosen,
+    Many,
+}
+
+/// Something that the program does.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pattern {
+    pub(super) name: &'static str,
+    by: By,
+    with: With,
+}
+
+const fn pattern(name: &'static str, by: By, with: With) -> Pattern {
+    Pattern { name, by, with }
+}
+
+/// All patterns, in the order in which they are run.
+pub(super) const PATTERNS: [Pattern; 15] = [
+    pattern("latency", By::Two, With::Sizes),
+    pattern("bandwidth", By::Two, With::Bytes),
+    pattern("bidirectional", By::Two, With::Bytes),
+    pattern("any-source", By::Senders, With::Size(8)),
+    pattern("barrier", By::Chosen, With::Size(0)),
+    pattern("bcast", By::Chosen, With::FewSizes),
+    pattern("allreduce", By::Chosen, With::FewSizes),
+    pattern("reduce_scatter", By::Chosen, With::FewSizes),
+    pattern("allgather", By::Chosen, With::FewSizes),
+    pattern("alltoall", By::Chosen, With::FewSizes),
+    // The program knows how large these are.
+    pattern("vector", By::Two, With::Size(0)),
+    pattern("subarray", By::Two, With::Size(0)),
+    pattern("overlap", By::Two, With::Size(1 << 20)),
+    pattern(START, By::Many, With::Size(0)),
+    pattern("memory", By::Many, With::Size(64 << 10)),
+];
+
+/// The pattern that does nothing but start and end.
+pub(super) const START: &str = "start";
+
+/// A pattern with so many ranks.
+#[derive(Debug, Clone)]
+pub(super) struct Trial {
+    pub(super) pattern: &'static str,
+    pub(super) ranks: u32,
+    pub(super) sizes: Vec<u64>,
+    /// How long something is repeated to be measured.
+    pub(super) milliseconds: u32,
+}
+
+impl Trial {
+    /// Its name: `allreduce by 4 ranks`.
+    pub(super) fn name(&self) -> String {
+        format!("{} by {} ranks", self.pattern, self.ranks)
+    }
+}
+
+/// The trials of the patterns of these names.
+pub(super) fn all(only: &[String], ranks: &[u32], sizes: &Sizes, quick: bool) -> Vec<Trial> {
+    let chosen = |pattern: &Pattern| only.iter().any(|name| name == pattern.name);
+    let mut trials = Vec::new();
+    for pattern in PATTERNS.into_iter().filter(chosen) {
+        let ranks = match pattern.by {
+            By::Two => vec![2],
+            By::Senders => vec![2, 3, 4],
+            By::Chosen => ranks.to_vec(),
+            By::Many => vec![MANY_RANKS],
+        };
+        trials.extend(ranks.into_iter().map(|ranks| Trial {
+            pattern: pattern.name,
+            ranks,
+            sizes: pattern.sizes(sizes),
+            milliseconds: if quick { 10 } else { 40 },
+        }));
+    }
+    trials
+}
+
+impl Pattern {
+    fn sizes(self, all: &Sizes) -> Vec<u64> {
+        let kept = |size: &u64| match self.with {
+            With::Sizes => true,
+            With::Bytes => *size > 0,
+            // Elements of 4 bytes; of drawn sizes every second power of two.
+            With::FewSizes => {
+                let drawn = all.seed.is_some();
+                let kept = size.is_power_of_two() && size.trailing_zeros() % 2 == 1;
+                let fits = (4..=MOST_COLLECTIVE_BYTES).contains(size);
+                fits && size.is_multiple_of(4) && (kept || !drawn)
+            }
+            With::Size(_) => false,
+        };
+        match self.with {
+            With::Size(size) => vec![size],
+            _ => all.bytes.iter().copied().filter(kept).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trials(only: &str, bytes: &[u64], seed: Option<u64>) -> Vec<Trial> {
+        let sizes = Sizes {
+            bytes: bytes.to_vec(),
+            seed,
+        };
+        all(&[only.to_owned()], &[2, 4], &sizes, true)
+    }
+
+    #[test]
+    fn patterns_have_their_ranks_and_sizes() {
+        let sizes = [0, 8, 16, 17, 32, 4 << 20];
+        let names = |trials: &[Trial]| Vec::from_iter(trials.iter().map(Trial::name));
+        let latency = trials("latency", &sizes, Some(1));
+        assert_eq!(names(&latency), ["latency by 2 ranks"]);
+        assert_eq!(latency[0].sizes, sizes);
+        let bcast = trials("bcast", &sizes, Some(1));
+        assert_eq!(names(&bcast), ["bcast by 2 ranks", "bcast by 4 ranks"]);
+        assert_eq!(bcast[0].sizes, [8, 32]);
+        assert_eq!(trials("bcast", &sizes, None)[0].sizes, [8, 16, 32]);
+        assert_eq!(trials("any-source", &sizes, None).len(), 3);
+        assert_eq!(trials(START, &sizes, None)[0].ranks, MANY_RANKS);
+    }
+}

@@ -1,0 +1,98 @@
+//! What the ABI tells of itself, and what a Fortran layer above the library has said of Fortran (MPI 5.0 §20.2, §20.3).
+
+use std::ffi::{c_int, c_void};
+
+use causeway_mpi::abi;
+use causeway_mpi::error::{Error, Result};
+use causeway_mpi::info::Info;
+
+use crate::library::enter;
+use crate::types::{Handle, array};
+
+pub(crate) unsafe fn abi_get_info(info: *mut Handle) -> Result<()> {
+    let mut told = Info::default();
+    for key in ["mpi_aint_size", "mpi_count_size", "mpi_offset_size"] {
+        told.set(key.as_bytes(), b"8")?;
+    }
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { crate::info::insert(told, info) }
+}
+
+pub(crate) unsafe fn abi_get_fortran_info(info: *mut Handle) -> Result<()> {
+    let said = enter(|library| Ok(library.fortran.info.clone()))?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe {
+        match said {
+            Some(said) => crate::info::insert(said, info),
+            None => {
+                info.write(abi::INFO_NULL);
+                Ok(())
+            }
+        }
+    }
+}
+
+pub(crate) unsafe fn abi_set_fortran_info(info: Handle) -> Result<()> {
+    enter(|library| {
+        let said = crate::info::copy_of(library, info)?;
+        match library.fortran.info.is_some() {
+            true => Err(said_before()),
+            false => {
+                library.fortran.info = Some(said);
+                Ok(())
+            }
+        }
+    })
+}
+
+fn said_before() -> Error {
+    Error::new(abi::ERR_ABI, "this was set before")
+}
+
+fn size_of(logical: c_int) -> Result<usize> {
+    let size = usize::try_from(logical).ok();
+    let size = size.filter(|size| matches!(size, 1 | 2 | 4 | 8 | 16));
+    size.ok_or_else(|| Error::new(abi::ERR_ARG, format!("a logical of {logical} bytes")))
+}
+
+pub(crate) unsafe fn abi_set_fortran_booleans(
+    logical_size: c_int,
+    logical_true: *mut c_void,
+    logical_false: *mut c_void,
+) -> Result<()> {
+    let size = size_of(logical_size)?;
+    // SAFETY: the caller's values, of so many bytes, as MPI has it.
+    let said = unsafe {
+        (
+            array(logical_true.cast::<u8>(), size, "logical_true")?.to_vec(),
+            array(logical_false.cast::<u8>(), size, "logical_false")?.to_vec(),
+        )
+    };
+    enter(|library| match library.fortran.booleans.is_some() {
+        true => Err(said_before()),
+        false => {
+            library.fortran.booleans = Some(said);
+            Ok(())
+        }
+    })
+}
+
+pub(crate) unsafe fn abi_get_fortran_booleans(
+    logical_size: c_int,
+    logical_true: *mut c_void,
+    logical_false: *mut c_void,
+    is_set: *mut c_int,
+) -> Result<()> {
+    let size = size_of(logical_size)?;
+    let said = enter(|library| Ok(library.fortran.booleans.clone()))?;
+    let said = said.filter(|(is, _)| is.len() == size);
+    // SAFETY: the caller's pointers, with room for so many bytes, as MPI has it.
+    unsafe {
+        is_set.write(said.is_some().into());
+        if let Some((is, is_not)) = said {
+            std::ptr::copy_nonoverlapping(is.as_ptr(), logical_true.cast(), size);
+            std::ptr::copy_nonoverlapping(is_not.as_ptr(), logical_false.cast(), size);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! Accesses to windows (MPI 5.0 §12.3).
+#![allow(clippy::too_many_arguments, reason = "they are the standard's")]
+
+use std::ffi::{c_int, c_void};
+
+use causeway_mpi::abi;
+use causeway_mpi::error::{Error, Result};
+use causeway_mpi::process::{Active, Process};
+use causeway_mpi::reduction::Op;
+use causeway_mpi::window::{Access, Action};
+
+use crate::library::{Placed, Rest, with};
+use crate::types::{Handle, count_of};
+
+/// A buffer as a call describes it: address, count, datatype.
+type Described = (*const c_void, i64, Handle);
+
+/// What is accessed.
+#[derive(Clone, Copy)]
+struct Target {
+    rank: c_int,
+    displacement: i64,
+    count: i64,
+    datatype: Handle,
+    window: Handle,
+}
+
+/// Describes a buffer, if there is one. (Inlined always: what is written word by word and moved right afterwards costs more than all else
+/// in a small access.)
+///
+/// # Safety
+/// MPI's contract for the buffer of an access.
+#[inline(always)]
+unsafe fn placed<'a>(
+    rest: &'a Rest<'_>,
+    buffer: Option<Described>,
+    writable: bool,
+) -> Result<Option<Placed<'a>>> {
+    match buffer {
+        None => Ok(None),
+        // SAFETY: the caller's promise.
+        Some((base, count, datatype)) => unsafe {
+            Ok(Some(rest.placed(base, count, datatype, writable)?))
+        },
+    }
+}
+
+/// Describes an access for `body`. Of the three buffers, the first two are read, and the last one is written.
+///
+/// # Safety
+/// MPI's contract for the buffers of an access.
+#[inline(always)]
+unsafe fn described<R>(
+    action: Action,
+    [origin, compare, result]: [Option<Described>; 3],
+    target: Target,
+    is_request: bool,
+    body: impl FnOnce(&mut Process, &Access<'_>) -> Result<R>,
+) -> Result<R> {
+    with(|process, rest| {
+        let datatype = rest.datatype(target.datatype)?;
+        let count = count_of(target.count)?;
+        // SAFETY: the caller's promise.
+        let (origin, compare, result) = unsafe {
+            let origin = placed(rest, origin, false)?;
+            let compare = placed(rest, compare, false)?;
+            (origin, compare, placed(rest, result, true)?)
+        };
+        let access = Access {
+            action,
+            origin: origin.as_ref().map(Placed::buffer),
+            compare: compare.as_ref().map(Placed::buffer),
+            result: result.as_ref().map(Placed::buffer),
+            rank: target.rank,
+            displacement: target.displacement,
+            count,
+            datatype,
+            is_request,
+        };
+        body(process, &access)
+    })
+}
+
+/// Starts an access.
+///
+/// # Safety
+/// MPI's contract for the buffers of an access.
+#[inline(always)]
+unsafe fn start(action: Action, buffers: [Option<Described>; 3], target: Target) -> Result<()> {
+    let start = |process: &mut Process, access: &Access<'_>| {
+        process.access(target.window, access).map(drop)
+    };
+    // SAFETY: the caller's promise.
+    unsafe { described(action, buffers, target, false, start) }
+}
+
+/// Starts an access that the program waits for.
+///
+/// # Safety
+/// MPI's contract for the buffers of an access.
+unsafe fn request(
+    action: Action,
+    buffers: [Option<Described>; 3],
+    target: Target,
+) -> Result<Active> {
+    let start = |process: &mut Process, access: &Access<'_>| {
+        process.access_with_request(target.window, access)
+    };
+    // SAFETY: the caller's promise.
+    unsafe { described(action, buffers, target, true, start) }
+}
+
+/// # Safety
+/// The pointer is valid for writes.
+unsafe fn keep(active: Active, request: *mut Handle) -> Result<()> {
+    let handle = with(|process, _| process.keep(active))?;
+    // SAFETY: the caller's promise.
+    unsafe { request.write(handle) };
+    Ok(())
+}
+
+/// The predefined operation of a handle. `MPI_NO_OP` needs a result.
+fn operation(op: Handle, has_result: bool) -> Result<Op> {
+    let found = Op::from_handle(op).filter(|op| has_result || *op != Op::NoOp);
+    found.ok_or_else(|| {
+        let text = format!("{op:#x} is no operation that can be used here");
+        Error::new(abi::ERR_OP, text)
+    })
+}
+
+/// The origin of an operation: none if it needs no operands.
+fn operands(op: Op, origin: Described) -> Option<Described> {
+    (op != Op::NoOp).then_some(origin)
+}
+
+/// The parameters of every access behind those of its own buffers.
+macro_rules! with_target {
+    ($(
+        $name:ident, $with_request:ident($($param:ident: $ty:ty),*; $($op:ident)?)
+            $action:expr, $buffers:expr;
+    )*) => {$(
+        #[inline]
+        pub(crate) unsafe fn $name(
+            $($param: $ty,)*
+            rank: c_int,
+            displacement: i64,
+            count: i64,
+            datatype: Handle,
+            $($op: Handle,)?
+            window: Handle,
+        ) -> Result<()> {
+            let target = Target { rank, displacement, count, datatype, window };
+            // SAFETY: the caller keeps MPI's contract.
+            unsafe { start($action, $buffers, target) }
+        }
+
+        pub(crate) unsafe fn $with_request(
+            $($param: $ty,)*
+            rank: c_int,
+            displacement: i64,
+            count: i64,
+            datatype: Handle,
+            $($op: Handle,)?
+            window: Handle,
+            request: *mut Handle,
+        ) -> Result<()> {
+            let target = Target { rank, displacement, count, datatype, window };
+            // SAFETY: the caller keeps MPI's contract.
+            unsafe { keep(self::request($action, $buffers, target)?, request) }
+        }
+    )*};
+}
+
+with_target! {
+    put, rput(origin: *const c_void, many: i64, of: Handle;)
+        Action::Put, [Some((origin, many, of)), None, None];
+    get, rget(origin: *mut c_void, many: i64, of: Handle;)
+        Action::Get, [None, None, Some((origin.cast_const(), many, of))];
+    accumulate, raccumulate(origin: *const c_void, many: i64, of: Handle; op)
+        Action::Combine(operation(op, false)?), [Some((origin, many, of)), None, None];
+    get_accumulate, rget_accumulate(
+        origin: *const c_void, many: i64, of: Handle,
+        result: *mut c_void, results: i64, result_type: Handle; op
+    )
+        Action::Combine(operation(op, true)?),
+        [
+            operands(operation(op, true)?, (origin, many, of)),
+            None,
+            Some((result.cast_const(), results, result_type)),
+        ];
+}
+
+#[inline]
+pub(crate) unsafe fn fetch_and_op(
+    origin: *const c_void,
+    result: *mut c_void,
+    datatype: Handle,
+    rank: c_int,
+    displacement: i64,
+    op: Handle,
+    window: Handle,
+) -> Result<()> {
+    let op = operation(op, true)?;
+    let target = Target {
+        rank,
+        displacement,
+        count: 1,
+        datatype,
+        window,
+    };
+    let origin = operands(op, (origin, 1, datatype));
+    let buffers = [origin, None, Some((result.cast_const(), 1, datatype))];
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe { start(Action::Combine(op), buffers, target) }
+}
+
+pub(crate) unsafe fn compare_and_swap(
+    origin: *const c_void,
+    compare: *const c_void,
+    result: *mut c_void,
+    datatype: Handle,
+    rank: c_int,
+    displacement: i64,
+    window: Handle,
+) -> Result<()> {
+    let target = Target {
+        rank,
+        displacement,
+        count: 1,
+        datatype,
+        window,
+    };
+    let buffers = [origin, compare, result.cast_const()].map(|base| Some((base, 1, datatype)));
+    // SAFETY: the caller keeps MPI's contract.
+    unsafe { start(Action::CompareAndSwap, buffers, target) }
+}

@@ -1,0 +1,31 @@
+//! The checking mode's first steps of every operation.
+
+use std::sync::Arc;
+
+use super::{ring, split};
+use crate::buffer::temporary;
+use crate::checking::{self, Comparison};
+use crate::error::Result;
+use crate::process::Process;
+use crate::steps::{Step, Steps};
+
+impl Process {
+    /// Has all processes tell each other what they call, and compare it, before anything else.
+    pub(crate) fn prepend_comparison(&self, steps: &mut Steps) -> Result<()> {
+        let sites = self.sites(steps.communicator)?;
+        let (place, turned) = sites.all();
+        let memory = temporary(place.size as usize * checking::BYTES)?;
+        let blocks = split(&memory, place.size);
+        let mut before = Steps::on(steps.communicator);
+        before.turn(turned);
+        before.copy(&steps.described.encode(), &blocks[place.rank as usize]);
+        ring(&mut before, place, &blocks);
+        before.list.push(Step::Compare(Arc::new(Comparison {
+            told: blocks,
+            is_whole: sites.remote.is_none(),
+        })));
+        before.list.append(&mut steps.list);
+        steps.list = before.list;
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+//! What is reduced, and how one process gets the result: everything combines neighbouring ranges of ranks only, the lower one as
+//! the left operand.
+
+use causeway_engine::Memory;
+
+use super::place::Place;
+use crate::abi;
+use crate::buffer::{OwnedBuffer, temporary};
+use crate::datatype::Datatype;
+use crate::error::{Error, Result};
+use crate::operation::{Combine, Operation};
+use crate::steps::Steps;
+
+/// What is reduced.
+#[derive(Debug, Clone)]
+pub struct Reduction {
+    /// The operands here; nothing if they are where the result goes.
+    pub from: Option<Memory>,
+    /// Where the result goes, of as many bytes.
+    pub into: Memory,
+    /// Elements.
+    pub count: u64,
+    pub(crate) what: Combine,
+    /// What is to be copied first: operands that do not lie as functions of the program want them, from and to.
+    laid_out: Vec<(Memory, Memory)>,
+    /// Where the result lies, and where the program wants it, if that is elsewhere.
+    deliver: Option<(Memory, Memory)>,
+}
+
+/// Elements as functions of the program want them: each its extent behind the one before, from the memory's beginning on.
+/// Returns the memory, and the part of it that the hull is, if it is a copy.
+fn laid_out(buffer: &OwnedBuffer) -> Result<(Memory, Option<Memory>)> {
+    if buffer.datatype.is_contiguous() {
+        return Ok((buffer.memory.clone(), None));
+    }
+    let hull = buffer.datatype.hull(buffer.count)?;
+    let step = u64::try_from(buffer.datatype.extent()).ok();
+    let all = step.and_then(|step| step.checked_mul(buffer.count));
+    let all = all.filter(|all| hull.start >= 0 && hull.end as u64 <= *all).ok_or_else(|| {
+        let text = "reductions of datatypes whose elements reach beyond their extent are not supported";
+        Error::new(abi::ERR_UNSUPPORTED_OPERATION, text)
+    })?;
+    let memory = temporary(all as usize)?;
+    let part = memory.slice(hull.start as usize..hull.end as usize);
+    Ok((memory, Some(part)))
+}
+
+impl Reduction {
+    /// A reduction of `count` elements by one of the standard's operations, or of the program's, given with the handle of
+    /// the datatype. Nothing to take operands `from` means that they lie where the result goes; no place `into` which
+    /// it goes means that it is for others only.
+    pub fn new(
+        what: Result<(Operation, usize), usize>,
+        datatype: &Datatype,
+        from: Option<&OwnedBuffer>,
+        into: Option<&OwnedBuffer>,
+    ) -> Result<Self> {
+        let what = match what {
+            Ok((operation, datatype)) => Combine::Program {
+                operation,
+                datatype,
+            },
+            Err(operation) => Combine::predefined(operation, datatype)?,
+        };
+        let count = into.or(from).map_or(0, |buffer| buffer.count);
+        let mut copies = Vec::new();
+        let mut lay_out = |buffer: &OwnedBuffer| {
+            let (memory, part) = laid_out(buffer)?;
+            copies.extend(part.clone().map(|part| (buffer.memory.clone(), part)));
+            Ok::<_, Error>((memory, part))
+        };
+        let from = from.map(&mut lay_out).transpose()?;
+        let from = from.map(|(memory, _)| memory);
+        let (result, deliver) = match into {
+            Some(into) => {
+                let (memory, part) = lay_out(into)?;
+                (memory, part.map(|part| (part, into.memory.clone())))
+            }
+            None => {
+                let size = from.as_ref().map_or(0, Memory::len);
+                (temporary(size)?, None)
+            }
+        };
+        Ok(Self {
+            from,
+            into: result,
+            count,
+            what,
+            laid_out: copies,
+            deliver,
+        })
+    }
+
+    /// The first steps: the operands of this process are where the result goes.
+    pub(super) fn prepare(&self, steps: &mut Steps) {
+        self.lay_out(steps);
+        if let Some(from) = &self.from {
+            steps.copy(from, &self.into);
+        }
+    }
+
+    pub(super) fn lay_out(&self, steps: &mut Steps) {
+        for (from, into) in &self.laid_out {
+            steps.copy(from, into);
+        }
+    }
+
+    /// What the call is compared by with those of others.
+    pub(super) fn describe(&self, steps: &mut Steps) {
+        steps.described.operation = self.what.number();
+        steps.described.bytes = self.into.len() as u64;
+    }
+
+    /// The elements of each process, in memory that has those of all.
+    pub(super) fn blocks(&self, memory: &Memory, parts: &[u64]) -> Result<Vec<Memory>> {
+        let unit = self.unit() as u64;
+        let mut at = 0;
+        let block = |part: &u64| {
+            let end = part.checked_mul(unit).and_then(|len| len.checked_add(at));
+            let end = end.filter(|end| *end <= memory.len() as u64)?;
+            Some(memory.slice(std::mem::replace(&mut at, end) as usize..end as usize))
+        };
+        let blocks: Option<Vec<_>> = parts.iter().map(block).collect();
+        blocks.ok_or_else(|| Error::new(abi::ERR_COUNT, "the parts are more than the whole"))
+    }
+
+    /// Gives the program its part of a result.
+    pub(super) fn hand_over(
+        &self,
+        steps: &mut Steps,
+        block: &Memory,
+        mine: &OwnedBuffer,
+    ) -> Result<()> {
+        match laid_out(mine)?.1 {
+            None => steps.copy(block, &mine.memory),
+            Some(_) => {
+                let hull = mine.datatype.hull(mine.count)?;
+                let block = block.slice(hull.start as usize..hull.end as usize);
+                steps.copy(&block, &mine.memory);
+            }
+        }
+        Ok(())
+    }
+
+    /// The last steps.
+    pub(super) fn deliver(&self, steps: &mut Steps) {
+        if let Some((from, into)) = &self.deliver {
+            steps.fence();
+            steps.copy(from, into);
+        }
+    }
+
+    pub(super) fn unit(&self) -> usize {
+        self.into.len() / (self.count.max(1) as usize)
+    }
+}
+
+/// Rank 0 has all blocks, and sends each to its process.
+pub(super) fn deliver_parts(steps: &mut Steps, place: Place, blocks: &[Memory]) {
+    if place.rank == 0 {
+        for rank in 1..place.size {
+            steps.send(rank, blocks[rank as usize].clone());
+        }
+    } else {
+        steps.receive(0, blocks[place.rank as usize].clone());
+    }
+    steps.fence();
+}
+
+/// Each process combines what it has with what those that differ in one bit have, lowest bit first.
+pub(super) fn reduce_by_tree(
+    steps: &mut Steps,
+    place: Place,
+    root: u32,
+    of: &Reduction,
+) -> Result<()> {
+    let relative = place.relative_to(root);
+    let mut own = of.into.clone();
+    let mut mask = 1;
+    while mask < place.size {
+        if relative & mask != 0 {
+            steps.fence();
+            steps.send(place.absolute(relative - mask, root), own);
+            steps.fence();
+            return Ok(());
+        }
+        if relative + mask < place.size {
+            let other = temporary(own.len())?;
+            steps.receive(place.absolute(relative + mask, root), other.clone());
+            steps.fence();
+            // The own range of ranks is the lower one.
+            steps.combine(&of.what, &own, &other, of.count);
+            own = other;
+        }
+        mask *= 2;
+    }
+    if own.as_ptr() != of.into.as_ptr() {
+        steps.copy(&own, &of.into);
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! How memory gets from one process to all, and blocks of each to all.
+
+use causeway_engine::Memory;
+
+use super::place::Place;
+use crate::steps::Steps;
+
+/// From so many bytes on, a broadcast scatters first: each byte leaves the root once then, and not as often as the tree has
+/// branches there.
+const LONG_BROADCAST: usize = 128 << 10;
+
+/// Parts of memory, as equal as multiples of `unit` allow, one for each process.
+pub(crate) fn shares(memory: &Memory, unit: usize, blocks: u32) -> Vec<Memory> {
+    let units = memory.len() / unit.max(1);
+    let blocks = blocks as usize;
+    let bound = |at: usize| at * (units / blocks) + at.min(units % blocks);
+    let mut all: Vec<Memory> = (0..blocks)
+        .map(|at| memory.slice(bound(at) * unit..bound(at + 1) * unit))
+        .collect();
+    // What is no whole unit goes with the last.
+    if let Some(last) = all.last_mut() {
+        *last = memory.slice(bound(blocks - 1) * unit..memory.len());
+    }
+    all
+}
+
+/// Broadcasts memory among the processes of one group.
+pub(crate) fn broadcast_within(steps: &mut Steps, place: Place, root: u32, memory: &Memory) {
+    match memory.len() >= LONG_BROADCAST && place.size > 2 {
+        true => broadcast_by_scatter(steps, place, root, memory),
+        false => broadcast_by_tree(steps, place, root, memory),
+    }
+}
+
+/// Each receives from the one whose number differs in its lowest set bit, then sends to those below that bit.
+pub(crate) fn broadcast_by_tree(steps: &mut Steps, place: Place, root: u32, memory: &Memory) {
+    let relative = place.relative_to(root);
+    let mut mask = 1;
+    while mask < place.size && relative & mask == 0 {
+        mask *= 2;
+    }
+    if relative != 0 {
+        steps.receive(place.absolute(relative - mask, root), memory.clone());
+        steps.fence();
+    }
+    mask /= 2;
+    while mask > 0 {
+        if relative + mask < place.size {
+            steps.send(place.absolute(relative + mask, root), memory.clone());
+        }
+        mask /= 2;
+    }
+}
+
+/// The root's memory is scattered along the same tree, and then gathered round a ring (van de Geijn).
+fn broadcast_by_scatter(steps: &mut Steps, place: Place, root: u32, memory: &Memory) {
+    const LINE: usize = 64;
+    let relative = place.relative_to(root);
+    let shares = shares(memory, LINE, place.size);
+    let start = |block: u32| match shares.get(block as usize) {
+        Some(share) => share.as_ptr() as usize - memory.as_ptr() as usize,
+        None => memory.len(),
+    };
+    let part = |from: u32, to: u32| memory.slice(start(from)..start(to.min(place.size)));
+    let mut mask = 1;
+    while mask < place.size && relative & mask == 0 {
+        mask *= 2;
+    }
+    if relative != 0 {
+        steps.receive(
+            place.absolute(relative - mask, root),
+            part(relative, relative + mask),
+        );
+        steps.fence();
+    }
+    mask /= 2;
+    while mask > 0 {
+        if relative + mask < place.size {
+            let to = place.absolute(relative + mask, root);
+            steps.send(to, part(relative + mask, relative + 2 * mask));
+        }
+        mask /= 2;
+    }
+    let by_rank = (0..place.size).map(|rank| {
+        let relative = (rank + place.size - root) % place.size;
+        shares[relative as usize].clone()
+    });
+    steps.fence();
+    ring(steps, place, &Vec::from_iter(by_rank));
+}
+
+/// Each has its own block, and gets the others from the one before it.
+pub(crate) fn ring(steps: &mut Steps, place: Place, blocks: &[Memory]) {
+    let Place { rank, size } = place;
+    for round in 0..size.saturating_sub(1) {
+        let mine = (rank + size - round) % size;
+        let theirs = (rank + size - round - 1) % size;
+        steps.receive(place.previous(), blocks[theirs as usize].clone());
+        steps.send(place.next(), blocks[mine as usize].clone());
+        steps.fence();
+    }
+}

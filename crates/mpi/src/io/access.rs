@@ -1,0 +1,213 @@
+//! Reading and writing (MPI 5.0 §14.4).
+
+use std::sync::Arc;
+
+use causeway_engine::Memory;
+
+use crate::abi;
+use crate::buffer::OwnedBuffer;
+use crate::error::{Error, Result};
+use crate::status::Status;
+
+use super::caller::{Caller, agree, tell};
+use super::file::{Split, SplitKind, SplitPlace};
+use super::together;
+use super::transfer::Opened;
+
+/// Where data are read or written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// At an offset of the view, in elementary types.
+    At(i64),
+    /// At the process's own pointer, which moves on.
+    Pointer,
+    /// At the shared pointer, which moves on.
+    Shared,
+    /// At the shared pointer, in the order of ranks; all processes together.
+    Ordered,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct What {
+    /// To write, not to read.
+    pub writes: bool,
+    /// Where.
+    pub place: Place,
+    /// All processes do it together, and wait for each other.
+    pub together: bool,
+}
+
+/// Checks what is to be done, and says with what.
+fn begin(
+    caller: &mut impl Caller,
+    file: usize,
+    what: What,
+    buffer: &OwnedBuffer,
+) -> Result<(Opened, u64)> {
+    caller.with(|process| {
+        let it = process.files.get(file)?;
+        it.check_access(what.writes)?;
+        if matches!(what.place, Place::At(_) | Place::Pointer) {
+            it.check_random()?;
+        }
+        let bytes = it.view.representation.stream_bytes(buffer)?;
+        if !bytes.is_multiple_of(it.view.unit()) {
+            let text = format!(
+                "{bytes} bytes are no whole number of elementary types of {} bytes",
+                it.view.unit()
+            );
+            return Err(Error::new(abi::ERR_ARG, text));
+        }
+        let opened = Opened {
+            storage: Arc::clone(&it.storage),
+            communicator: it.communicator,
+            view: Arc::clone(&it.view),
+            is_atomic: it.is_atomic,
+            hints: it.hints,
+        };
+        Ok((opened, bytes))
+    })
+}
+
+/// Where an operation begins, in elementary types.
+fn place(
+    caller: &mut impl Caller,
+    file: usize,
+    place: Place,
+    (opened, bytes): &(Opened, u64),
+) -> Result<i64> {
+    let units = bytes / opened.view.unit();
+    let found = match place {
+        Place::At(offset) => return Ok(offset),
+        Place::Pointer => caller.with(|process| Ok(process.files.get(file)?.pointer))?,
+        Place::Shared => caller.with(|process| process.files.get(file)?.shared()?.add(units))?,
+        Place::Ordered => {
+            let all = tell(caller, opened.communicator, [units as i64])?;
+            let total = all.iter().map(|[units]| *units as u64).sum();
+            let (rank, base) = caller.with(|process| {
+                let rank = process.communicator(opened.communicator)?.rank();
+                let shared = process.files.get(file)?.shared()?;
+                Ok((rank, if rank == 0 { shared.add(total)? } else { 0 }))
+            })?;
+            let bases = tell(caller, opened.communicator, [base as i64])?;
+            let before: i64 = all[..rank as usize].iter().map(|[units]| *units).sum();
+            bases[0][0] as u64 + before as u64
+        }
+    };
+    i64::try_from(found).map_err(|_| Error::new(abi::ERR_DISP, "the pointer is too large"))
+}
+
+/// Reads or writes. Returns the status: how many bytes of data were read or written.
+pub fn access(
+    caller: &mut impl Caller,
+    file: usize,
+    what: What,
+    buffer: &OwnedBuffer,
+) -> Result<Status> {
+    let begun = begin(caller, file, what, buffer);
+    let begun = match what.together {
+        // Those that may go on must not wait for one that may not.
+        true => {
+            let communicator = caller.with(|process| Ok(process.files.get(file)?.communicator))?;
+            agree(caller, communicator, begun)?
+        }
+        false => begun?,
+    };
+    let at = place(caller, file, what.place, &begun)?;
+    let (opened, _) = begun;
+    let representation = opened.view.representation;
+    let stream = match what.writes {
+        true => representation.encode(buffer),
+        false => representation.landing(buffer),
+    };
+    let prepared = opened
+        .view
+        .position(at)
+        .and_then(|position| Ok((position, stream?)));
+    let bytes = if what.together {
+        let access = prepared.and_then(|(position, stream)| {
+            together::Access::new(opened.clone(), what.writes, position, stream)
+        });
+        let access = agree(caller, opened.communicator, access)?;
+        let bytes = match together::plan(caller, &access)? {
+            Some(plan) => together::carry_out(caller, &access, &plan)?,
+            None => {
+                let done = opened.transfer(what.writes, access.position, &access.stream);
+                agree(caller, opened.communicator, done)?
+            }
+        };
+        finish(what, &opened, &access.stream, bytes, buffer)?
+    } else {
+        let (position, stream) = prepared?;
+        let bytes = opened.transfer(what.writes, position, &stream)?;
+        finish(what, &opened, &stream, bytes, buffer)?
+    };
+    caller.with(|process| {
+        let it = process.files.get_mut(file)?;
+        it.is_dirty |= what.writes;
+        if what.place == Place::Pointer {
+            it.pointer = (at as u64).saturating_add(bytes.in_file.div_ceil(it.view.unit()));
+        }
+        Ok(())
+    })?;
+    Ok(Status {
+        bytes: bytes.in_memory,
+        ..Status::empty()
+    })
+}
+
+/// Bytes that were transferred.
+struct Bytes {
+    in_file: u64,
+    in_memory: u64,
+}
+
+fn finish(
+    what: What,
+    opened: &Opened,
+    stream: &Memory,
+    in_file: u64,
+    buffer: &OwnedBuffer,
+) -> Result<Bytes> {
+    let in_memory = match what.writes {
+        true => buffer.bytes_of_data()?,
+        false => opened.view.representation.decode(stream, in_file, buffer)?,
+    };
+    Ok(Bytes { in_file, in_memory })
+}
+
+/// Begins a split operation: does it, and keeps its status for its end (MPI 5.0 §14.4.5).
+pub fn begin_split(
+    caller: &mut impl Caller,
+    file: usize,
+    writes: bool,
+    place: Place,
+    buffer: &OwnedBuffer,
+) -> Result<()> {
+    let kind = SplitKind {
+        writes,
+        place: match place {
+            Place::At(_) => SplitPlace::At,
+            Place::Pointer => SplitPlace::Pointer,
+            Place::Shared | Place::Ordered => SplitPlace::Ordered,
+        },
+    };
+    caller.with(|process| match process.files.get(file)?.split {
+        None => Ok(()),
+        Some(_) => {
+            let text = "another split operation was begun and not ended";
+            Err(Error::new(abi::ERR_OTHER, text))
+        }
+    })?;
+    let what = What {
+        writes,
+        place,
+        together: true,
+    };
+    let result = access(caller, file, what, buffer);
+    caller.with(|process| {
+        process.files.get_mut(file)?.split = Some(Split { kind, result });
+        Ok(())
+    })
+}

@@ -1,0 +1,102 @@
+//! Where files are stored: what every kind of storage does.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use causeway_engine::Memory;
+
+use crate::abi;
+use crate::error::Error;
+
+/// Some bytes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Extent {
+    /// Where they begin, bytes from the file's beginning.
+    pub offset: u64,
+    /// How many.
+    pub len: u64,
+}
+
+impl Extent {
+    /// Where they end.
+    pub fn end(self) -> u64 {
+        self.offset.saturating_add(self.len)
+    }
+}
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy)]
+pub struct Opening {
+    /// To be read.
+    pub read: bool,
+    /// To be written.
+    pub write: bool,
+    /// It is made if it is not there.
+    pub create: bool,
+    /// It must not be there.
+    pub exclusive: bool,
+    /// Who may use a file that is made: the low nine bits as the operating system has them; its own choice if `None`.
+    pub permissions: Option<u32>,
+}
+
+/// Keeps a lock until it is dropped.
+pub trait Lock {}
+
+/// An open file. Calls may come from several threads at a time.
+pub trait Storage: fmt::Debug + Send + Sync {
+    /// Opens a file.
+    fn open(name: &Path, how: Opening) -> io::Result<Self>
+    where
+        Self: Sized;
+
+    /// Removes a file.
+    fn remove(name: &Path) -> io::Result<()>
+    where
+        Self: Sized;
+
+    /// Reads extents, one behind the other, into memory that has as many bytes as they have together. Returns how many bytes
+    /// were read: fewer only if an extent reaches beyond the end of the file, which ends it.
+    fn read(&self, extents: &[Extent], into: &Memory) -> io::Result<u64>;
+
+    /// Writes memory to extents, one behind the other, which have as many bytes together.
+    fn write(&self, extents: &[Extent], from: &Memory) -> io::Result<()>;
+
+    /// Bytes of the file.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Cuts the file, or makes it longer.
+    fn resize(&self, size: u64) -> io::Result<()>;
+
+    /// Takes the space for the first so many bytes, and makes the file as long as that if it is shorter. What is there stays.
+    fn allocate(&self, size: u64) -> io::Result<()>;
+
+    /// Waits until what was written would survive a loss of power.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Bytes of a piece below which it costs less to hand pieces to one process, which writes or reads many at a time,
+    /// than to write or read each where it is wanted.
+    fn small_piece(&self, writes: bool) -> u64;
+
+    /// Locks the file against others that lock it: all of them if `exclusive`, else those who lock it exclusively. Waits
+    /// until that is possible.
+    fn lock(&self, exclusive: bool) -> io::Result<Box<dyn Lock + '_>>;
+}
+
+/// An error of a file, with what was done to it.
+pub(crate) fn failed(what: impl fmt::Display, error: &io::Error) -> Error {
+    use io::ErrorKind as K;
+    let class = match error.kind() {
+        K::NotFound => abi::ERR_NO_SUCH_FILE,
+        K::PermissionDenied => abi::ERR_ACCESS,
+        K::AlreadyExists => abi::ERR_FILE_EXISTS,
+        K::ReadOnlyFilesystem => abi::ERR_READ_ONLY,
+        K::StorageFull => abi::ERR_NO_SPACE,
+        K::QuotaExceeded => abi::ERR_QUOTA,
+        K::ExecutableFileBusy | K::ResourceBusy => abi::ERR_FILE_IN_USE,
+        K::InvalidFilename | K::NotADirectory | K::IsADirectory => abi::ERR_BAD_FILE,
+        K::OutOfMemory => abi::ERR_NO_MEM,
+        _ => abi::ERR_IO,
+    };
+    Error::new(class, format!("{what}: {error}"))
+}

@@ -1,0 +1,38 @@
+//! Patterns as entries of tables are found by them.
+
+/// Which of source and tag are open: a bit for each.
+pub(super) type Kind = u32;
+
+pub(super) const ANY_TAG: Kind = 1;
+pub(super) const ANY_SOURCE: Kind = 2;
+/// How many kinds of patterns there are.
+pub(super) const KINDS: Kind = 4;
+
+/// A pattern as entries are found by it. What is open is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) context: u32,
+    pub(super) source: u32,
+    pub(super) tag: u32,
+    pub(super) kind: Kind,
+}
+
+impl Key {
+    /// The pattern of this kind that a message matches.
+    #[inline(always)]
+    pub(super) fn of_message(peer: u32, word: u64, kind: Kind) -> Self {
+        Self {
+            context: (word >> 32) as u32,
+            source: if kind & ANY_SOURCE == 0 { peer } else { 0 },
+            tag: if kind & ANY_TAG == 0 { word as u32 } else { 0 },
+            kind,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn words(self) -> (u64, u64) {
+        let one = u64::from(self.context) << 32 | u64::from(self.tag);
+        let other = u64::from(self.source) << 32 | u64::from(self.kind);
+        (one, other)
+    }
+}

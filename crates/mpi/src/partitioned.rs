@@ -1,0 +1,302 @@
+//! Partitioned messages (MPI 5.0 §4.2): each partition goes as soon as the sender says that it is ready.
+//!
+//! When a send is made, it tells the receiver how many partitions it has, and the tag of the first; receives are matched with
+//! sends by that. Then each partition is a message of its own, whatever partitions the receiver has.
+
+use causeway_engine::Memory;
+use causeway_engine::types::Posted;
+
+use crate::abi;
+use crate::buffer::{OwnedBuffer, temporary};
+use crate::buffering::NOBODY;
+use crate::communicator::Channel;
+use crate::error::{Error, Result};
+use crate::matching::MpiPattern;
+use crate::partitions::Partitioned;
+use crate::point::Route;
+use crate::process::{Active, Going, Process};
+use crate::request::Plan;
+use crate::status::Status;
+
+/// Bytes of what a sender tells: the tag of its first partition, how many there are, and the bytes of each.
+const TOLD: usize = 16;
+
+fn none() -> Error {
+    Error::new(abi::ERR_REQUEST, "the request is no partitioned one")
+}
+
+impl Process {
+    /// Makes a partitioned message of these partitions, equally long. Returns its request.
+    pub fn plan_partitioned(
+        &mut self,
+        parts: Vec<OwnedBuffer>,
+        whole: Option<Memory>,
+        route: Route,
+        is_send: bool,
+    ) -> Result<usize> {
+        let communicator = self.communicator(route.communicator)?;
+        let tag = crate::communicator::check_tag(route.tag)?;
+        let peer = match route.rank {
+            abi::PROC_NULL => None,
+            rank => Some(communicator.peer(rank)?),
+        };
+        let context = communicator.context(Channel::Partitioned);
+        let size = parts.first().map_or(Ok(0), OwnedBuffer::bytes_of_data)?;
+        let total = size.checked_mul(parts.len() as u64);
+        let total = total.and_then(|total| usize::try_from(total).ok());
+        let total = total.ok_or_else(|| Error::new(abi::ERR_COUNT, "too many bytes"))?;
+        let is_copied = whole.is_none();
+        let mut made = Partitioned {
+            is_send,
+            rank: route.rank,
+            tag: route.tag,
+            communicator: route.communicator,
+            peer,
+            stream: whole.map_or_else(|| temporary(total), Ok)?,
+            is_copied,
+            told: temporary(TOLD)?,
+            telling: None,
+            messages: None,
+            pending: Vec::new(),
+            marked: vec![false; parts.len()],
+            parts,
+            error: None,
+            is_started: false,
+            is_orphan: false,
+        };
+        match peer {
+            None => made.messages = Some((0, size)),
+            Some(peer) if is_send => {
+                let first = self.next_partition;
+                self.next_partition = first.wrapping_add(made.parts.len() as u32);
+                made.messages = Some((first, size));
+                let mut told = Vec::with_capacity(TOLD);
+                told.extend(first.to_ne_bytes());
+                told.extend((made.parts.len() as u32).to_ne_bytes());
+                told.extend(size.to_ne_bytes());
+                let told = Memory::from_vec(told);
+                let word = MpiPattern::word(peer.context + Channel::Partitioned as u32, tag);
+                let posted =
+                    self.endpoint
+                        .post_send(peer.addr, &[told], word, self.buffered, NOBODY)?;
+                if let Posted::Pending(_) = posted {
+                    self.buffers.started(NOBODY);
+                }
+            }
+            Some(peer) => {
+                let pattern = MpiPattern {
+                    context,
+                    source: Some(peer.number),
+                    tag: Some(tag),
+                };
+                let into = [made.told.clone()];
+                match self.endpoint.post_receive(pattern, &into, self.posts, 0)? {
+                    Posted::Pending(op) => made.telling = Some(op),
+                    Posted::Complete(done) => match done.result {
+                        Ok(_) => made.learn(),
+                        Err(error) => made.error = Some(error.into()),
+                    },
+                }
+            }
+        }
+        let free = self.partitioned.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.partitioned.len());
+        if free.is_none() {
+            self.partitioned.push(None);
+        }
+        self.partitioned[at] = Some(Box::new(made));
+        self.plan(Plan::Partitioned(at as u32))
+    }
+
+    fn partitioned_at(&mut self, at: u32) -> Result<&mut Partitioned> {
+        let found = self.partitioned.get_mut(at as usize);
+        found.and_then(Option::as_deref_mut).ok_or_else(none)
+    }
+
+    /// Starts a partitioned message.
+    pub(crate) fn start_partitioned(&mut self, at: u32) -> Result<Active> {
+        let it = self.partitioned_at(at)?;
+        let communicator = it.communicator;
+        it.is_started = true;
+        let is_none = it.peer.is_none();
+        it.marked.fill(is_none);
+        let mut active = Active::done(Status::of_nobody(), communicator);
+        if !is_none {
+            self.receive_messages(at)?;
+            active.state = Going::Partitioned(at);
+        }
+        Ok(active)
+    }
+
+    /// Receives the messages of a receive that has been started, if the sender has told of them.
+    fn receive_messages(&mut self, at: u32) -> Result<()> {
+        let it = self.partitioned_at(at)?;
+        let (Some((first, size)), Some(peer), false) = (it.messages, it.peer, it.is_send) else {
+            return Ok(());
+        };
+        let (communicator, stream) = (it.communicator, it.stream.clone());
+        let many = it.marked.len();
+        let context = self
+            .communicator(communicator)?
+            .context(Channel::Partitions);
+        let mut pending = Vec::with_capacity(many);
+        let mut marked = vec![false; many];
+        for (message, marked) in marked.iter_mut().enumerate() {
+            let start = message * size as usize;
+            let pattern = MpiPattern {
+                context,
+                source: Some(peer.number),
+                tag: Some(first.wrapping_add(message as u32)),
+            };
+            let into = [stream.slice(start..start + size as usize)];
+            match self.endpoint.post_receive(pattern, &into, self.posts, 0)? {
+                Posted::Pending(op) => pending.push((op, message)),
+                Posted::Complete(done) => {
+                    done.result?;
+                    *marked = true;
+                }
+            }
+        }
+        let it = self.partitioned_at(at)?;
+        (it.pending, it.marked) = (pending, marked);
+        Ok(())
+    }
+
+    /// How a partitioned message is that has been started.
+    pub(crate) fn poll_partitioned(&mut self, at: u32) -> Result<Option<Status>> {
+        if let Some(op) = self.partitioned_at(at)?.telling
+            && let Some(done) = self.endpoint.take(op)?
+        {
+            let it = self.partitioned_at(at)?;
+            it.telling = None;
+            match done.result {
+                Ok(_) => it.learn(),
+                Err(error) => it.error = Some(error.into()),
+            }
+            if it.is_started && it.error.is_none() {
+                self.receive_messages(at)?;
+            }
+        }
+        let pending = std::mem::take(&mut self.partitioned_at(at)?.pending);
+        for (op, message) in pending {
+            let done = self.endpoint.take(op)?;
+            let it = self.partitioned_at(at)?;
+            match done.map(|done| done.result) {
+                None => it.pending.push((op, message)),
+                Some(Ok(_)) => it.marked[message] = true,
+                Some(Err(error)) => it.error = Some(error.into()),
+            }
+        }
+        let it = self.partitioned_at(at)?;
+        if !it.is_done() {
+            return Ok(None);
+        }
+        it.is_started = false;
+        let (error, communicator) = (it.error.clone(), it.communicator);
+        if let Some(error) = error {
+            for (op, _) in std::mem::take(&mut it.pending) {
+                self.endpoint.cancel(op);
+            }
+            return Err(error.on(communicator));
+        }
+        if it.is_copied && !it.is_send {
+            for part in 0..it.parts.len() {
+                it.parts[part].unpack_from(&it.stream.slice(it.bytes_of(part)))?;
+            }
+        }
+        let bytes = it.stream.len() as u64;
+        let status = match it.is_send {
+            true => Status::of_send(),
+            false => Status::of_message(it.rank, it.tag, bytes),
+        };
+        if it.is_orphan {
+            self.partitioned[at as usize] = None;
+        }
+        Ok(Some(status))
+    }
+
+    fn place_of_partitioned(&self, request: usize) -> Result<u32> {
+        match self.requests.get(request)?.plan() {
+            Some(Plan::Partitioned(at)) => Ok(*at),
+            _ => Err(none()),
+        }
+    }
+
+    /// A partition of a send is ready.
+    pub fn ready(&mut self, request: usize, partition: i64) -> Result<()> {
+        let at = self.place_of_partitioned(request)?;
+        let it = self.partitioned_at(at)?;
+        let part = usize::try_from(partition).ok();
+        let part = part.filter(|part| *part < it.parts.len() && it.is_send);
+        let part = part.ok_or_else(|| {
+            let text = format!("the partition {partition} of a send of {}", it.parts.len());
+            Error::new(abi::ERR_ARG, text)
+        })?;
+        let (Some((first, _)), Some(peer)) = (it.messages, it.peer) else {
+            return Ok(());
+        };
+        if !it.is_started || std::mem::replace(&mut it.marked[part], true) {
+            let text =
+                format!("the partition {part} is ready before, or the request is not started");
+            return Err(Error::new(abi::ERR_REQUEST, text));
+        }
+        let from = it.stream.slice(it.bytes_of(part));
+        if it.is_copied {
+            it.parts[part].pack_into(&from)?;
+        }
+        let tag = first.wrapping_add(part as u32);
+        let word = MpiPattern::word(peer.context + Channel::Partitions as u32, tag);
+        let posted = self
+            .endpoint
+            .post_send(peer.addr, &[from], word, self.posts, 0)?;
+        let it = self.partitioned_at(at)?;
+        match posted {
+            Posted::Pending(op) => it.pending.push((op, part)),
+            Posted::Complete(done) => it.error = done.result.err().map(Error::from),
+        }
+        Ok(())
+    }
+
+    /// Whether a partition of a receive has arrived. Makes no progress.
+    pub fn arrived(&mut self, request: usize, partition: i64) -> Result<bool> {
+        let at = self.place_of_partitioned(request)?;
+        let it = self.partitioned_at(at)?;
+        let part = usize::try_from(partition).ok();
+        let part = part.filter(|part| *part < it.parts.len() && !it.is_send);
+        let part = part.ok_or_else(|| {
+            let text = format!(
+                "the partition {partition} of a receive of {}",
+                it.parts.len()
+            );
+            Error::new(abi::ERR_ARG, text)
+        })?;
+        if !it.is_started {
+            return Ok(true);
+        }
+        // The request stays as it is, with what has become of it.
+        self.peek(request)?;
+        let it = self.partitioned_at(at)?;
+        let has = !it.is_started || it.has_arrived(part);
+        if has && it.is_started && it.is_copied {
+            it.parts[part].unpack_from(&it.stream.slice(it.bytes_of(part)))?;
+        }
+        Ok(has)
+    }
+
+    /// Lets go of a partitioned message, once it is done.
+    pub(crate) fn drop_partitioned(&mut self, at: u32, is_active: bool) {
+        let Some(it) = self.partitioned.get_mut(at as usize) else {
+            return;
+        };
+        if let Some(it) = it
+            && is_active
+            && it.is_started
+        {
+            it.is_orphan = true;
+            return;
+        }
+        if let Some(op) = it.take().and_then(|it| it.telling) {
+            self.endpoint.cancel(op);
+        }
+    }
+}

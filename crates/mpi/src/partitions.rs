@@ -1,0 +1,95 @@
+//! What is known of a partitioned message.
+
+use std::ops::Range;
+
+use causeway_engine::Memory;
+use causeway_engine::types::OpId;
+
+use crate::abi;
+use crate::buffer::OwnedBuffer;
+use crate::communicator::Peer;
+use crate::error::Error;
+
+/// A partitioned message, which is sent or received again and again.
+#[derive(Debug)]
+pub(crate) struct Partitioned {
+    pub(crate) is_send: bool,
+    pub(crate) rank: i32,
+    pub(crate) tag: i32,
+    pub(crate) communicator: usize,
+    /// Nobody for `MPI_PROC_NULL`.
+    pub(crate) peer: Option<Peer>,
+    /// Own partitions, and all of their data in one piece.
+    pub(crate) parts: Vec<OwnedBuffer>,
+    pub(crate) stream: Memory,
+    /// Whether the stream is other memory than the program's.
+    pub(crate) is_copied: bool,
+    pub(crate) told: Memory,
+    /// The receive of what the sender tells.
+    pub(crate) telling: Option<OpId>,
+    /// The tag of the first message and the bytes of each, when that is known.
+    pub(crate) messages: Option<(u32, u64)>,
+    /// What goes on, by message.
+    pub(crate) pending: Vec<(OpId, usize)>,
+    /// Sender: partitions that are ready. Receiver: messages that have arrived.
+    pub(crate) marked: Vec<bool>,
+    pub(crate) error: Option<Error>,
+    pub(crate) is_started: bool,
+    /// The request was freed: it is gone when it is done.
+    pub(crate) is_orphan: bool,
+}
+
+impl Partitioned {
+    /// The bytes of a partition in the stream.
+    pub(crate) fn bytes_of(&self, part: usize) -> Range<usize> {
+        let size = self.stream.len() / self.parts.len().max(1);
+        part * size..(part + 1) * size
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.error.is_some()
+            || (self.messages.is_some() && self.pending.is_empty() && self.is_marked())
+    }
+
+    pub(crate) fn is_marked(&self) -> bool {
+        self.marked.iter().all(|marked| *marked)
+    }
+
+    /// Whether all messages with bytes of a partition have arrived.
+    pub(crate) fn has_arrived(&self, part: usize) -> bool {
+        let Some((_, size)) = self.messages else {
+            return false;
+        };
+        let bytes = self.bytes_of(part);
+        let size = (size as usize).max(1);
+        let messages = bytes.start / size..bytes.end.div_ceil(size);
+        let marked = self.marked.get(messages);
+        marked.is_some_and(|all| all.iter().all(|marked| *marked))
+    }
+
+    /// A receive knows what its sender has told.
+    pub(crate) fn learn(&mut self) {
+        let told = self.told.to_vec();
+        let four = |at: usize| told[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);
+        let size = told[8..16].try_into().map_or(0, u64::from_ne_bytes);
+        let (first, many) = (four(0), four(4));
+        let total = size.checked_mul(many.into());
+        if total != Some(self.stream.len() as u64) {
+            let text = format!(
+                "the sender has {many} partitions of {size} bytes, the receiver {} bytes in all",
+                self.stream.len()
+            );
+            self.error = Some(Error::new(abi::ERR_TRUNCATE, text));
+            return;
+        }
+        let mut marked = Vec::new();
+        if marked.try_reserve_exact(many as usize).is_err() {
+            let text = format!("{many} partitions of the sender");
+            self.error = Some(Error::new(abi::ERR_NO_MEM, text));
+            return;
+        }
+        marked.resize(many as usize, false);
+        self.messages = Some((first, size));
+        self.marked = marked;
+    }
+}

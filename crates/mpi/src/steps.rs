@@ -1,0 +1,142 @@
+//! What a process does in a collective operation, step by step, as it is put together before it is started.
+
+use std::sync::Arc;
+
+use causeway_engine::Memory;
+
+use crate::buffer::{Buffer, OwnedBuffer, temporary};
+use crate::checking::Described;
+use crate::error::Result;
+use crate::operation::Combine;
+
+/// One thing to do.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    /// Sends memory to a place among [`crate::communicator::Communicator`]'s `everyone`.
+    Send { to: u32, from: Memory },
+    /// Receives as much as there is memory.
+    Receive { from: u32, into: Memory },
+    /// Copies.
+    Copy { from: Memory, into: Memory },
+    /// Puts data together that the program has in several pieces.
+    Pack(Arc<(OwnedBuffer, Memory)>),
+    /// Puts data where the program wants them.
+    Unpack(Arc<(Memory, OwnedBuffer)>),
+    /// Combines elements: `into = from op into`.
+    Combine {
+        what: Combine,
+        from: Memory,
+        into: Memory,
+        count: u64,
+    },
+    /// Compares what all processes have said of their calls.
+    Compare(Arc<crate::checking::Comparison>),
+    /// Waits for everything before.
+    Fence,
+}
+
+/// The steps of an operation on a communicator.
+#[derive(Debug)]
+pub struct Steps {
+    pub(crate) communicator: usize,
+    pub(crate) list: Vec<Step>,
+    /// What is to be done in the end.
+    last: Vec<Step>,
+    /// Where rank 0 of the processes that are spoken of is among everyone, and how many those are.
+    turned: (u32, u32),
+    pub(crate) described: Described,
+}
+
+impl Steps {
+    /// None yet, for an operation on a communicator.
+    pub(crate) fn on(communicator: usize) -> Self {
+        Self {
+            communicator,
+            list: Vec::new(),
+            last: Vec::new(),
+            turned: (0, 0),
+            described: Described::default(),
+        }
+    }
+
+    /// From here on, ranks count from the process at place `first` of all `many`, round.
+    pub(crate) fn turn(&mut self, (first, many): (u32, u32)) {
+        self.turned = (first, many);
+    }
+
+    #[inline]
+    fn place(&self, rank: u32) -> u32 {
+        match self.turned {
+            (0, _) => rank,
+            (first, many) => (first + rank) % many,
+        }
+    }
+
+    pub(crate) fn send(&mut self, to: u32, from: Memory) {
+        let to = self.place(to);
+        self.list.push(Step::Send { to, from });
+    }
+
+    pub(crate) fn receive(&mut self, from: u32, into: Memory) {
+        let from = self.place(from);
+        self.list.push(Step::Receive { from, into });
+    }
+
+    pub(crate) fn copy(&mut self, from: &Memory, into: &Memory) {
+        let (from, into) = (from.clone(), into.clone());
+        self.list.push(Step::Copy { from, into });
+    }
+
+    pub(crate) fn combine(&mut self, what: &Combine, from: &Memory, into: &Memory, count: u64) {
+        let (what, from, into) = (what.clone(), from.clone(), into.clone());
+        self.list.push(Step::Combine {
+            what,
+            from,
+            into,
+            count,
+        });
+    }
+
+    pub(crate) fn fence(&mut self) {
+        self.list.push(Step::Fence);
+    }
+
+    /// The data of a buffer as one piece of memory, from here on.
+    pub(crate) fn packed(&mut self, buffer: Buffer<'_>) -> Result<Memory> {
+        if buffer.is_plain() {
+            return Ok(buffer.memory.clone());
+        }
+        let packed = temporary(buffer.bytes()? as usize)?;
+        let from = OwnedBuffer::from(buffer);
+        self.list.push(Step::Pack(Arc::new((from, packed.clone()))));
+        Ok(packed)
+    }
+
+    /// Memory to receive a buffer's data into, which get where they belong in the end.
+    pub(crate) fn landing(&mut self, buffer: Buffer<'_>) -> Result<Memory> {
+        if buffer.is_plain() {
+            return Ok(buffer.memory.clone());
+        }
+        let landing = temporary(buffer.bytes()? as usize)?;
+        let into = OwnedBuffer::from(buffer);
+        self.last
+            .push(Step::Unpack(Arc::new((landing.clone(), into))));
+        Ok(landing)
+    }
+
+    /// All steps.
+    pub(crate) fn finished(mut self) -> Vec<Step> {
+        if !self.last.is_empty() {
+            self.list.push(Step::Fence);
+            self.list.append(&mut self.last);
+        }
+        self.list
+    }
+
+    /// Says what the program has called, for errors and for the checking mode.
+    #[must_use]
+    pub fn called(mut self, name: &'static str) -> Self {
+        self.described.name = name;
+        self
+    }
+}

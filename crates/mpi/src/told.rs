@@ -1,0 +1,39 @@
+//! What processes tell each other when they make a communicator together.
+
+use causeway_engine::Memory;
+
+/// What one process tells the others: its number of the new communicator, and two values more.
+pub(crate) const WORDS: usize = 3;
+pub(crate) const BYTES: usize = WORDS * 8;
+
+/// What processes have told each other when its operation is done.
+#[derive(Debug, Clone)]
+pub struct Told {
+    pub(crate) communicator: usize,
+    /// This process's number of the new communicator.
+    pub(crate) number: u32,
+    /// The words of each, in the order of the communicator's `everyone`.
+    pub(crate) memory: Memory,
+    /// The new communicator, if there is one already.
+    pub(crate) new: usize,
+}
+
+impl Told {
+    pub(crate) fn all(&self) -> Vec<[i64; WORDS]> {
+        let bytes = self.memory.to_vec();
+        let each = bytes.chunks_exact(BYTES);
+        each.map(|one| {
+            let mut words = [0; WORDS];
+            for (word, bytes) in words.iter_mut().zip(one.chunks_exact(8)) {
+                *word = bytes.try_into().map_or(0, i64::from_ne_bytes);
+            }
+            words
+        })
+        .collect()
+    }
+
+    /// The communicator that is being made.
+    pub fn new_handle(&self) -> usize {
+        self.new
+    }
+}

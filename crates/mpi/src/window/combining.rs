@@ -1,0 +1,375 @@
+//! What accesses do to elements, wherever they are done.
+
+use causeway_engine::Memory;
+use causeway_sys::blocks::{Source, Target, copy_one};
+use causeway_wire::window::{COMPARE_AND_SWAP, Run};
+
+use crate::abi;
+use crate::buffer::{Buffer, OwnedBuffer, temporary};
+use crate::datatype::{Basic, Datatype, Elements};
+use crate::error::{Error, Result};
+use crate::reduction::{Kernel, Op};
+
+/// The largest predefined type, `MPI_C_LONG_DOUBLE_COMPLEX`, has so many bytes.
+const LARGEST: usize = 32;
+
+/// What is done to elements of a predefined type.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Act {
+    what: What,
+    pub(super) basic: Basic,
+    /// Bytes from one element to the next, in operands too.
+    unit: usize,
+    /// No element has a gap.
+    is_dense: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum What {
+    Combine(Kernel, Op),
+    CompareAndSwap,
+}
+
+impl Act {
+    /// One of the standard's operations.
+    pub(super) fn combine(op: Op, basic: Basic) -> Result<Self> {
+        let kernel = Kernel::of(op, basic).ok_or_else(|| {
+            let text = format!("{} is not defined for the datatype", op.name());
+            Error::new(abi::ERR_OP, text)
+        })?;
+        Ok(Self::new(What::Combine(kernel, op), basic))
+    }
+
+    /// Comparing, and swapping what is equal (MPI 5.0 §12.3.4).
+    pub(super) fn compare_and_swap(basic: Basic) -> Self {
+        Self::new(What::CompareAndSwap, basic)
+    }
+
+    fn new(what: What, basic: Basic) -> Self {
+        let unit = basic.extent();
+        let is_dense = basic.size() == unit;
+        Self {
+            what,
+            basic,
+            unit,
+            is_dense,
+        }
+    }
+
+    /// Whether it is this operation on this type.
+    #[inline]
+    pub(super) fn is(&self, op: Op, basic: Basic) -> bool {
+        self.basic == basic && matches!(self.what, What::Combine(_, own) if own == op)
+    }
+
+    /// Whether no element has a gap.
+    #[inline]
+    pub(super) fn is_dense(&self) -> bool {
+        self.is_dense
+    }
+
+    /// What [`Act::number`] has numbered.
+    pub(super) fn from_numbers(operation: u16, datatype: u16) -> Option<Self> {
+        let basic = Basic::from_handle(datatype.into())?;
+        match operation {
+            COMPARE_AND_SWAP => Some(Self::compare_and_swap(basic)),
+            op => Self::combine(Op::from_handle(op.into())?, basic).ok(),
+        }
+    }
+
+    /// Its number in notices.
+    pub(super) fn number(&self) -> u16 {
+        match self.what {
+            What::Combine(_, op) => op as u16,
+            What::CompareAndSwap => COMPARE_AND_SWAP,
+        }
+    }
+
+    /// Bytes from one element to the next, in operands too.
+    #[inline]
+    pub(super) fn unit(&self) -> usize {
+        self.unit
+    }
+
+    /// How many operands there are for each element.
+    #[inline]
+    pub(super) fn operands(&self) -> usize {
+        match self.what {
+            What::Combine(_, Op::NoOp) => 0,
+            What::Combine(..) => 1,
+            What::CompareAndSwap => 2,
+        }
+    }
+
+    /// Works on `count` elements of `memory` from the byte `at` on, with operands from `data`; of a comparison, `compare` is the other one.
+    /// Tells first what they were, if that is asked for.
+    ///
+    /// # Panics
+    /// If the memory, or one of the others, has not so many.
+    #[inline]
+    pub(super) fn apply(
+        &self,
+        memory: &Memory,
+        at: usize,
+        count: usize,
+        (data, compare): (Source<'_>, Source<'_>),
+        fetched: Option<Target<'_>>,
+    ) {
+        let (unit, len) = (self.unit(), count * self.unit());
+        if let Some(mut fetched) = fetched {
+            copy_one(&mut fetched, 0, Source::from(memory), at, len);
+        }
+        match &self.what {
+            What::Combine(_, Op::NoOp) => {}
+            What::Combine(_, Op::Replace) => {
+                copy_one(&mut Target::from(memory), at, data, 0, len);
+            }
+            What::Combine(kernel, _) => {
+                kernel.apply(data, &mut Target::from(memory).part(at, len), count);
+            }
+            What::CompareAndSwap => {
+                let (mut old, mut expected) = ([0; LARGEST], [0; LARGEST]);
+                let (old, expected) = (&mut old[..unit], &mut expected[..unit]);
+                copy_one(
+                    &mut Target::from(&mut *old),
+                    0,
+                    Source::from(memory),
+                    at,
+                    unit,
+                );
+                copy_one(&mut Target::from(&mut *expected), 0, compare, 0, unit);
+                if old == expected {
+                    copy_one(&mut Target::from(memory), at, data, 0, unit);
+                }
+            }
+        }
+    }
+}
+
+/// The predefined type that all elements of a datatype have.
+#[inline]
+pub(super) fn basic_of(datatype: &Datatype) -> Result<Basic> {
+    match datatype.basic() {
+        Some(basic) => Ok(basic),
+        None => basic_of_derived(datatype),
+    }
+}
+
+#[cold]
+fn basic_of_derived(datatype: &Datatype) -> Result<Basic> {
+    fn find(datatype: &Datatype) -> Option<Basic> {
+        let known = datatype.basic().or_else(|| datatype.scalar());
+        known.or_else(|| {
+            // Pairs do not show in a signature.
+            let (first, others) = datatype.contents().datatypes.split_first()?;
+            let basic = find(first)?;
+            let same = others.iter().all(|other| find(other) == Some(basic));
+            same.then_some(basic)
+        })
+    }
+    find(datatype).ok_or_else(|| {
+        let text = "the datatype has elements of more than one predefined type";
+        Error::new(abi::ERR_TYPE, text)
+    })
+}
+
+/// Elements of a window, run by run.
+#[derive(Debug)]
+pub(super) struct Runs {
+    elements: Elements,
+    /// Bytes from the window's beginning to where the datatype is put.
+    offset: i64,
+    /// Bytes of data of an element, and from one to the next.
+    size: u64,
+    unit: u64,
+    /// The next element.
+    pub(super) next: u64,
+    pub(super) total: u64,
+}
+
+impl Runs {
+    /// The elements that `count` of a datatype have at this offset.
+    pub(super) fn new(datatype: &Datatype, count: u64, offset: i64, basic: Basic) -> Result<Self> {
+        let elements = Elements::new(datatype.clone(), count)?;
+        let size = basic.size() as u64;
+        Ok(Self {
+            total: elements.bytes() / size,
+            elements,
+            offset,
+            size,
+            unit: basic.extent() as u64,
+            next: 0,
+        })
+    }
+
+    /// Adds the next elements to `runs`, so many of either at most. Returns how many elements it were.
+    pub(super) fn take(
+        &mut self,
+        most_runs: usize,
+        most_elements: u64,
+        runs: &mut Vec<Run>,
+    ) -> Result<u64> {
+        let begin = self.next;
+        let end = self.total.min(begin.saturating_add(most_elements));
+        let mut cursor = self.elements.cursor(begin * self.size);
+        while self.next < end {
+            let limit = match self.size == self.unit {
+                true => (end - self.next) * self.size,
+                // What lies between the parts of a pair is no data, but goes with it.
+                false => {
+                    cursor.seek(self.next * self.size);
+                    self.size
+                }
+            };
+            let Some(piece) = cursor.next_piece(limit) else {
+                break;
+            };
+            let count = match self.size == self.unit {
+                true if piece.len.is_multiple_of(self.size) => piece.len / self.size,
+                true => {
+                    let text = "the datatype has parts of elements";
+                    return Err(Error::new(abi::ERR_TYPE, text));
+                }
+                false => 1,
+            };
+            let offset = self.offset + piece.offset;
+            let is_full = runs.len() == most_runs;
+            match runs.last_mut() {
+                Some(last) if last.offset + (last.count * self.unit) as i64 == offset => {
+                    last.count += count;
+                }
+                _ if is_full => break,
+                _ => runs.push(Run { offset, count }),
+            }
+            self.next += count;
+        }
+        Ok(self.next - begin)
+    }
+}
+
+/// The elements of a buffer, as operands: one behind the other, each as far from the next as its extent says.
+pub(super) fn operands(buffer: &Buffer<'_>, basic: Basic) -> Result<Memory> {
+    let packed = buffer.packed()?;
+    if basic.size() == basic.extent() {
+        return Ok(packed);
+    }
+    let (elements, spread) = spread(packed.len() as u64, basic)?;
+    elements.unpack(0, Source::from(&packed), &mut Target::from(&spread))?;
+    Ok(spread)
+}
+
+/// So many bytes of data of a predefined type, and memory for them as operands.
+fn spread(bytes: u64, basic: Basic) -> Result<(Elements, Memory)> {
+    let count = bytes / basic.size() as u64;
+    let elements = Elements::new(basic.into(), count)?;
+    let spread = temporary(count as usize * basic.extent())?;
+    Ok((elements, spread))
+}
+
+/// Where elements of a window are received, as they lie there.
+#[derive(Debug)]
+pub(super) struct Landing {
+    pub(super) memory: Memory,
+    /// Where they belong, if that is elsewhere.
+    into: Option<OwnedBuffer>,
+    basic: Basic,
+}
+
+impl Landing {
+    /// For a buffer.
+    pub(super) fn new(buffer: &Buffer<'_>, basic: Basic) -> Result<Self> {
+        let has_gaps = basic.size() != basic.extent();
+        if buffer.is_plain() && !has_gaps {
+            let (memory, into) = (buffer.memory.clone(), None);
+            return Ok(Self {
+                memory,
+                into,
+                basic,
+            });
+        }
+        let into = OwnedBuffer {
+            memory: buffer.memory.clone(),
+            count: buffer.count,
+            datatype: buffer.datatype.clone(),
+        };
+        let (_, memory) = spread(into.bytes_of_data()?, basic)?;
+        Ok(Self {
+            memory,
+            into: Some(into),
+            basic,
+        })
+    }
+
+    /// All are there.
+    pub(super) fn finish(&self) -> Result<()> {
+        let Some(into) = &self.into else {
+            return Ok(());
+        };
+        if self.basic.size() == self.basic.extent() {
+            return into.unpack(&self.memory.to_vec());
+        }
+        let elements = Elements::new(
+            self.basic.into(),
+            (self.memory.len() / self.basic.extent()) as u64,
+        )?;
+        let packed = temporary(elements.bytes() as usize)?;
+        elements.pack(0, Source::from(&self.memory), &mut Target::from(&packed))?;
+        into.unpack(&packed.to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_joined_and_cut() {
+        let int = Datatype::from(Basic::Int);
+        let mut runs = Vec::new();
+        let mut all = Runs::new(&int, 10, 8, Basic::Int).expect("it fits");
+        assert_eq!(all.take(4, 3, &mut runs).expect("whole elements"), 3);
+        assert_eq!(all.take(4, 9, &mut runs).expect("whole elements"), 7);
+        assert_eq!(
+            runs,
+            [Run {
+                offset: 8,
+                count: 10
+            }]
+        );
+        let pair = Datatype::from(Basic::DoubleInt);
+        runs.clear();
+        let mut all = Runs::new(&pair, 3, 0, Basic::DoubleInt).expect("it fits");
+        assert_eq!(all.take(4, 9, &mut runs).expect("whole elements"), 3);
+        assert_eq!(
+            runs,
+            [Run {
+                offset: 0,
+                count: 3
+            }]
+        );
+        assert_eq!(basic_of(&pair).expect("a pair"), Basic::DoubleInt);
+    }
+
+    #[test]
+    fn elements_are_compared_and_swapped() {
+        let memory = Memory::from_vec(vec![1, 2, 3, 4]);
+        let act = Act::compare_and_swap(Basic::Int8);
+        let mut old = [0];
+        act.apply(
+            &memory,
+            2,
+            1,
+            (Source::from(&[9][..]), Source::from(&[3][..])),
+            Some(Target::from(&mut old[..])),
+        );
+        assert_eq!((old, memory.to_vec()), ([3], vec![1, 2, 9, 4]));
+        act.apply(
+            &memory,
+            2,
+            1,
+            (Source::from(&[7][..]), Source::from(&[3][..])),
+            None,
+        );
+        assert_eq!(memory.to_vec(), [1, 2, 9, 4]);
+    }
+}

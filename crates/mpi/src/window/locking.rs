@@ -1,0 +1,183 @@
+//! Locks (MPI 5.0 §12.5.3), of memory in an area and of processes' own.
+
+use causeway_wire::window::Notice;
+
+use super::state::Place;
+use crate::error::Result;
+use crate::process::{Process, Waited};
+
+/// Attempts to take a lock before sleeping.
+const ATTEMPTS: u32 = 200;
+/// Attempts to take a stripe between two looks at whether its holder lives.
+const ATTEMPTS_PER_LOOK: u32 = 256;
+
+impl Process {
+    /// Asks for the lock of a rank, or the shared ones of all. Then [`Process::await_lock`].
+    pub fn ask_lock(&mut self, handle: usize, rank: Option<i32>, exclusive: bool) -> Result<()> {
+        let window = self.window(handle)?;
+        let rank = rank.map(|rank| window.check_rank(rank)).transpose()?;
+        window.epoch.check_lock(rank)?;
+        if window.is_direct() {
+            return Ok(());
+        }
+        let (window, all) = (window.number, window.group.size());
+        for rank in rank.map_or(0..all, |rank| rank..rank + 1) {
+            self.tell_rank(handle, rank, &Notice::Lock { window, exclusive })?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the lock of a rank, or those of all, that was asked for.
+    #[inline]
+    pub fn await_lock(
+        &mut self,
+        handle: usize,
+        rank: Option<i32>,
+        exclusive: bool,
+    ) -> Result<Waited<()>> {
+        if self.try_locks(handle, rank, exclusive)? {
+            return Ok(Waited::Done(()));
+        }
+        self.await_locks(handle, rank, exclusive)
+    }
+
+    #[cold]
+    fn await_locks(
+        &mut self,
+        handle: usize,
+        rank: Option<i32>,
+        exclusive: bool,
+    ) -> Result<Waited<()>> {
+        for _ in 0..ATTEMPTS {
+            std::hint::spin_loop();
+            if self.try_locks(handle, rank, exclusive)? {
+                return Ok(Waited::Done(()));
+            }
+        }
+        // Who shares a lock is not known: all are watched.
+        let all = Vec::from_iter(0..self.window(handle)?.group.size());
+        let done = self.wait_on_window(handle, &all, |process| {
+            if process.try_locks(handle, rank, exclusive)? {
+                return Ok(Some(()));
+            }
+            let window = process.window(handle)?;
+            if let Place::Area(area) = &window.place {
+                match rank {
+                    Some(rank) => area.wait(rank as u32, window.rank),
+                    None => (0..window.group.size()).for_each(|of| area.wait(of, window.rank)),
+                }
+            }
+            // It may have become free before that was seen.
+            Ok(process.try_locks(handle, rank, exclusive)?.then_some(()))
+        });
+        if done.is_err() {
+            self.give_back_locks(handle)?;
+        }
+        done
+    }
+
+    /// Takes those of the locks that are free. Returns whether all are held.
+    #[inline]
+    fn try_locks(&mut self, handle: usize, rank: Option<i32>, exclusive: bool) -> Result<bool> {
+        let window = self.window_mut(handle)?;
+        let all = window.group.size();
+        let ranks = match rank {
+            Some(rank) => rank as u32..rank as u32 + 1,
+            None => 0..all,
+        };
+        for rank in ranks {
+            if window.epoch.locks[rank as usize].is_some() {
+                continue;
+            }
+            let is_held = match &window.place {
+                Place::Area(area) => area.try_lock(rank, window.rank, exclusive).is_ok(),
+                _ => window.others[rank as usize].is_granted,
+            };
+            if !is_held {
+                return Ok(false);
+            }
+            window.epoch.locks[rank as usize] = Some(exclusive);
+            window.epoch.locked += 1;
+        }
+        if rank.is_none() {
+            window.epoch.locked_all = true;
+        }
+        Ok(true)
+    }
+
+    /// Gives the lock of a rank, or those of all, back, behind a flush. [`Process::check_unlock`] has been asked before.
+    pub fn unlock(&mut self, handle: usize, rank: Option<i32>) -> Result<()> {
+        match rank {
+            Some(rank) => self.give_back_lock(handle, rank as u32),
+            None => {
+                self.window_mut(handle)?.epoch.locked_all = false;
+                self.give_back_locks(handle)
+            }
+        }
+    }
+
+    /// An error unless [`Process::unlock`] has something to give back.
+    pub fn check_unlock(&self, handle: usize, rank: Option<i32>) -> Result<()> {
+        let window = self.window(handle)?;
+        let is_wrong = match rank {
+            Some(rank) => {
+                let rank = window.check_rank(rank)? as usize;
+                window.epoch.locked_all || window.epoch.locks[rank].is_none()
+            }
+            None => !window.epoch.locked_all,
+        };
+        match is_wrong {
+            true => {
+                let text = "the lock was not taken by the call that belongs to this one";
+                Err(crate::error::Error::new(crate::abi::ERR_RMA_SYNC, text))
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn give_back_locks(&mut self, handle: usize) -> Result<()> {
+        for rank in 0..self.window(handle)?.group.size() {
+            self.give_back_lock(handle, rank)?;
+        }
+        Ok(())
+    }
+
+    fn give_back_lock(&mut self, handle: usize, rank: u32) -> Result<()> {
+        let window = self.window_mut(handle)?;
+        let Some(exclusive) = window.epoch.locks[rank as usize].take() else {
+            return Ok(());
+        };
+        window.epoch.locked -= 1;
+        window.others[rank as usize].is_granted = false;
+        let number = window.number;
+        let Place::Area(area) = &window.place else {
+            return self.tell_rank(handle, rank, &Notice::Unlock { window: number });
+        };
+        for waiting in area.unlock(rank, exclusive) {
+            self.tell_rank(handle, waiting, &Notice::Free { window: number })?;
+        }
+        Ok(())
+    }
+
+    /// Lets others run while one of them holds a stripe. An error if that one is lost.
+    #[cold]
+    pub(super) fn await_stripe(
+        &mut self,
+        handle: usize,
+        holder: u32,
+        tries: &mut u32,
+    ) -> Result<()> {
+        *tries += 1;
+        if *tries % ATTEMPTS_PER_LOOK < ATTEMPTS_PER_LOOK / 2 {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        std::thread::yield_now();
+        if !tries.is_multiple_of(ATTEMPTS_PER_LOOK) {
+            return Ok(());
+        }
+        self.greet(handle, &[holder]);
+        self.progress();
+        self.check_members(handle)
+    }
+}

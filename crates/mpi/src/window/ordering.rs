@@ -1,0 +1,200 @@
+//! Fences, post and start, flushes: when accesses may begin, and when they are done (MPI 5.0 §12.5).
+
+use causeway_wire::window::Notice;
+
+use super::epoch::wrong;
+use super::state::Window;
+use crate::abi;
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::process::{Active, Process, Waited};
+
+impl Window {
+    /// The ranks of a group's processes.
+    fn ranks_of(&self, group: &Group) -> Result<Vec<u32>> {
+        let rank = |member: &u32| {
+            self.group.rank_of(*member).ok_or_else(|| {
+                let text = "the group has processes that the window does not have";
+                Error::new(abi::ERR_GROUP, text)
+            })
+        };
+        group.members().iter().map(rank).collect()
+    }
+}
+
+impl Process {
+    /// Starts the barrier of a fence: what this process has begun is done.
+    pub fn fence(&mut self, handle: usize, assertion: i32) -> Result<Active> {
+        let window = self.window_mut(handle)?;
+        window.epoch.check_over()?;
+        window.epoch.fence = assertion & abi::MODE_NOSUCCEED == 0;
+        let communicator = window.communicator;
+        let steps = self.barrier(communicator)?;
+        self.begin(steps)
+    }
+
+    /// Waits for a collective operation of a window. A death is an error for all, also for those that wait for one that lives.
+    pub fn wait_for_all(&mut self, handle: usize, active: &mut Active) -> Result<Waited<()>> {
+        let done = self.wait_for_news(|process| {
+            process.handle_notices();
+            let done = process.poll(active)?.map(|_| ());
+            match done {
+                None => process.take_error(handle).map(|()| None),
+                done => Ok(done),
+            }
+        });
+        if done.is_err() {
+            self.tell_broken(handle)?;
+        }
+        done
+    }
+
+    /// Opens this process's memory to a group's.
+    pub fn post(&mut self, handle: usize, group: &Group) -> Result<()> {
+        let window = self.window_mut(handle)?;
+        if window.epoch.posted.is_some() {
+            return Err(wrong("the window is open already"));
+        }
+        let ranks = window.ranks_of(group)?;
+        window.epoch.posted = Some(ranks.clone());
+        let number = window.number;
+        for rank in ranks {
+            self.tell_rank(handle, rank, &Notice::Posted { window: number })?;
+        }
+        Ok(())
+    }
+
+    /// Begins accesses to a group's memory, as soon as all have opened theirs.
+    pub fn start_epoch(&mut self, handle: usize, group: &Group) -> Result<Waited<()>> {
+        let window = self.window(handle)?;
+        if window.epoch.started.is_some() {
+            return Err(wrong("an epoch was started already"));
+        }
+        if window.epoch.is_passive() {
+            return Err(wrong("a lock is held"));
+        }
+        let ranks = window.ranks_of(group)?;
+        self.wait_on_window(handle, &ranks.clone(), |process| {
+            let window = process.window_mut(handle)?;
+            let has_posted = |rank: &u32| window.others[*rank as usize].posted > 0;
+            if !ranks.iter().all(has_posted) {
+                return Ok(None);
+            }
+            for rank in &ranks {
+                window.others[*rank as usize].posted -= 1;
+            }
+            window.epoch.started = Some(ranks.clone());
+            Ok(Some(()))
+        })
+    }
+
+    /// Ends the accesses that [`Process::start_epoch`] began, behind a flush of all.
+    pub fn complete(&mut self, handle: usize) -> Result<()> {
+        let window = self.window_mut(handle)?;
+        let Some(started) = window.epoch.started.take() else {
+            return Err(wrong("MPI_Win_start was not called"));
+        };
+        let number = window.number;
+        for rank in started {
+            self.tell_rank(handle, rank, &Notice::Completed { window: number })?;
+        }
+        Ok(())
+    }
+
+    /// An error unless [`Process::complete`] has something to end.
+    pub fn check_started(&self, handle: usize) -> Result<()> {
+        match self.window(handle)?.epoch.started {
+            Some(_) => Ok(()),
+            None => Err(wrong("MPI_Win_start was not called")),
+        }
+    }
+
+    /// Closes this process's memory if all that it was opened to have completed their accesses.
+    fn try_close(&mut self, handle: usize) -> Result<Option<()>> {
+        let window = self.window_mut(handle)?;
+        let Some(posted) = &window.epoch.posted else {
+            return Err(wrong("MPI_Win_post was not called"));
+        };
+        let has_completed = |rank: &u32| window.others[*rank as usize].completed > 0;
+        if !posted.iter().all(has_completed) {
+            return Ok(None);
+        }
+        for rank in posted {
+            window.others[*rank as usize].completed -= 1;
+        }
+        window.epoch.posted = None;
+        Ok(Some(()))
+    }
+
+    /// Waits until this process's memory is closed.
+    pub fn close(&mut self, handle: usize) -> Result<Waited<()>> {
+        let posted = self.window(handle)?.epoch.posted.clone();
+        self.wait_on_window(handle, &posted.unwrap_or_default(), |process| {
+            process.try_close(handle)
+        })
+    }
+
+    /// Whether this process's memory is closed now.
+    pub fn test_closed(&mut self, handle: usize) -> Result<Waited<Option<()>>> {
+        self.look(|process| {
+            process.handle_notices();
+            let closed = process.try_close(handle)?;
+            if closed.is_none() {
+                process.check_members(handle)?;
+            }
+            Ok(closed)
+        })
+    }
+
+    /// Waits until what this process has begun is done at its targets: at one rank, or at all.
+    #[inline]
+    pub fn flush(&mut self, handle: usize, rank: Option<i32>) -> Result<Waited<()>> {
+        let window = self.window_mut(handle)?;
+        let rank = rank.map(|rank| window.check_rank(rank)).transpose()?;
+        if window.is_direct() {
+            causeway_sys::membarrier::full();
+            window.flushes = window.flushes.wrapping_add(1);
+            // One who waits for others by looking at memory again and again does its part for them, too.
+            if window.flushes % FLUSHES == 0 {
+                self.progress();
+            }
+            return Ok(Waited::Done(()));
+        }
+        self.flush_notices(handle, rank)
+    }
+
+    #[cold]
+    fn flush_notices(&mut self, handle: usize, rank: Option<u32>) -> Result<Waited<()>> {
+        self.wait_for_news(|process| {
+            process.take_error(handle)?;
+            match process.is_flushed(handle, rank)? {
+                true => process.take_error(handle).map(Some),
+                false => process.check_members(handle).map(|()| None),
+            }
+        })
+    }
+
+    /// An error unless a lock of a rank, or of any, is held: what flushes of programs need.
+    #[inline]
+    pub fn check_flush(&self, handle: usize, rank: Option<i32>) -> Result<()> {
+        let window = self.window(handle)?;
+        let rank = rank.map(|rank| window.check_rank(rank)).transpose()?;
+        window.epoch.check_passive(rank)
+    }
+
+    /// Orders this process's own loads and stores with those of others (MPI 5.0 §12.5.4).
+    pub fn synchronize(&mut self, handle: usize) -> Result<()> {
+        self.window(handle)?;
+        causeway_sys::membarrier::full();
+        self.progress();
+        Ok(())
+    }
+
+    /// What has gone wrong with accesses since.
+    pub(super) fn take_error(&mut self, handle: usize) -> Result<()> {
+        self.window_mut(handle)?.error.take().map_or(Ok(()), Err)
+    }
+}
+
+/// So many flushes in memory that is reached directly make no progress with messages.
+const FLUSHES: u32 = 64;

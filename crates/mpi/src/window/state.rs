@@ -1,0 +1,226 @@
+//! What is known of windows.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use causeway_engine::Memory;
+use causeway_engine::types::Queue;
+
+use super::area::Area;
+use super::channel::{Channel, Operation};
+use super::combining::Act;
+use super::epoch::Epoch;
+use super::waiting::Waiting;
+use crate::abi;
+use crate::communicator::Peer;
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::info::Info;
+use crate::table::{Kind, Table};
+
+/// What a window is made by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavor {
+    /// `MPI_Win_create`
+    Create,
+    /// `MPI_Win_allocate`
+    Allocate,
+    /// `MPI_Win_allocate_shared`
+    Shared,
+    /// `MPI_Win_create_dynamic`
+    Dynamic,
+}
+
+impl Flavor {
+    /// The value of the attribute `MPI_WIN_CREATE_FLAVOR`.
+    pub fn value(self) -> i32 {
+        match self {
+            Self::Create => abi::WIN_FLAVOR_CREATE,
+            Self::Allocate => abi::WIN_FLAVOR_ALLOCATE,
+            Self::Shared => abi::WIN_FLAVOR_SHARED,
+            Self::Dynamic => abi::WIN_FLAVOR_DYNAMIC,
+        }
+    }
+
+    pub(super) fn is_allocated(self) -> bool {
+        matches!(self, Self::Allocate | Self::Shared)
+    }
+}
+
+/// A window.
+#[derive(Debug)]
+pub struct Window {
+    /// Its number, the same for all of its processes.
+    pub(super) number: u32,
+    /// The handle of a communicator of its own, of the same processes.
+    pub(super) communicator: usize,
+    pub(super) flavor: Flavor,
+    pub(super) group: Arc<Group>,
+    pub(super) rank: u32,
+    pub(super) peers: Arc<[Peer]>,
+    /// Bytes of each process's memory.
+    pub(super) sizes: Vec<u64>,
+    /// Bytes that one step of a displacement has, for each process's memory.
+    pub(super) units: Vec<u64>,
+    pub(super) place: Place,
+    pub(super) epoch: Epoch,
+    /// What is known of each other process with regard to this window, by rank.
+    pub(super) others: Vec<Other>,
+    /// Those that have, and wait for, the lock of this process's own memory.
+    pub(super) waiting: Waiting,
+    /// What has gone wrong with accesses since it was last asked for.
+    pub(super) error: Option<Error>,
+    pub(super) name: Vec<u8>,
+    pub(super) attributes: BTreeMap<i32, usize>,
+    pub(super) error_handler: usize,
+    pub(super) info: Info,
+    /// Flushes that have not looked for messages since.
+    pub(super) flushes: u32,
+}
+
+/// Where the memory is.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// All of it, in an area that all have mapped.
+    Area(Box<Area>),
+    /// This process's.
+    Own(Memory),
+    /// What this process has attached.
+    Attached(Vec<Memory>),
+}
+
+/// What is known of another process with regard to a window.
+#[derive(Debug, Default)]
+pub(super) struct Other {
+    /// It has given this process its lock.
+    pub(super) is_granted: bool,
+    /// How often it has opened its memory to this process, and this process has not begun to access it.
+    pub(super) posted: u32,
+    /// How often it has completed accesses to this process's memory that this process has not waited for.
+    pub(super) completed: u32,
+}
+
+/// All windows of a process.
+#[derive(Debug)]
+pub(crate) struct Windows {
+    pub(super) table: Table<Window>,
+    pub(super) by_number: BTreeMap<u32, usize>,
+    /// How many have memory that others reach by telling this process.
+    pub(super) served: usize,
+    /// By the process's number in the program.
+    pub(super) channels: HashMap<u32, Channel>,
+    /// Gets and requests that are not done.
+    pub(super) operations: HashMap<u64, Operation>,
+    pub(super) last_operation: u64,
+    /// What was done last to elements that this process reaches.
+    pub(super) latest: Option<Act>,
+    /// Where notices complete, and how many have not.
+    pub(super) queue: Queue,
+    pub(super) sending: usize,
+}
+
+impl Windows {
+    pub(crate) fn new(queue: Queue) -> Self {
+        Self {
+            table: Table::new(Kind::Window, abi::ERR_WIN),
+            by_number: BTreeMap::new(),
+            served: 0,
+            channels: HashMap::new(),
+            operations: HashMap::new(),
+            last_operation: 0,
+            latest: None,
+            queue,
+            sending: 0,
+        }
+    }
+
+    /// Whether other processes need nothing of this one that it does not do in calls for windows.
+    #[inline]
+    pub(crate) fn are_quiet(&self) -> bool {
+        self.served == 0 && self.sending == 0
+    }
+}
+
+impl Window {
+    /// What it was made by.
+    pub fn flavor(&self) -> Flavor {
+        self.flavor
+    }
+
+    /// Its processes.
+    pub fn group(&self) -> &Arc<Group> {
+        &self.group
+    }
+
+    /// Bytes of this process's memory.
+    pub fn size(&self) -> u64 {
+        self.sizes[self.rank as usize]
+    }
+
+    /// Bytes that one step of a displacement has in this process's memory.
+    pub fn unit(&self) -> u64 {
+        self.units[self.rank as usize]
+    }
+
+    /// This process's memory, unless the window is dynamic.
+    pub fn memory(&self) -> Option<Memory> {
+        match &self.place {
+            Place::Area(area) => Some(area.segment(self.rank as usize, self.size())),
+            Place::Own(memory) => Some(memory.clone()),
+            Place::Attached(_) => None,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Sets its name.
+    pub fn set_name(&mut self, name: &[u8]) {
+        self.name = name.to_vec();
+    }
+
+    /// Values that the program has attached, by key.
+    pub fn attributes(&mut self) -> &mut BTreeMap<i32, usize> {
+        &mut self.attributes
+    }
+
+    /// The handle of its error handler.
+    pub fn error_handler(&self) -> usize {
+        self.error_handler
+    }
+
+    /// Sets its error handler; returns the one that was set.
+    pub fn set_error_handler(&mut self, handler: usize) -> usize {
+        std::mem::replace(&mut self.error_handler, handler)
+    }
+
+    /// Its hints.
+    pub fn info(&mut self) -> &mut Info {
+        &mut self.info
+    }
+
+    #[inline]
+    pub(super) fn check_rank(&self, rank: i32) -> Result<u32> {
+        let valid = u32::try_from(rank)
+            .ok()
+            .filter(|rank| *rank < self.group.size());
+        valid.ok_or_else(|| no_rank(rank, self.group.size()))
+    }
+
+    /// The number in the program of a rank.
+    pub(super) fn process(&self, rank: u32) -> u32 {
+        self.group.members()[rank as usize]
+    }
+
+    pub(super) fn is_direct(&self) -> bool {
+        matches!(self.place, Place::Area(_))
+    }
+}
+
+#[cold]
+fn no_rank(rank: i32, size: u32) -> Error {
+    let text = format!("rank {rank} in a window of {size} processes");
+    Error::new(abi::ERR_RANK, text)
+}

@@ -1,0 +1,59 @@
+//! Whose lock it is: of memory of a process's own.
+
+use std::collections::VecDeque;
+
+/// Those that have the lock of this process's own memory, and those that wait for it, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// One has it alone.
+    is_exclusive: bool,
+    /// How many have it.
+    holders: u32,
+    /// Ranks, and whether each wants it alone.
+    queue: VecDeque<(u32, bool)>,
+}
+
+impl Waiting {
+    pub(super) fn ask(&mut self, rank: u32, exclusive: bool) {
+        self.queue.push_back((rank, exclusive));
+    }
+
+    pub(super) fn give_back(&mut self) {
+        self.holders = self.holders.saturating_sub(1);
+        self.is_exclusive = false;
+    }
+
+    /// The next one that gets it now.
+    pub(super) fn next(&mut self) -> Option<u32> {
+        let &(rank, exclusive) = self.queue.front()?;
+        if self.is_exclusive || exclusive && self.holders > 0 {
+            return None;
+        }
+        self.queue.pop_front();
+        self.is_exclusive = exclusive;
+        self.holders += 1;
+        Some(rank)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_are_given_in_order() {
+        let mut waiting = Waiting::default();
+        for (rank, exclusive) in [(1, false), (2, false), (3, true), (4, false), (5, false)] {
+            waiting.ask(rank, exclusive);
+        }
+        assert_eq!((waiting.next(), waiting.next()), (Some(1), Some(2)));
+        assert_eq!(waiting.next(), None);
+        waiting.give_back();
+        assert_eq!(waiting.next(), None);
+        waiting.give_back();
+        assert_eq!((waiting.next(), waiting.next()), (Some(3), None));
+        waiting.give_back();
+        assert_eq!((waiting.next(), waiting.next()), (Some(4), Some(5)));
+        assert_eq!(waiting.next(), None);
+    }
+}

@@ -1,0 +1,290 @@
+//! What processes of an MPI program tell each other about windows of memory (MPI 5.0 chapter 12): accesses to memory that
+//! cannot be reached directly, their results, and what orders accesses.
+//!
+//! Each notice travels as one unexpected message of the message layer. Those of one sender arrive in their order.
+
+use alloc::vec::Vec;
+
+use crate::codec::{Malformed, Reader, Wire, Writer, within};
+
+/// Most bytes of data in one notice: with its runs, it is a short message of every method.
+pub const MAX_DATA: usize = 8 << 10;
+/// Most runs of elements in one notice.
+pub const MAX_RUNS: usize = 256;
+/// The number, in place of an operation of reductions, of comparing and swapping. The data are the value to compare with, then
+/// the new one.
+pub const COMPARE_AND_SWAP: u16 = u16::MAX;
+
+/// Elements that lie one behind the other in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Bytes from the window's beginning to the first one. In a dynamic window, its address.
+    pub offset: i64,
+    /// How many.
+    pub count: u64,
+}
+
+/// Elements of a window to be read, written or combined with others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// The window's number.
+    pub window: u32,
+    /// The ABI's handle of the operation, or [`COMPARE_AND_SWAP`].
+    pub operation: u16,
+    /// The ABI's handle of the elements' datatype.
+    pub datatype: u16,
+    /// The sender's number for what is to be told of the elements as they were; 0 if nothing is.
+    pub reply: u64,
+    /// What the sender wants to know again with the reply: where its data belong.
+    pub at: u64,
+    /// The elements.
+    pub runs: Vec<Run>,
+    /// The operands, if the operation has any, each as far from the next as the datatype's extent says.
+    pub data: Vec<u8>,
+}
+
+/// See the module's page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// An access.
+    Access(Access),
+    /// Elements as they were before an access.
+    Data {
+        /// [`Access::reply`].
+        reply: u64,
+        /// [`Access::at`].
+        at: u64,
+        /// The elements.
+        data: Vec<u8>,
+    },
+    /// So many accesses of the receiver's have been done, since the beginning.
+    Done {
+        /// How many.
+        count: u64,
+    },
+    /// An access to this window was refused: it is outside of the memory there.
+    Refused {
+        /// The window's number.
+        window: u32,
+        /// [`Access::reply`].
+        reply: u64,
+        /// Where it was to begin ([`Run::offset`]).
+        offset: i64,
+    },
+    /// Asks for the lock of the receiver's memory.
+    Lock {
+        /// The window's number.
+        window: u32,
+        /// Whether nobody else may have it.
+        exclusive: bool,
+    },
+    /// The sender has the lock no more.
+    Unlock {
+        /// The window's number.
+        window: u32,
+    },
+    /// The receiver has the lock of the sender's memory.
+    Granted {
+        /// The window's number.
+        window: u32,
+    },
+    /// The sender's memory is open to the receiver.
+    Posted {
+        /// The window's number.
+        window: u32,
+    },
+    /// The sender's accesses to the receiver's memory are done.
+    Completed {
+        /// The window's number.
+        window: u32,
+    },
+    /// A lock in shared memory is free that the receiver has waited for.
+    Free {
+        /// The window's number.
+        window: u32,
+    },
+    /// The sender has lost a process that the window belongs to, and goes on without a collective operation.
+    Broken {
+        /// The window's number.
+        window: u32,
+        /// The rank of the process.
+        rank: u32,
+    },
+    /// Nothing: a connection tells whether the other process lives.
+    Hello,
+}
+
+impl Wire for Access {
+    fn encode(&self, out: &mut Writer) {
+        out.u32(self.window);
+        out.u16(self.operation);
+        out.u16(self.datatype);
+        out.u64(self.reply);
+        out.u64(self.at);
+        out.u16(self.runs.len() as u16);
+        for run in &self.runs {
+            out.u64(run.offset as u64);
+            out.u64(run.count);
+        }
+        out.bytes(&self.data);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let window = input.u32("window")?;
+        let operation = input.u16("operation")?;
+        let datatype = input.u16("datatype")?;
+        let reply = input.u64("reply")?;
+        let at = input.u64("place of the reply")?;
+        let many = input.u16("runs")?;
+        within(many, MAX_RUNS as u64, "runs")?;
+        let mut runs = Vec::with_capacity(usize::from(many));
+        for _ in 0..many {
+            runs.push(Run {
+                offset: input.u64("offset of a run")? as i64,
+                count: input.u64("elements of a run")?,
+            });
+        }
+        Ok(Self {
+            window,
+            operation,
+            datatype,
+            reply,
+            at,
+            runs,
+            data: input.bytes(MAX_DATA, "operands")?.to_vec(),
+        })
+    }
+}
+
+impl Wire for Notice {
+    fn encode(&self, out: &mut Writer) {
+        let simple = |out: &mut Writer, kind: u8, window: u32| {
+            out.u8(kind);
+            out.u32(window);
+        };
+        match self {
+            Self::Access(access) => {
+                out.u8(0);
+                access.encode(out);
+            }
+            Self::Data { reply, at, data } => {
+                out.u8(1);
+                out.u64(*reply);
+                out.u64(*at);
+                out.bytes(data);
+            }
+            Self::Done { count } => {
+                out.u8(2);
+                out.u64(*count);
+            }
+            Self::Refused {
+                window,
+                reply,
+                offset,
+            } => {
+                simple(out, 3, *window);
+                out.u64(*reply);
+                out.u64(*offset as u64);
+            }
+            Self::Lock { window, exclusive } => {
+                simple(out, 4, *window);
+                out.bool(*exclusive);
+            }
+            Self::Unlock { window } => simple(out, 5, *window),
+            Self::Granted { window } => simple(out, 6, *window),
+            Self::Posted { window } => simple(out, 7, *window),
+            Self::Completed { window } => simple(out, 8, *window),
+            Self::Free { window } => simple(out, 9, *window),
+            Self::Broken { window, rank } => {
+                simple(out, 10, *window);
+                out.u32(*rank);
+            }
+            Self::Hello => out.u8(11),
+        }
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let kind = input.u8("kind of notice")?;
+        Ok(match kind {
+            0 => Self::Access(Access::decode(input)?),
+            1 => Self::Data {
+                reply: input.u64("reply")?,
+                at: input.u64("place of the reply")?,
+                data: input.bytes(MAX_DATA, "elements")?.to_vec(),
+            },
+            2 => Self::Done {
+                count: input.u64("accesses done")?,
+            },
+            11 => Self::Hello,
+            _ => Self::decode_of_window(kind, input.u32("window")?, input)?,
+        })
+    }
+}
+
+impl Notice {
+    fn decode_of_window(kind: u8, window: u32, input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(match kind {
+            3 => Self::Refused {
+                window,
+                reply: input.u64("reply")?,
+                offset: input.u64("offset")? as i64,
+            },
+            4 => Self::Lock {
+                window,
+                exclusive: input.bool("exclusive")?,
+            },
+            5 => Self::Unlock { window },
+            6 => Self::Granted { window },
+            7 => Self::Posted { window },
+            8 => Self::Completed { window },
+            9 => Self::Free { window },
+            10 => Self::Broken {
+                window,
+                rank: input.u32("rank")?,
+            },
+            other => {
+                return Err(Malformed::Unknown {
+                    field: "kind of notice",
+                    value: other.into(),
+                });
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::tests::golden;
+
+    #[test]
+    fn notices_have_one_encoding() {
+        let access = Access {
+            window: 3,
+            operation: 0x21,
+            datatype: 0x244,
+            reply: 1,
+            at: 2,
+            runs: alloc::vec![Run {
+                offset: -8,
+                count: 1
+            }],
+            data: alloc::vec![7, 8],
+        };
+        golden(
+            &Notice::Access(access),
+            "00 03000000 2100 4402 0100000000000000 0200000000000000 0100 f8ffffffffffffff 0100000000000000 \
+             02000000 0708",
+        );
+        golden(&Notice::Unlock { window: 9 }, "05 09000000");
+        golden(
+            &Notice::Lock {
+                window: 9,
+                exclusive: true,
+            },
+            "04 09000000 01",
+        );
+        golden(&Notice::Hello, "0b");
+        assert!(Notice::from_bytes(&[12, 0, 0, 0, 0]).is_err());
+    }
+}
