@@ -7,6 +7,8 @@
 
 mod transferring;
 
+use std::time::Instant;
+
 use causeway_sys::memory::Memory;
 use causeway_transport::{Access, Error as TransportError, Packet, PeerError, Spans, Transfer};
 use causeway_wire::bmi::{Header, Introduction};
@@ -532,6 +534,27 @@ impl<M: Matcher> Conversations<M> {
     #[inline]
     pub fn has_offers(&self) -> bool {
         !self.shared.to_offer.is_empty()
+    }
+
+    /// Whether [`Conversations::begin_poll`] is to be called.
+    #[inline(always)]
+    pub fn wants_time(&self) -> bool {
+        self.shared.watch.wants_time()
+    }
+
+    /// Whether a receive is watched of whose posting the time is not known.
+    pub(crate) fn begins_watch(&self) -> bool {
+        self.shared.watch.begins()
+    }
+
+    /// A poll begins or has ended, or a receive was posted: whether receives are offered depends on how late their messages are found.
+    #[inline(never)]
+    pub fn begin_poll(&mut self, now: Instant) {
+        let Shared { watch, ops, .. } = &mut self.shared;
+        let watched = watch.poll(now);
+        if watched.is_some_and(|receive| ops.find(receive).is_none()) {
+            watch.end();
+        }
     }
 
     /// There is nothing else to do: receives that still wait are offered to their senders.

@@ -1,14 +1,33 @@
 //! What is counted of offers: receives that senders may write into before they have announced a message
 //! (`conversation::offers`).
 //!
-//! Whether offers pay is found out by what becomes of them. They are tried in pairs: the first may cross a message, and have its
+//! Offers pay where a process has posted receives and does something else when their messages come: a sender does not have to
+//! wait for it. A process that polls replies to an announcement as fast, and an offer costs both sides more than the
+//! announcement. Some receives are therefore watched ([`Watch`]), and receives are offered while those were found late.
+//!
+//! Whether offers are used is found out by what becomes of them. They are tried in pairs: the first may cross a message, and have its
 //! sender look for the next one. After each pair in vain twice as many receives are passed by as
 //! after the one before, and each one that is used takes an eighth of that back. So offers go on while one in six or fewer is in
 //! vain, and otherwise die out but for two in a thousand.
 
+use std::time::{Duration, Instant};
+
 use causeway_wire::bmi::Offer;
 
 use crate::types::Tag;
+
+/// A process that polls no sooner after it last did was away. Posting a window of 64 receives takes less, so that who does that and then
+/// polls is not away; a sender that waits for less gains little: an offer costs both sides half a microsecond, and takes a
+/// copy away from the receiver that it could share.
+const AWAY: Duration = Duration::from_micros(20);
+
+/// One of so many receives with room for a large message is watched: each poll meanwhile reads the clock twice. A receive that is
+/// the only one from its peer counts as so many.
+const WATCHED: u8 = 128;
+const ONLY: u8 = 16;
+
+/// A receive whose message has not come after so many polls, none of which was late, is that of a process that polls.
+const MOST_POLLS: u8 = 64;
 
 /// Most receives that are passed by between two offers where all are in vain.
 const MOST_PASSED_BY: u32 = 1023;
@@ -99,5 +118,148 @@ impl Offers {
     pub(crate) fn give_write_up(&mut self) {
         self.sent = self.sent.wrapping_sub(1);
         self.writing = self.writing.saturating_sub(1);
+    }
+}
+
+/// Finds out whether this process is away when large messages for its receives come.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// The receive that is watched, by key.
+    receive: Option<u64>,
+    /// When the process last polled, and that ended, or posted the receive.
+    polled: Option<Instant>,
+    /// How long after that it has polled again, at last.
+    late_by: Duration,
+    /// Polls that were not late.
+    polls: u8,
+    /// Receives before the next is watched.
+    countdown: u8,
+    /// What was found.
+    is_away: bool,
+}
+
+impl Watch {
+    /// Whether receives are to be offered.
+    pub(crate) fn is_away(&self) -> bool {
+        self.is_away
+    }
+
+    /// Whether [`Watch::poll`] is to be called before each poll.
+    #[inline(always)]
+    pub(crate) fn wants_time(&self) -> bool {
+        self.receive.is_some()
+    }
+
+    /// Whether a receive is watched, and no time was given yet.
+    pub(crate) fn begins(&self) -> bool {
+        self.receive.is_some() && self.polled.is_none()
+    }
+
+    /// Watches a receive, if it is time to.
+    ///
+    /// Its message is found soon if it is the only receive from its peer: others are watched longer, and more seldom.
+    pub(crate) fn consider(&mut self, receive: u64, is_only: bool) {
+        let step = if is_only { ONLY } else { 1 };
+        if self.receive.is_some() || self.countdown > 0 {
+            self.countdown = self.countdown.saturating_sub(step);
+            return;
+        }
+        *self = Self {
+            receive: Some(receive),
+            countdown: WATCHED - step,
+            is_away: self.is_away,
+            ..Self::default()
+        };
+    }
+
+    /// The process polls now, or is done with that, or has posted the receive now. Returns the receive that is watched.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<u64> {
+        let before = self.polled.replace(now).unwrap_or(now);
+        self.late_by = now.saturating_duration_since(before);
+        if self.late_by < AWAY {
+            self.polls += 1;
+            if self.polls == MOST_POLLS {
+                self.receive = None;
+                self.is_away = false;
+            }
+        }
+        self.receive
+    }
+
+    /// The receive that is watched is over, and nothing was found.
+    pub(crate) fn end(&mut self) {
+        self.receive = None;
+    }
+
+    /// A poll has found the large message of a receive, which may be the one that is watched.
+    pub(crate) fn found(&mut self, receive: u64) {
+        if self.receive == Some(receive) {
+            self.receive = None;
+            self.is_away = self.late_by >= AWAY;
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn assume_away(&mut self) {
+        (self.is_away, self.countdown) = (true, u8::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Watches the next receive; after each of these times, in microseconds, the process polls, and the last poll finds the message.
+    fn watch(watch: &mut Watch, after: &[u64]) -> bool {
+        watch.countdown = 0;
+        watch.consider(1, true);
+        let mut now = Instant::now();
+        watch.poll(now);
+        for microseconds in after {
+            if !watch.wants_time() {
+                break;
+            }
+            now += Duration::from_micros(*microseconds);
+            watch.poll(now);
+        }
+        watch.found(1);
+        watch.is_away()
+    }
+
+    #[test]
+    fn who_polls_late_is_away() {
+        let mut away = Watch::default();
+        assert!(!watch(&mut away, &[1]));
+        assert!(watch(&mut away, &[50]));
+        assert!(!watch(&mut away, &[50, 1]));
+        assert!(watch(&mut away, &[1, 1, 50]));
+        assert!(watch(&mut away, &[50; 300]));
+        assert!(!watch(&mut away, &[1; 300]));
+    }
+
+    #[test]
+    fn only_the_message_of_the_receive_that_is_watched_counts() {
+        let mut away = Watch::default();
+        away.consider(1, true);
+        let now = Instant::now();
+        away.poll(now);
+        away.poll(now + 2 * AWAY);
+        away.found(2);
+        assert!(away.wants_time() && !away.is_away());
+        away.end();
+        away.found(1);
+        assert!(!away.wants_time() && !away.is_away());
+    }
+
+    #[test]
+    fn one_of_some_receives_is_watched() {
+        for (is_only, one_in) in [(true, WATCHED / ONLY), (false, WATCHED)] {
+            let mut away = Watch::default();
+            let watched = (0..1280).filter(|receive| {
+                away.consider(*receive, is_only);
+                std::mem::take(&mut away.receive) == Some(*receive)
+            });
+            assert_eq!(watched.count(), 1280 / usize::from(one_in));
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::fragments::Fragments;
 use crate::handshake::Own;
 use crate::lists::{Linked, Links, List, NONE};
 use crate::matcher::Matcher;
+use crate::offers::Watch;
 use crate::operation::{Incoming, Op, State};
 use crate::slab::Slab;
 use crate::traffic::Touched;
@@ -63,6 +64,8 @@ pub(crate) struct Shared<M> {
     pub(crate) work: VecDeque<Work>,
     /// Receives, by key, that are to be offered to their senders when there is nothing else to do.
     pub(crate) to_offer: Vec<u64>,
+    /// Whether that would pay.
+    pub(crate) watch: Watch,
     /// Operations, by key, whose memory a stopped peer holds, and what they complete with once it is free.
     pub(crate) held: Vec<(u64, Result<u64, OpError>)>,
     /// Peers with something to send.
@@ -204,6 +207,7 @@ impl<M: Matcher> Shared<M> {
             transfers: Transfers::default(),
             work: VecDeque::new(),
             to_offer: Vec::new(),
+            watch: Watch::default(),
             held: Vec::new(),
             dirty: Vec::new(),
             completions: 0,

@@ -101,14 +101,7 @@ impl Matcher for Mpi {
 
     /// No receive that leaves source or tag open may stand before it.
     fn is_next_for(&mut self, receive: u32) -> Option<(u32, u64)> {
-        let (pattern, _) = (*at(&mut self.patterns, receive))?;
-        let (source, tag) = (pattern.source?, pattern.tag?);
-        let word = MpiPattern::word(pattern.context, tag);
-        let lines = keys(source, word);
-        let lines = lines.iter().filter_map(|key| self.receives.get(key));
-        let firsts = lines.filter_map(BTreeMap::first_key_value);
-        let (_, &first) = firsts.min_by_key(|(place, _)| **place)?;
-        (first == receive).then_some((source, word))
+        self.receives.is_next_for(receive)
     }
 
     fn receives_of(&mut self, peer: u32, most: usize) -> Vec<u32> {

@@ -21,7 +21,7 @@ fn twice<M: Patterns>(plan: Plan) -> [usize; 2] {
         written += outcome.written;
         retracted += outcome.retracted;
     }
-    assert!(offers > 500 && written > 50, "{offers} {written}");
+    assert!(offers > 500 && written > 25, "{offers} {written}");
     assert_eq!(retracted > 10, plan.faults, "{retracted}");
     assert!(crossings > 50 && partings > 50, "{crossings} {partings}");
     received

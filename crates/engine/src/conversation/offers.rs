@@ -67,6 +67,12 @@ impl Conversation {
         if !self.offers(shared) {
             return;
         }
+        shared
+            .watch
+            .consider(shared.ops.key(op), self.receives == 1);
+        if !shared.watch.is_away() {
+            return;
+        }
         match self.offers.skip {
             0 => shared.note_to_offer(op),
             _ => self.offers.skip -= 1,
@@ -148,6 +154,7 @@ impl Conversation {
         };
         self.offers.arrived();
         self.offers.was_used();
+        shared.watch.found(receive);
         if matches!(shared.ops[op].state, State::Posted) {
             self.withdraw_receive(shared, op);
         }

@@ -237,6 +237,7 @@ impl Conversation {
         let tag = header.word;
         self.offers.arrived();
         if let Some(op) = self.match_receive(shared, tag) {
+            shared.watch.found(shared.ops.key(op));
             return self.match_announced(shared, op, incoming);
         }
         if self.announcements >= wire::MAX_ANNOUNCED {

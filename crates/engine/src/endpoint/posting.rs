@@ -125,7 +125,11 @@ impl<M: Matcher> Endpoint<M> {
         let op = all.add_receive((queue, user), pattern, memory.len() as u64);
         let held = &mut all.shared.ops[op].held;
         all.shared.references.hold(memory, held);
-        Some(all.id(op))
+        let id = all.id(op);
+        if all.has_offers() || all.wants_time() {
+            self.offer_or_watch();
+        }
+        Some(id)
     }
 
     #[inline]
@@ -370,7 +374,9 @@ impl<M: Matcher> Endpoint<M> {
                 if let Some(peer) = peer {
                     self.connect(peer);
                 }
-                Ok(self.posted(op, user))
+                let posted = self.posted(op, user);
+                self.offer_or_watch();
+                Ok(posted)
             }
         }
     }

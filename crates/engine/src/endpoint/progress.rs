@@ -42,11 +42,36 @@ impl<M: Matcher> Endpoint<M> {
     /// to be done only then is done.
     #[inline]
     fn advance(&mut self, spins: u32) -> bool {
+        let is_timed = self.conversations.wants_time();
+        if is_timed {
+            self.begin_poll();
+        }
         let any = self.poll_some(spins);
-        if !any && self.conversations.has_offers() {
+        if any {
+            if is_timed {
+                // What a poll does, such as copying, is not time away.
+                self.begin_poll();
+            }
+        } else if self.conversations.has_offers() {
             self.make_offers();
         }
         any
+    }
+
+    #[inline(never)]
+    fn begin_poll(&mut self) {
+        let now = self.methods.read_clock();
+        self.conversations.begin_poll(now);
+    }
+
+    /// A receive with room for a large message was posted: its sender is told soon, if receives are offered, or its message is awaited.
+    #[inline(never)]
+    pub(super) fn offer_or_watch(&mut self) {
+        if self.conversations.has_offers() {
+            self.progress();
+        } else if self.conversations.begins_watch() {
+            self.begin_poll();
+        }
     }
 
     /// Tells senders of receives that wait for them.

@@ -6,6 +6,7 @@
 //! bytes that follow from it, so that what a receive should have got is known.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use causeway_engine::conversations::{Conversations, Event, ToStart};
 use causeway_engine::matcher::{ByTag, FromTag, Matcher};
@@ -141,6 +142,7 @@ struct World<M> {
     moving: Vec<Moving>,
     next_key: u64,
     next_user: u64,
+    now: Instant,
     outcome: Outcome,
     faults: bool,
 }
@@ -202,6 +204,7 @@ impl<M: Patterns> World<M> {
             moving: Vec::new(),
             next_key: 1,
             next_user: 1,
+            now: Instant::now(),
             outcome: Outcome::default(),
             faults: plan.faults,
         }
@@ -338,7 +341,11 @@ impl<M: Patterns> World<M> {
         };
         entry.receives.insert(user, receive);
         let caller = (entry.queue, user);
-        match entry.all.post_receive(pattern, &[memory], caller) {
+        let posted = entry.all.post_receive(pattern, &[memory], caller);
+        if entry.all.wants_time() {
+            entry.all.begin_poll(self.now);
+        }
+        match posted {
             Ok(result) => self.received(node, user, result),
             Err(op) => entry.pending.push(entry.all.id(op)),
         }
@@ -403,6 +410,11 @@ impl<M: Patterns> World<M> {
             }
             return;
         };
+        if entry.all.wants_time() {
+            // Time passes only where it is asked for, now less and now more than has a node offer receives.
+            self.now += Duration::from_micros([1, 30, 30, 30][self.random.below(4)]);
+            entry.all.begin_poll(self.now);
+        }
         entry.all.handle_packet(peer, Packet::private(&packet));
         self.outcome.offers += usize::from(packet[0] == Kind::ReadyToReceive as u8);
         self.outcome.written += usize::from(packet[0] == Kind::SendComplete as u8);

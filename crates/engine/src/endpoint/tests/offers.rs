@@ -16,7 +16,14 @@ fn slow_pair(name: &str) -> (Node, Node, Addr, Addr) {
         max_piece: 4096,
         ..Options::default()
     };
-    pair(name, Config::default(), options)
+    both_away(pair(name, Config::default(), options))
+}
+
+/// Has both nodes offer their receives, as those do that are away when messages come.
+fn both_away((mut a, mut b, to, from): (Node, Node, Addr, Addr)) -> (Node, Node, Addr, Addr) {
+    assume_away(&mut a);
+    assume_away(&mut b);
+    (a, b, to, from)
 }
 
 /// Whether a receive is offered, and its memory open to the sender.
@@ -36,8 +43,14 @@ fn is_in(node: &Node, op: OpId, is: impl Fn(&State) -> bool) -> bool {
     entry.is_some_and(|op| is(&op.state))
 }
 
+/// Has a node offer its receives, as one does that is away when messages come.
+fn assume_away(node: &mut Node) {
+    node.bmi.conversations.shared.watch.assume_away();
+}
+
 /// Posts a receive at `b`, and lets it be offered to `a`.
 fn offer(a: &mut Node, b: &mut Node, from: Addr, into: &Memory, tag: Tag, user: u64) -> OpId {
+    assume_away(b);
     let op = b.recv(from, std::slice::from_ref(into), tag, user);
     drive(&mut [a, b], |nodes| is_offered(nodes[1], op));
     idle(&mut [a, b]);
@@ -64,7 +77,8 @@ fn still_works(a: &mut Node, b: &mut Node, to: Addr, from: Addr) {
 #[test]
 fn a_message_is_written_into_the_receive_that_was_posted_first() {
     for medium in [Medium::Mem, Medium::Shm] {
-        let (mut a, mut b, to, from) = pair_over(medium, "offers-written", Config::default());
+        let (mut a, mut b, to, from) =
+            both_away(pair_over(medium, "offers-written", Config::default()));
         let mut user = 0;
         for (room, size) in [
             (20_000, 20_000),
@@ -196,6 +210,7 @@ fn who_only_reads_and_who_does_not_know_offers_is_left_alone() {
     };
     let to = a.bmi.lookup("mem://offers-format-server").unwrap();
     let from = meet(&mut a, &mut b, to);
+    assume_away(&mut b);
     let op = b.recv(from, &[Memory::zeroed(LARGE)], 1, 1);
     idle(&mut [&mut a, &mut b]);
     assert!(!is_offered(&b, op) && kept(&a, to) == 0);
@@ -340,7 +355,7 @@ fn memory_that_a_stopped_writer_holds_is_not_given_back() {
         stopped: Some(&STOPPED),
         ..Options::default()
     };
-    let (mut a, mut b, to, from) = pair("offers-held", Config::default(), options);
+    let (mut a, mut b, to, from) = both_away(pair("offers-held", Config::default(), options));
     let into = Memory::zeroed(LARGE);
     let op = offer(&mut a, &mut b, from, &into, TAG, 1);
     STOPPED.store(true, Ordering::Relaxed);
@@ -442,6 +457,7 @@ fn offers_are_made_where_they_are_used() {
     let offers_for = |a: &mut Node, b: &mut Node, size: usize| {
         let mut offers = 0;
         for user in 0..400 {
+            assume_away(b);
             let op = b.recv(from, std::slice::from_ref(&into), TAG, user);
             b.step();
             offers += usize::from(is_offered(b, op));
@@ -472,6 +488,7 @@ fn late_receives_are_not_offered() {
         if user % 2 == 0 {
             b.step();
         }
+        assume_away(&mut b);
         b.recv(from, std::slice::from_ref(&into), TAG, user);
         drive(&mut [&mut a, &mut b], |nodes| {
             assert_eq!(kept(nodes[0], to), 0);
@@ -510,6 +527,7 @@ impl Sink for Heard {
 impl Puppet {
     /// Greets a node, which gets to know it. Returns its address there.
     fn greets(node: &mut Node, name: &str, formats: Formats) -> (Self, Addr) {
+        assume_away(node);
         let mut mem = Mem::new(Options::default()).unwrap();
         let address: Address = format!("mem://{name}").parse().unwrap();
         let to = mem.connect(Instant::now(), &address).unwrap();
