@@ -23,8 +23,8 @@ const AWAY: Duration = Duration::from_micros(20);
 
 /// One of so many receives with room for a large message is watched: each poll meanwhile reads the clock twice. A receive that is
 /// the only one from its peer counts as so many.
-const WATCHED: u8 = 128;
-const ONLY: u8 = 16;
+const WATCHED: u16 = 4096;
+const ONLY: u16 = 512;
 
 /// A receive whose message has not come after so many polls, none of which was late, is that of a process that polls.
 const MOST_POLLS: u8 = 64;
@@ -133,7 +133,7 @@ pub(crate) struct Watch {
     /// Polls that were not late.
     polls: u8,
     /// Receives before the next is watched.
-    countdown: u8,
+    countdown: u16,
     /// What was found.
     is_away: bool,
 }
@@ -155,18 +155,22 @@ impl Watch {
         self.receive.is_some() && self.polled.is_none()
     }
 
-    /// Watches a receive, if it is time to.
+    /// Counts a receive. Returns whether to watch it.
     ///
     /// Its message is found soon if it is the only receive from its peer: others are watched longer, and more seldom.
-    pub(crate) fn consider(&mut self, receive: u64, is_only: bool) {
-        let step = if is_only { ONLY } else { 1 };
-        if self.receive.is_some() || self.countdown > 0 {
-            self.countdown = self.countdown.saturating_sub(step);
-            return;
-        }
+    #[inline(always)]
+    pub(crate) fn count(&mut self, is_only: bool) -> bool {
+        self.countdown = self
+            .countdown
+            .saturating_sub(if is_only { ONLY } else { 1 });
+        self.countdown == 0 && self.receive.is_none()
+    }
+
+    /// Watches a receive.
+    pub(crate) fn begin(&mut self, receive: u64) {
         *self = Self {
             receive: Some(receive),
-            countdown: WATCHED - step,
+            countdown: WATCHED,
             is_away: self.is_away,
             ..Self::default()
         };
@@ -201,7 +205,7 @@ impl Watch {
 
     #[cfg(test)]
     pub(crate) fn assume_away(&mut self) {
-        (self.is_away, self.countdown) = (true, u8::MAX);
+        (self.is_away, self.countdown) = (true, u16::MAX);
     }
 }
 
@@ -211,8 +215,7 @@ mod tests {
 
     /// Watches the next receive; after each of these times, in microseconds, the process polls, and the last poll finds the message.
     fn watch(watch: &mut Watch, after: &[u64]) -> bool {
-        watch.countdown = 0;
-        watch.consider(1, true);
+        watch.begin(1);
         let mut now = Instant::now();
         watch.poll(now);
         for microseconds in after {
@@ -240,7 +243,7 @@ mod tests {
     #[test]
     fn only_the_message_of_the_receive_that_is_watched_counts() {
         let mut away = Watch::default();
-        away.consider(1, true);
+        away.begin(1);
         let now = Instant::now();
         away.poll(now);
         away.poll(now + 2 * AWAY);
@@ -255,11 +258,15 @@ mod tests {
     fn one_of_some_receives_is_watched() {
         for (is_only, one_in) in [(true, WATCHED / ONLY), (false, WATCHED)] {
             let mut away = Watch::default();
-            let watched = (0..1280).filter(|receive| {
-                away.consider(*receive, is_only);
-                std::mem::take(&mut away.receive) == Some(*receive)
+            let watched = (0..10 * u64::from(WATCHED)).filter(|receive| {
+                let is_due = away.count(is_only);
+                if is_due {
+                    away.begin(*receive);
+                    away.end();
+                }
+                is_due
             });
-            assert_eq!(watched.count(), 1280 / usize::from(one_in));
+            assert_eq!(watched.count(), 10 * usize::from(WATCHED / one_in));
         }
     }
 }

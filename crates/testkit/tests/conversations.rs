@@ -22,7 +22,7 @@ fn twice<M: Patterns>(plan: Plan) -> [usize; 2] {
         retracted += outcome.retracted;
     }
     assert!(offers > 500 && written > 25, "{offers} {written}");
-    assert_eq!(retracted > 10, plan.faults, "{retracted}");
+    assert_eq!(retracted > 4, plan.faults, "{retracted}");
     assert!(crossings > 50 && partings > 50, "{crossings} {partings}");
     received
 }

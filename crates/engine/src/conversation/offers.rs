@@ -64,16 +64,16 @@ impl Conversation {
     /// its message comes.
     #[inline(never)]
     pub(super) fn consider_offering<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) {
-        if !self.offers(shared) {
+        let is_due = shared.watch.count(self.receives == 1);
+        let is_away = shared.watch.is_away();
+        if !(is_due || is_away) || !self.offers(shared) {
             return;
         }
-        shared
-            .watch
-            .consider(shared.ops.key(op), self.receives == 1);
-        if !shared.watch.is_away() {
-            return;
+        if is_due {
+            shared.watch.begin(shared.ops.key(op));
         }
         match self.offers.skip {
+            _ if !is_away => {}
             0 => shared.note_to_offer(op),
             _ => self.offers.skip -= 1,
         }
