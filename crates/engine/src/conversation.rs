@@ -7,13 +7,14 @@
 //! [`Endpoint`](crate::Endpoint) drives that with methods.
 //!
 //! The parts are in files of their own, all of them `impl Conversation`: [`greeting`], [`parting`], [`eager`], [`receiving`], [`rendezvous`],
-//! [`unexpected`], [`moving`], [`placement`], [`cancel`], [`closing`].
+//! [`offers`], [`unexpected`], [`moving`], [`placement`], [`cancel`], [`closing`].
 
 mod cancel;
 mod closing;
 mod eager;
 mod greeting;
 pub(crate) mod moving;
+mod offers;
 mod parting;
 mod placement;
 pub(crate) mod receiving;
@@ -30,6 +31,7 @@ use crate::fragments::Fragments;
 use crate::handshake::Greeting;
 use crate::lists::List;
 use crate::matcher::Matcher;
+use crate::offers::Offers;
 use crate::operation::{Incoming, Op, State, What};
 use crate::shared::{Shared, Tuning, Work};
 use crate::traffic::Traffic;
@@ -75,6 +77,8 @@ pub struct LinkLimits {
     pub max_list: usize,
     /// Whether both processes copy parts of most transfers.
     pub shares_copies: bool,
+    /// Whether a peer writes memory that is exported to it without this process taking part.
+    pub one_sided: bool,
 }
 
 /// See the module's page.
@@ -123,6 +127,8 @@ pub(crate) struct Conversation {
     tell_window: bool,
     /// Transfers in progress.
     pub(crate) transfers: u32,
+    /// Receives that senders may write into before they have announced a message.
+    offers: Offers,
 
     /// Operations that are neither done nor receives that wait.
     pub(crate) ops: List,
@@ -186,6 +192,7 @@ impl Conversation {
             starving: false,
             tell_window: false,
             transfers: 0,
+            offers: Offers::default(),
             ops: List::default(),
             receives: 0,
             placement: None,
@@ -334,13 +341,17 @@ impl Conversation {
         }
     }
 
-    /// Completes an operation whose memory is free. It stays to be tested for.
+    /// Completes an operation. It stays to be tested for. Memory that is still exported is free first: that of a receive
+    /// that was offered, and has ended in another way.
     pub(crate) fn complete<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
         op: u32,
         result: Result<u64, OpError>,
     ) {
+        if !shared.ops[op].exports.is_empty() {
+            return self.end_exports(shared, op, result);
+        }
         if shared.ops[op].what == What::Fetch {
             return self.fetched(shared, op, result);
         }
@@ -365,14 +376,15 @@ impl Conversation {
         if let Ok(bytes) = result {
             self.traffic.finished(entry.what, bytes);
         }
-        if entry.exports.is_empty() {
-            self.touch(shared);
-            return self.complete(shared, op, result);
-        }
-        entry.state = State::Finishing;
+        self.touch(shared);
+        self.complete(shared, op, result);
+    }
+
+    /// Has an operation's exports ended, then completes it.
+    fn end_exports<M>(&mut self, shared: &mut Shared<M>, op: u32, result: Result<u64, OpError>) {
+        shared.ops[op].state = State::Finishing;
         let key = shared.ops.key(op);
         shared.work.push_back(Work::Finish(key, result));
-        self.touch(shared);
     }
 
     /// The error of an operation whose peer went away.
@@ -459,6 +471,13 @@ impl Conversation {
             }
             (Kind::ClearToSend, Body::Clearance(body)) => self.cleared(shared, header.word, body),
             (Kind::Refuse, Body::Refusal(body)) => self.refused(shared, header.word, body),
+            (Kind::ReadyToReceive, Body::Offer(offer)) if self.may_offer() => {
+                self.offered(shared, header.word, offer);
+            }
+            (Kind::SendComplete, Body::Written(size)) if self.may_offer() => {
+                self.send_completed(shared, header.word, size);
+            }
+            (Kind::Retract, _) if self.may_offer() => self.retracted(shared, header.word),
             (Kind::Written, _) => self.written(shared, header.word),
             (Kind::Read, _) => self.read(shared, header.word),
             (Kind::Withdraw, _) => self.withdrawn(shared, header.word),

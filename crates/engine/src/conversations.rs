@@ -7,6 +7,8 @@
 
 mod transferring;
 
+use std::time::Instant;
+
 use causeway_sys::memory::Memory;
 use causeway_transport::{Access, Error as TransportError, Packet, PeerError, Spans, Transfer};
 use causeway_wire::bmi::{Header, Introduction};
@@ -514,6 +516,8 @@ impl<M: Matcher> Conversations<M> {
     /// Completes an operation whose exports have been ended.
     pub fn complete_finished(&mut self, peer: u32, op: u32, result: Result<u64, OpError>) {
         let Self { peers, shared } = self;
+        // Those that are left have ended with the connection.
+        shared.ops[op].exports.clear();
         peers[peer].complete(shared, op, result);
     }
 
@@ -529,6 +533,45 @@ impl<M: Matcher> Conversations<M> {
         let held = self.shared.held.drain(..);
         let work = held.map(|(key, result)| Work::Finish(key, result));
         self.shared.work.extend(work);
+    }
+
+    /// Whether receives wait to be offered to their senders.
+    #[inline]
+    pub fn has_offers(&self) -> bool {
+        !self.shared.to_offer.is_empty()
+    }
+
+    /// Whether [`Conversations::begin_poll`] is to be called.
+    #[inline(always)]
+    pub fn wants_time(&self) -> bool {
+        self.shared.watch.wants_time()
+    }
+
+    /// Whether a receive is watched of whose posting the time is not known.
+    pub(crate) fn begins_watch(&self) -> bool {
+        self.shared.watch.begins()
+    }
+
+    /// A poll begins or has ended, or a receive was posted: whether receives are offered depends on how late their messages are found.
+    #[inline(never)]
+    pub fn begin_poll(&mut self, now: Instant) {
+        let Shared { watch, ops, .. } = &mut self.shared;
+        let watched = watch.poll(now);
+        if watched.is_some_and(|receive| ops.find(receive).is_none()) {
+            watch.end();
+        }
+    }
+
+    /// There is nothing else to do: receives that still wait are offered to their senders.
+    pub fn make_offers(&mut self) {
+        let Self { peers, shared } = self;
+        while let Some(key) = shared.to_offer.pop() {
+            if let Some(op) = shared.ops.find(key)
+                && let Some(peer) = peers.get_mut(shared.ops[op].peer)
+            {
+                peer.offer(shared, op);
+            }
+        }
     }
 
     /// Matches a receive again whose message was withdrawn, before all later ones. Its exports have been ended.

@@ -331,7 +331,9 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// Cancels an operation. It still completes, with [`OpError::Cancelled`] or, if that came first,
-    /// as it would have; its memory is free only then.
+    /// as it would have; its memory is free only then. A receive whose memory was offered to its sender completes when the
+    /// sender has said whether its message was written: that of a peer that hangs, when the connection is dropped
+    /// ([`Endpoint::disconnect`]).
     pub fn cancel(&mut self, op: OpId) {
         if self.check_process().is_err() {
             return;

@@ -12,7 +12,8 @@
 //! - [`conversations`] is the table of all of them, with what they share (`shared`: operations, matcher, early messages).
 //! - `endpoint` drives that table with methods, and `waiting` decides how to wait for them.
 //! - `operation` is one send, receive or transfer and its states; `fragments` is its memory; `slab` is the table that operations
-//!   and peers stand in, [`lists`] are threaded through its entries. `registrations` are cached for methods that need them, and `traffic` counts.
+//!   and peers stand in, [`lists`] are threaded through its entries. `offers` counts receives that are offered to their senders.
+//!   `registrations` are cached for methods that need them, and `traffic` counts.
 //!
 //! The packets are defined in `causeway_wire::bmi`.
 //!
@@ -29,6 +30,7 @@ mod fragments;
 mod handshake;
 pub mod lists;
 pub mod matcher;
+mod offers;
 mod operation;
 mod registrations;
 mod shared;

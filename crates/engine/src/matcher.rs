@@ -41,6 +41,12 @@ pub trait Matcher: Default {
     /// Takes the receive out that a message of `peer` with `tag` belongs to.
     fn arrive(&mut self, peer: u32, tag: u64) -> Option<u32>;
 
+    /// The peer and the tag of the only messages that a receive which waits can get, if no other that waits would get them
+    /// before it. A matcher that cannot tell quickly says that there are others.
+    fn is_next_for(&mut self, _receive: u32) -> Option<(u32, u64)> {
+        None
+    }
+
     /// The receives that wait and that only `peer` can satisfy, oldest first, at most so many.
     fn receives_of(&mut self, peer: u32, most: usize) -> Vec<u32>;
 

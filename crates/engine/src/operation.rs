@@ -2,9 +2,12 @@
 //!
 //! ```text
 //! receive   Posted ─► Matched ─► Pulling ────────────────────────────► Done
-//!                        └─────► ToClear ─► Cleared ─► (ToClear …) ──► Done
+//!              │         └─────► ToClear ─► Cleared ─► (ToClear …) ──► Done
+//!              ├──────────────────────────────────────────────────────► Done   (the sender has written: it was offered)
+//!              └────► Retracting ─────────────────────────────────────► Done   (it was offered, and is cancelled)
 //! send      Queued ─► ToAnnounce ─► Announced ─► ToPush ─► Pushing ──► Done
-//!                                       └────────────────────────────► Done   (the receiver has read)
+//!              │                        └────────────────────────────► Done   (the receiver has read)
+//!              └────► ToWrite ─► Writing ─────────────────────────────► Done   (or Queued again)
 //! transfer  ToMove ─► Moving ────────────────────────────────────────► Done
 //! ```
 //! A receive whose message comes whole is `Placed` while a method writes its bytes into the memory.
@@ -13,7 +16,7 @@
 
 use causeway_sys::memory::HeldSpan;
 use causeway_transport::{Cursor, Direction};
-use causeway_wire::bmi::{Announcement, Clearance};
+use causeway_wire::bmi::{Announcement, Clearance, Offer};
 use causeway_wire::region::Regions;
 
 use crate::fragments::Fragments;
@@ -63,6 +66,8 @@ pub(crate) struct Op {
     pub(crate) announced: bool,
     /// A send that is done when its receive has been found: it is announced however small it is.
     pub(crate) synchronous: bool,
+    /// A receive whose memory the sender may write into, before anything was said of a message.
+    pub(crate) offered: bool,
     /// The other side has cancelled; what is in progress decides whether that came in time.
     pub(crate) withdrawn: bool,
     /// Where the bytes that were moved end in the fragments.
@@ -106,6 +111,12 @@ pub(crate) enum State {
     ToPush(Clearance),
     /// We are writing up to byte `end`.
     Pushing { receive: u64, end: u64 },
+    /// A send that is to be written into a receive that is offered; our turn to write.
+    ToWrite(Offer),
+    /// We are writing it.
+    Writing(Offer),
+    /// A receive that was offered, and is cancelled: the sender has yet to say whether it has written.
+    Retracting,
     /// A transfer waits for its turn.
     ToMove(Remote),
     /// It is going on.
@@ -151,6 +162,7 @@ impl Op {
             cursor: Cursor::default(),
             announced: false,
             synchronous: false,
+            offered: false,
             withdrawn: false,
         }
     }
@@ -207,6 +219,7 @@ impl Op {
         self.cursor = Cursor::default();
         self.announced = false;
         self.synchronous = false;
+        self.offered = false;
         self.withdrawn = false;
         self.any_peer = false;
     }

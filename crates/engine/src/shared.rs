@@ -11,6 +11,7 @@ use crate::fragments::Fragments;
 use crate::handshake::Own;
 use crate::lists::{Linked, Links, List, NONE};
 use crate::matcher::Matcher;
+use crate::offers::Watch;
 use crate::operation::{Incoming, Op, State};
 use crate::slab::Slab;
 use crate::traffic::Touched;
@@ -19,6 +20,9 @@ use crate::types::{Completion, Envelope, Error, OpError, OpId, RendezvousPolicy,
 
 /// Operations in progress of one instance.
 pub(crate) const MAX_OPERATIONS: usize = 1 << 20;
+
+/// Receives that wait to be offered. Where so many are posted without a poll between, the caller is busy.
+const MAX_TO_OFFER: usize = 64;
 
 /// A completion queue's index that no caller has: completions to it vanish.
 pub(crate) const NO_QUEUE: u32 = NONE;
@@ -60,6 +64,10 @@ pub(crate) struct Shared<M> {
     pub(crate) fetch_ring: VecDeque<u64>,
     pub(crate) transfers: Transfers,
     pub(crate) work: VecDeque<Work>,
+    /// Receives, by key, that are to be offered to their senders when there is nothing else to do.
+    pub(crate) to_offer: Vec<u64>,
+    /// Whether that would pay.
+    pub(crate) watch: Watch,
     /// Operations, by key, whose memory a stopped peer holds, and what they complete with once it is free.
     pub(crate) held: Vec<(u64, Result<u64, OpError>)>,
     /// Peers with something to send.
@@ -200,6 +208,8 @@ impl<M: Matcher> Shared<M> {
             fetch_ring: VecDeque::new(),
             transfers: Transfers::default(),
             work: VecDeque::new(),
+            to_offer: Vec::new(),
+            watch: Watch::default(),
             held: Vec::new(),
             dirty: Vec::new(),
             completions: 0,
@@ -231,6 +241,13 @@ impl<M: Matcher> Shared<M> {
     pub(crate) fn retry_transfers(&mut self) {
         if self.transfers.retry() {
             self.work.push_back(Work::Transfers);
+        }
+    }
+
+    /// A receive is to be offered to its sender when there is nothing else to do, if there are not many already.
+    pub(crate) fn note_to_offer(&mut self, op: u32) {
+        if self.to_offer.len() < MAX_TO_OFFER {
+            self.to_offer.push(self.ops.key(op));
         }
     }
 

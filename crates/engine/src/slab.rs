@@ -150,6 +150,13 @@ impl<T> Slab<T> {
         entry.is_in_use().then_some(entry.value.as_ref()).flatten()
     }
 
+    /// The same, to be changed.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        let entry = self.entries.get_mut(index as usize)?;
+        entry.is_in_use().then_some(entry.value.as_mut()).flatten()
+    }
+
     /// The indices of all entries, for work that is not done often.
     pub(crate) fn indices(&self) -> Vec<u32> {
         let used = self.entries.iter().enumerate();

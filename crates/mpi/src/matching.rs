@@ -99,6 +99,11 @@ impl Matcher for Mpi {
         self.receives.arrive(peer, word)
     }
 
+    /// No receive that leaves source or tag open may stand before it.
+    fn is_next_for(&mut self, receive: u32) -> Option<(u32, u64)> {
+        self.receives.is_next_for(receive)
+    }
+
     fn receives_of(&mut self, peer: u32, most: usize) -> Vec<u32> {
         self.receives.of_source(peer, most)
     }

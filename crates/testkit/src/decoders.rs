@@ -262,6 +262,12 @@ fn bmi_packet(bytes: &[u8]) {
         bmi::Body::Announcement(body) => bmi::encode_announcement(header, body, Vec::new()),
         bmi::Body::Clearance(body) => bmi::encode_clearance(header, body, Vec::new()),
         bmi::Body::Refusal(body) => bmi::encode_refusal(header, *body, Vec::new()),
+        bmi::Body::Offer(offer) => bmi::encode_offer(header, offer, Vec::new()),
+        bmi::Body::Written(size) => {
+            let mut again = header.encode().to_vec();
+            again.extend_from_slice(&bmi::send_complete(header.word, *size)[bmi::HEADER_BYTES..]);
+            again
+        }
         bmi::Body::Payload(len) => {
             assert_eq!(bmi::HEADER_BYTES + len, bytes.len());
             let mut again = header.encode().to_vec();

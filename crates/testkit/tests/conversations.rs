@@ -9,6 +9,7 @@ const SEEDS: u64 = 100;
 fn twice<M: Patterns>(plan: Plan) -> [usize; 2] {
     let mut received = [0; 2];
     let (mut crossings, mut partings) = (0, 0);
+    let (mut offers, mut written, mut retracted) = (0, 0, 0);
     for seed in 0..SEEDS {
         let outcome = run::<M>(seed, plan);
         assert_eq!(outcome, run::<M>(seed, plan), "seed {seed}");
@@ -16,7 +17,12 @@ fn twice<M: Patterns>(plan: Plan) -> [usize; 2] {
         received[1] += outcome.from_any;
         crossings += outcome.crossings;
         partings += outcome.partings;
+        offers += outcome.offers;
+        written += outcome.written;
+        retracted += outcome.retracted;
     }
+    assert!(offers > 500 && written > 25, "{offers} {written}");
+    assert_eq!(retracted > 4, plan.faults, "{retracted}");
     assert!(crossings > 50 && partings > 50, "{crossings} {partings}");
     received
 }

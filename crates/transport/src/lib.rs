@@ -25,6 +25,7 @@ mod fragments;
 mod half_open;
 pub mod mem;
 pub mod method;
+mod packet;
 pub mod registry;
 pub mod shm;
 mod table;

@@ -89,13 +89,13 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use causeway_sys::memory::Memory;
-use causeway_sys::small;
 pub use causeway_wire::atomic::{Operation, Outcome};
 use causeway_wire::region::{RegionDescriptor, Regions};
 use smallvec::SmallVec;
 
 use crate::address::{self, Address};
 use crate::error::{Error, PeerError, SendError, TransferError};
+pub use crate::packet::Packet;
 use crate::wake::{Park, Parking, WakeFlag};
 
 /// One way of carrying packets and remote memory. See the module's page for the contract.
@@ -239,6 +239,20 @@ pub trait Method: Send {
 
     /// Starts moving bytes between local memory and memory that `peer` exports to us.
     fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError>;
+
+    /// Writes the first bytes of `local` over the whole of a region that `peer` exports to us, and sends the packet `notify`
+    /// behind, both before it returns. Returns `false` if it has not: because that would take longer than a short copy, because
+    /// something stands before it, or because it failed. The region may have been written then all the same.
+    /// [`Method::transfer`] does it then, or says what is wrong.
+    fn write_now(
+        &mut self,
+        _peer: Peer,
+        _local: &Memory,
+        _remote: &RegionDescriptor,
+        _notify: &[u8],
+    ) -> bool {
+        false
+    }
 
     /// Starts an atomic operation on a 64-bit word that `peer` exports to us for reading and writing, if
     /// [`Capabilities::remote_atomics`] says that there are any. The value that the word had before comes by
@@ -563,7 +577,7 @@ pub fn result_of(outcome: Outcome) -> Result<u64, TransferError> {
 pub type Spans = SmallVec<[Memory; 1]>;
 
 /// A packet that goes with a transfer. A short one takes no memory of its own.
-pub type NotifyPacket = SmallVec<[u8; 16]>;
+pub type NotifyPacket = SmallVec<[u8; 24]>;
 
 /// A list of fragments to move, with one completion (SEAMUR, Yu et al. §5.3).
 #[derive(Debug, Clone)]
@@ -704,102 +718,4 @@ impl Sink for Silence {
     fn peer_up(&mut self, _: Peer) {}
     fn peer_down(&mut self, _: Peer, _: PeerError) {}
     fn writable(&mut self, _: Peer) {}
-}
-
-/// The bytes of a packet that has arrived, where they lie.
-///
-/// They may lie in memory that the sender can still write, so they are copied out before they are
-/// looked at, never borrowed.
-#[derive(Debug, Clone, Copy)]
-pub struct Packet<'a> {
-    base: *const u8,
-    len: usize,
-    lifetime: std::marker::PhantomData<&'a [u8]>,
-}
-
-impl<'a> Packet<'a> {
-    /// A packet in private memory.
-    pub fn private(bytes: &'a [u8]) -> Self {
-        Self {
-            base: bytes.as_ptr(),
-            len: bytes.len(),
-            lifetime: std::marker::PhantomData,
-        }
-    }
-
-    /// A packet in memory that another process may write.
-    ///
-    /// # Safety
-    /// `base..base + len` must be valid for reads during `'a`.
-    pub unsafe fn shared(base: *const u8, len: usize) -> Self {
-        Self {
-            base,
-            len,
-            lifetime: std::marker::PhantomData,
-        }
-    }
-
-    /// Length in bytes.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether the packet has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Copies out of the packet from `offset` on.
-    ///
-    /// # Panics
-    /// If the range is not inside the packet.
-    #[inline]
-    pub fn read_at(&self, offset: usize, into: &mut [u8]) {
-        assert!(
-            offset
-                .checked_add(into.len())
-                .is_some_and(|end| end <= self.len)
-        );
-        // SAFETY: inside the span that the constructor vouched for; `into` is exclusive.
-        unsafe {
-            std::ptr::copy_nonoverlapping(self.base.add(offset), into.as_mut_ptr(), into.len());
-        }
-    }
-
-    /// Copies `len` bytes from `offset` on to the front of `into`.
-    ///
-    /// # Panics
-    /// If the range is not inside the packet, is longer than `into`, or `into` is for reading only.
-    #[inline]
-    pub fn copy_part_to(&self, offset: usize, len: usize, into: &Memory) {
-        assert!(into.is_writable(), "this memory is for reading only");
-        assert!(
-            len <= into.len() && offset.checked_add(len).is_some_and(|end| end <= self.len),
-            "a copy out of range"
-        );
-        // SAFETY: both ranges are valid; a packet never lies in memory that was given to an
-        // operation.
-        unsafe { small::copy(self.base.add(offset), into.as_ptr(), len) };
-    }
-
-    /// A copy of the bytes from `offset` on.
-    ///
-    /// # Panics
-    /// If `offset` is behind the end.
-    pub fn to_vec(&self, offset: usize) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        self.copy_into(offset, &mut bytes);
-        bytes
-    }
-
-    /// Replaces what is in `into` by a copy of the bytes from `offset` on.
-    ///
-    /// # Panics
-    /// If `offset` is behind the end.
-    pub fn copy_into(&self, offset: usize, into: &mut Vec<u8>) {
-        let len = self.len.checked_sub(offset);
-        into.clear();
-        into.resize(len.expect("offset inside the packet"), 0);
-        self.read_at(offset, into);
-    }
 }

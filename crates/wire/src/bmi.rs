@@ -17,7 +17,9 @@ use crate::codec::{Malformed, Reader, Wire, Writer, within};
 use crate::formats::Formats;
 use crate::region::{RegionDescriptor, Regions};
 
-pub use greeting::{INTRODUCING, InstanceId, Introduction, MAX_INTRODUCED, MAX_INTRODUCED_BYTES};
+pub use greeting::{
+    INTRODUCING, InstanceId, Introduction, MAX_INTRODUCED, MAX_INTRODUCED_BYTES, OFFERING,
+};
 
 /// Bytes of a [`Header`].
 pub const HEADER_BYTES: usize = 16;
@@ -35,6 +37,10 @@ pub const MAX_ANNOUNCED: u32 = 256;
 
 /// Announcements of large unexpected messages that may wait at one receiver, per sender.
 pub const MAX_ANNOUNCED_UNEXPECTED: u32 = 16;
+
+/// Receives that one receiver may have offered to one sender ([`Kind::ReadyToReceive`]) and that neither a message nor a
+/// refusal has ended.
+pub const MAX_OFFERED: usize = 4;
 
 /// Largest size of a message: offsets stay positive as signed numbers.
 pub const MAX_MESSAGE_BYTES: u64 = i64::MAX as u64;
@@ -95,6 +101,14 @@ pub enum Kind {
     Leave = 16,
     /// The sender needs the connection: messages may flow again.
     Stay = 17,
+    /// A receive waits for a message of this tag and offers its memory for it: the other side may write its next message
+    /// of the tag there without announcing it, see [`Offer`]. Word: the tag.
+    ReadyToReceive = 18,
+    /// The sender has written a whole message into the memory that a [`Kind::ReadyToReceive`] offered. Word: the receive.
+    SendComplete = 19,
+    /// The receiver takes an offer back. The other side replies with [`Kind::Refuse`], behind the [`Kind::SendComplete`]
+    /// of a message that it has written by then. Word: the receive.
+    Retract = 20,
 }
 
 impl Kind {
@@ -117,6 +131,9 @@ impl Kind {
             15 => Self::Ready,
             16 => Self::Leave,
             17 => Self::Stay,
+            18 => Self::ReadyToReceive,
+            19 => Self::SendComplete,
+            20 => Self::Retract,
             value => {
                 return Err(Malformed::Unknown {
                     field: "packet kind",
@@ -235,6 +252,18 @@ pub struct Clearance {
     pub regions: Regions,
 }
 
+/// A receive whose memory the sender may write a message into ([`Kind::ReadyToReceive`]; the word is the tag).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer {
+    /// The receiver's number for the receive.
+    pub receive: u64,
+    /// How many expected messages the receiver has had from this sender on this connection, announced ones included, modulo
+    /// 2^32. A sender that has sent more does not use the offer: one of these may be what the receive gets.
+    pub seen: u32,
+    /// The memory.
+    pub region: RegionDescriptor,
+}
+
 /// Why an operation cannot be completed ([`Kind::Refuse`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
@@ -264,6 +293,10 @@ pub enum Body {
     Refusal(Refusal),
     /// See [`Introduction`].
     Introduction(Introduction),
+    /// See [`Offer`].
+    Offer(Offer),
+    /// So many bytes were written ([`Kind::SendComplete`]).
+    Written(u64),
 }
 
 /// Decodes one packet. Any bytes are accepted or refused with an error, without a panic; memory is
@@ -287,6 +320,12 @@ pub fn decode_body(header: &Header, rest: &[u8]) -> Result<Body, Malformed> {
         Kind::ClearToSend => Body::Clearance(decode_clearance(header, &mut input)?),
         Kind::Refuse => Body::Refusal(decode_refusal(&mut input)?),
         Kind::Introduce => Body::Introduction(Introduction::decode(header.word, &mut input)?),
+        Kind::ReadyToReceive => Body::Offer(decode_offer(header, &mut input)?),
+        Kind::SendComplete => {
+            let size = input.u64("size of a written message")?;
+            within(size, MAX_MESSAGE_BYTES, "size of a written message")?;
+            Body::Written(size)
+        }
         Kind::Hello
         | Kind::Written
         | Kind::Read
@@ -296,7 +335,8 @@ pub fn decode_body(header: &Header, rest: &[u8]) -> Result<Body, Malformed> {
         | Kind::Return
         | Kind::Ready
         | Kind::Leave
-        | Kind::Stay => Body::Empty,
+        | Kind::Stay
+        | Kind::Retract => Body::Empty,
     };
     input.finish()?;
     Ok(body)
@@ -339,6 +379,28 @@ pub fn encode_refusal(header: Header, refusal: Refusal, buffer: Vec<u8>) -> Vec<
     out.u8(reason);
     out.u64(room);
     out.finish()
+}
+
+/// Encodes an offer behind `header`, whose count of regions is set here. Without an object it fits into one cache line of a
+/// ring.
+pub fn encode_offer(header: Header, offer: &Offer, buffer: Vec<u8>) -> Vec<u8> {
+    let regions = [offer.region];
+    let mut out = start(header, &regions, buffer);
+    out.u64(offer.receive);
+    out.u32(offer.seen);
+    finish(out, &regions)
+}
+
+/// Bytes of a [`Kind::SendComplete`].
+pub const SEND_COMPLETE_BYTES: usize = HEADER_BYTES + 8;
+
+/// The packet that says that a message of `size` bytes was written into the memory of a receive that was offered.
+pub fn send_complete(receive: u64, size: u64) -> [u8; SEND_COMPLETE_BYTES] {
+    let mut packet = [0; SEND_COMPLETE_BYTES];
+    let (header, body) = packet.split_at_mut(HEADER_BYTES);
+    header.copy_from_slice(&Header::new(Kind::SendComplete, receive).encode());
+    body.copy_from_slice(&size.to_le_bytes());
+    packet
 }
 
 /// Encodes an introduction ([`Kind::Introduce`]) with as many of its addresses, from the first on, as fit into a packet of
@@ -399,6 +461,24 @@ fn decode_clearance(header: &Header, input: &mut Reader<'_>) -> Result<Clearance
         offset,
         len,
         regions,
+    })
+}
+
+fn decode_offer(header: &Header, input: &mut Reader<'_>) -> Result<Offer, Malformed> {
+    let receive = input.u64("offer's receive")?;
+    let seen = input.u32("offer's count of messages")?;
+    let regions = decode_regions(header, input)?;
+    let [region] = regions[..] else {
+        return Err(Malformed::Unknown {
+            field: "offer's regions",
+            value: regions.len() as u64,
+        });
+    };
+    within(region.len, MAX_MESSAGE_BYTES, "offer's length")?;
+    Ok(Offer {
+        receive,
+        seen,
+        region,
     })
 }
 

@@ -3,7 +3,8 @@
 //! A message that is being placed in the memory is kept by its method from then on, and goes to the next receive.
 //! Where the peer may be reading or writing the memory, the peer is told, if there is room to tell it
 //! now, and the export is ended, which takes effect whatever the peer does. Where we are copying
-//! ourselves the operation completes as it would have.
+//! ourselves the operation completes as it would have. A receive that is offered ends with the sender's reply
+//! ([`offers`](super::offers)): only the sender knows whether its message is written.
 
 use causeway_wire::bmi::{Kind, Refusal};
 
@@ -23,7 +24,12 @@ impl Conversation {
         let (tag, what) = (entry.tag, entry.what);
         let cancelled = Err(OpError::Cancelled);
         match &mut entry.state {
+            // The sender may be writing its message.
+            State::Posted if entry.offered && !entry.exports.is_empty() => self.retract(shared, op),
             State::Posted => {
+                if std::mem::take(&mut entry.offered) {
+                    self.offers.was_in_vain();
+                }
                 self.withdraw_receive(shared, op);
                 self.complete(shared, op, cancelled);
             }
@@ -59,9 +65,15 @@ impl Conversation {
                 self.queue_bare(shared, Kind::Withdraw, key);
                 self.finish(shared, op, cancelled);
             }
+            State::ToWrite(_) => {
+                self.give_write_up(shared, op);
+                self.complete(shared, op, cancelled);
+            }
             State::ToMove(_) => self.complete(shared, op, cancelled),
             State::Pulling(_)
             | State::Pushing { .. }
+            | State::Writing(_)
+            | State::Retracting
             | State::Moving
             | State::Finishing
             | State::Done => {}

@@ -28,6 +28,7 @@ impl Conversation {
         self.announced_unexpected = 0;
         self.grant.close(&mut shared.budget);
         self.placement = None;
+        self.end_offers(shared);
         for receive in shared.matcher.receives_of(self.id, usize::MAX) {
             self.withdraw_receive(shared, receive);
         }
@@ -63,6 +64,7 @@ impl Conversation {
         self.announced_unexpected = 0;
         self.grant.close(&mut shared.budget);
         self.placement = None;
+        self.end_offers(shared);
         self.forget_announcements(shared);
         self.drop_early(shared, false);
         self.release_rival(shared);

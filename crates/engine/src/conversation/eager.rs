@@ -57,6 +57,7 @@ impl Conversation {
             && queue.is_empty()
             && self.control.is_empty()
             && self.account.affords(cost(size as usize), unexpected);
+        let may_go = may_go && (unexpected || !self.offers.is_writing());
         may_go.then(|| self.eager_header(tag, unexpected))
     }
 
@@ -76,6 +77,9 @@ impl Conversation {
     #[inline]
     pub(crate) fn eager_sent(&mut self, touched: &mut Touched, header: &Header, size: usize) {
         self.account.spend(cost(size));
+        if header.kind == Kind::Eager {
+            self.offers.left(header.word);
+        }
         self.grant.grant(header.credit);
         self.traffic.sent(size, self.id, touched);
     }
@@ -165,6 +169,9 @@ impl Conversation {
 
     /// The next message of one queue.
     fn next_of_queue<M: Matcher>(&mut self, shared: &mut Shared<M>, unexpected: bool) -> Next {
+        if !unexpected && self.offers.is_writing() {
+            return Next::Nothing;
+        }
         let queue = if unexpected {
             &mut self.unexpected
         } else {
@@ -176,6 +183,10 @@ impl Conversation {
         let (size, tag) = (shared.ops[op].size, shared.ops[op].tag);
         let cost = cost(usize::try_from(size).unwrap_or(usize::MAX));
         let eager = size <= self.eager_max && !shared.ops[op].synchronous;
+        if !unexpected && !eager && self.write_queued(shared, op) {
+            self.dequeue(unexpected);
+            return Next::Nothing;
+        }
         if eager && self.account.affords(cost, unexpected) {
             let header = self.eager_header(tag, unexpected);
             return Next::Transmit(Transmit::Eager { header, op });

@@ -54,6 +54,7 @@ impl Conversation {
         self.announcements = 0;
         self.announcements_unexpected = 0;
         self.control.clear();
+        self.end_offers(shared);
         self.touch(shared);
         let hello = shared.own.hello().encode();
         let packet = shared.buffers.holding(&hello);
@@ -210,6 +211,7 @@ impl Conversation {
         self.tell_window = from.tell_window;
         (self.announced, self.announced_unexpected) = (0, 0);
         (self.announcements, self.announcements_unexpected) = (0, 0);
+        self.end_offers(shared);
         self.set_limits(&shared.tuning, from.limits);
         self.greeting = from.greeting;
         self.phase = Phase::Greeting;

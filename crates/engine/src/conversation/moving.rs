@@ -2,7 +2,7 @@
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{Cursor, Direction, NotifyPacket, Spans, Transfer, TransferError};
-use causeway_wire::bmi::{Header, Kind, Refusal};
+use causeway_wire::bmi::{self as wire, Header, Kind, Refusal};
 use causeway_wire::region::{RegionDescriptor, Regions};
 
 use super::Conversation;
@@ -17,7 +17,7 @@ use crate::types::OpError;
 pub(crate) fn is_to_move(op: &Op) -> bool {
     matches!(
         op.state,
-        State::Matched(_) | State::ToPush(_) | State::ToMove(_)
+        State::Matched(_) | State::ToPush(_) | State::ToWrite(_) | State::ToMove(_)
     )
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn is_to_move(op: &Op) -> bool {
 pub(crate) fn is_moving(op: &Op) -> bool {
     matches!(
         op.state,
-        State::Pulling(_) | State::Pushing { .. } | State::Moving
+        State::Pulling(_) | State::Pushing { .. } | State::Writing(_) | State::Moving
     )
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Short<'a> {
         remote: &'a RegionDescriptor,
         notify: NotifyPacket,
     },
-    /// End the one export of a send that is complete.
+    /// End the one export of a message that is complete.
     Revoke { key: u64 },
 }
 
@@ -62,14 +62,15 @@ impl Conversation {
                 (is_its && is_whole && self.may_transfer(shared)).then(|| Short::Read {
                     local,
                     remote,
-                    notify: Header::new(Kind::Read, incoming.announcement.send)
-                        .encode()
-                        .into(),
+                    notify: packet(Kind::Read, incoming.announcement.send),
                 })
             }
             Work::Finish(op, Ok(_)) => {
                 let entry = &shared.ops[shared.ops.find(*op)?];
-                let is_its = entry.peer == self.id && entry.what == What::Send;
+                // What others have to copy for the peer is looked at first.
+                let is_message = entry.what == What::Send
+                    || entry.what == What::Receive && self.limits.one_sided;
+                let is_its = entry.peer == self.id && is_message;
                 match (&entry.state, &entry.exports[..]) {
                     (State::Finishing, &[key]) if is_its => Some(Short::Revoke { key }),
                     _ => None,
@@ -139,6 +140,12 @@ impl Conversation {
                 transfer.remote = clearance.regions.clone();
                 transfer.notify = notify(Kind::Written, clearance.receive);
             }
+            State::ToWrite(offer) => {
+                transfer.local = cursor.take_spans(list, entry.size, usize::MAX);
+                transfer.remote = std::iter::once(offer.region.part(0, entry.size)).collect();
+                let packet = wire::send_complete(offer.receive, entry.size);
+                transfer.notify = Some(NotifyPacket::from_slice(&packet));
+            }
             State::ToMove(remote) => {
                 transfer.direction = remote.direction;
                 transfer.local = cursor.take_spans(list, entry.size, usize::MAX);
@@ -168,6 +175,7 @@ impl Conversation {
                 receive: clearance.receive,
                 end: clearance.offset + clearance.len,
             },
+            State::ToWrite(offer) => State::Writing(offer),
             _ => State::Moving,
         };
     }
@@ -208,6 +216,10 @@ impl Conversation {
                 }
                 entry.size
             }
+            State::Writing(_) => {
+                self.write_succeeded(shared);
+                shared.ops[op].size
+            }
             _ => entry.size,
         };
         self.finish(shared, op, Ok(size));
@@ -233,6 +245,9 @@ impl Conversation {
         op: u32,
         error: TransferError,
     ) {
+        if let State::ToWrite(_) | State::Writing(_) = &shared.ops[op].state {
+            return self.write_failed(shared, op, error);
+        }
         if let TransferError::Peer(cause) = error {
             let error = self.lost(cause);
             return self.finish(shared, op, Err(error));
@@ -262,5 +277,10 @@ impl Conversation {
 }
 
 fn notify(kind: Kind, word: u64) -> Option<NotifyPacket> {
-    Some(NotifyPacket::from(Header::new(kind, word).encode()))
+    Some(packet(kind, word))
+}
+
+/// A packet of a header alone.
+fn packet(kind: Kind, word: u64) -> NotifyPacket {
+    NotifyPacket::from_slice(&Header::new(kind, word).encode())
 }

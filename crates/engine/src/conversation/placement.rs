@@ -66,6 +66,7 @@ impl Conversation {
         if !self.grant.allows(cost) {
             return self.protocol_error(shared, SENDS_TOO_MUCH);
         }
+        self.offers.arrived();
         self.grant.pass(cost, &mut shared.budget);
         self.traffic
             .received(size as usize, self.id, &mut shared.touched);

@@ -50,21 +50,30 @@ pub(crate) fn add_receive<M: Matcher>(
     if let Some(peer) = peer {
         peer.receives += 1;
         peer.touch(shared);
+        if room > peer.eager_max {
+            peer.consider_offering(shared, index);
+        }
     }
     index
 }
 
 impl Conversation {
-    /// A receive has been found for a message of this peer: it waits no more, and is in no list.
+    /// A receive has been found for a message of this peer: it waits no more, and is in no list. Returns whether it was
+    /// offered, so that its memory may be exported.
     #[inline(always)]
-    fn matched<M>(&mut self, shared: &mut Shared<M>, op: u32, tag: Tag) {
+    fn matched<M>(&mut self, shared: &mut Shared<M>, op: u32, tag: Tag) -> bool {
         let entry = &mut shared.ops[op];
         entry.tag = tag;
+        let offered = std::mem::take(&mut entry.offered);
+        if offered {
+            self.offers.was_in_vain();
+        }
         if entry.any_peer {
             entry.peer = self.id;
         } else {
             self.receives -= 1;
         }
+        offered
     }
 
     /// The receive of a message that has yet to be moved. It waits no more.
@@ -100,16 +109,20 @@ impl Conversation {
         if !self.grant.allows(cost) {
             return self.protocol_error(shared, SENDS_TOO_MUCH);
         }
+        self.offers.arrived();
         let Some(op) = shared.matcher.arrive(self.id, tag) else {
             return self.eager_early(shared, tag, packet);
         };
-        self.matched(shared, op, tag);
+        let offered = self.matched(shared, op, tag);
         self.grant.pass(cost, &mut shared.budget);
         self.traffic.received(len, self.id, &mut shared.touched);
         if self.grant.is_due() || self.starving {
             self.mark_dirty(shared);
         }
         self.release_if_unused(shared);
+        if offered {
+            return self.eager_into_offered(shared, op, packet);
+        }
         let entry = &mut shared.ops[op];
         let size = len as u64;
         if entry.held.is_empty() || size > entry.size {
@@ -119,6 +132,30 @@ impl Conversation {
         packet.copy_part_to(wire::HEADER_BYTES, len, &into);
         shared.references.release(&mut entry.held);
         shared.set_done(op, size);
+    }
+
+    /// A whole message for a receive that was offered: the sender has not used the offer.
+    #[cold]
+    #[inline(never)]
+    fn eager_into_offered<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        op: u32,
+        packet: Packet<'_>,
+    ) {
+        self.ops.push_back(&mut shared.ops, op);
+        let entry = &mut shared.ops[op];
+        entry.state = State::Finishing;
+        let size = (packet.len() - wire::HEADER_BYTES) as u64;
+        let room = entry.size;
+        let result = match size <= room {
+            true => {
+                scatter(&packet, wire::HEADER_BYTES, entry.fragments.as_slice());
+                Ok(size)
+            }
+            false => Err(OpError::TooLarge { size, room }),
+        };
+        self.complete(shared, op, result);
     }
 
     /// Posts a receive that a message, or its announcement, has come before: [`Matcher::take`] has returned it.

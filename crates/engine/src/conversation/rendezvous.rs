@@ -43,14 +43,14 @@ pub(super) fn refusal(op: u64, refusal: Refusal) -> Vec<u8> {
 }
 
 impl<M: Matcher> Shared<M> {
-    fn is_busy_server(&self) -> bool {
+    pub(super) fn is_busy_server(&self) -> bool {
         self.tuning.server && self.load() >= HEAVY_LOAD
     }
 }
 
 impl Conversation {
     /// How many fragments surely fit into a packet.
-    fn fragments_per_packet(&self) -> usize {
+    pub(super) fn fragments_per_packet(&self) -> usize {
         let room = self.limits.max_packet;
         room.saturating_sub(wire::HEADER_BYTES + wire::BODY_FIXED_BYTES) / wire::MAX_REGION_BYTES
     }
@@ -90,6 +90,8 @@ impl Conversation {
                 let fits = sum(&parts) == entry.size && !parts.is_empty();
                 fits.then_some((parts, Access::Read))
             }
+            // A receive that is to be offered, whole.
+            State::Posted if entry.offered => Some((list.iter().cloned().collect(), Access::Write)),
             State::ToClear(incoming) => {
                 let left = incoming.announcement.size - entry.moved;
                 Some((cursor.take_spans(list, left, most), Access::Write))
@@ -110,6 +112,7 @@ impl Conversation {
                 let starved = *starved;
                 self.send_announcement(shared, op, starved, result.unwrap_or_default());
             }
+            State::Posted => self.send_offer(shared, op, &result.unwrap_or_default()),
             State::ToClear(_) => match result {
                 Ok(regions) => self.send_clearance(shared, op, regions),
                 Err(error) => self.cannot_clear(shared, op, &error),
@@ -140,6 +143,7 @@ impl Conversation {
             && size > self.eager_max
             && !self.blocked
             && queue.is_empty()
+            && (unexpected || !self.offers.is_writing())
             && self.control.is_empty()
             && announced < shared.tuning.max_announced(unexpected)
             && self.fragments_per_packet() > 0
@@ -213,6 +217,9 @@ impl Conversation {
             regions,
         };
         *self.announced_count(unexpected) += 1;
+        if !unexpected {
+            self.offers.left(tag);
+        }
         wire::encode_announcement(header, &body, shared.buffers.take())
     }
 
@@ -228,7 +235,9 @@ impl Conversation {
             announcement,
         };
         let tag = header.word;
+        self.offers.arrived();
         if let Some(op) = self.match_receive(shared, tag) {
+            shared.watch.found(shared.ops.key(op));
             return self.match_announced(shared, op, incoming);
         }
         if self.announcements >= shared.tuning.announced_limit {
@@ -293,7 +302,7 @@ impl Conversation {
 
     /// Whether this process is a server under load, without what is in progress with this peer: a peer that
     /// waits has another transfer in progress itself.
-    fn is_busy_with_others<M>(&self, shared: &Shared<M>) -> bool {
+    pub(super) fn is_busy_with_others<M>(&self, shared: &Shared<M>) -> bool {
         let own = self.transfers as usize;
         shared.tuning.server && shared.transfers.active.saturating_sub(own) >= HEAVY_LOAD
     }
@@ -456,6 +465,10 @@ impl Conversation {
                 self.finish(shared, op, Err(error));
             }
             State::Cleared { .. } | State::ToClear(_) => self.finish(shared, op, Err(error)),
+            State::Retracting => {
+                self.offers.was_in_vain();
+                self.finish(shared, op, Err(OpError::Cancelled));
+            }
             // What is under way fails by itself or is complete already.
             State::Pushing { .. } => entry.withdrawn = refusal == Refusal::Cancelled,
             _ => {}

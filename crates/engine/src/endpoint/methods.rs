@@ -68,6 +68,7 @@ impl Methods {
                 eager_bytes: method.limits().eager_bytes,
                 max_list: method.limits().max_list,
                 shares_copies: method.shares_copies(),
+                one_sided: method.capabilities().one_sided,
             },
             exact_time: method.capabilities().exact_time,
             parks: method.parker().is_some(),

@@ -2,6 +2,7 @@
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{Access, SendError};
+use causeway_wire::bmi::send_complete;
 
 use super::Endpoint;
 use crate::conversation::Phase;
@@ -124,7 +125,11 @@ impl<M: Matcher> Endpoint<M> {
         let op = all.add_receive((queue, user), pattern, memory.len() as u64);
         let held = &mut all.shared.ops[op].held;
         all.shared.references.hold(memory, held);
-        Some(all.id(op))
+        let id = all.id(op);
+        if all.has_offers() || all.wants_time() {
+            self.offer_or_watch();
+        }
+        Some(id)
     }
 
     #[inline]
@@ -197,6 +202,35 @@ impl<M: Matcher> Endpoint<M> {
             self.not_sent(peer, error);
         }
         Some(op)
+    }
+
+    /// Writes a large message into a receive of the peer's that is offered for it, if there is one. Returns the operation
+    /// unless the message is written at once.
+    fn try_write(
+        &mut self,
+        peer: u32,
+        data: &[Memory],
+        (size, tag): (u64, Tag),
+        caller: (u32, u64),
+    ) -> Option<Option<u32>> {
+        let Conversations { peers, shared } = &mut self.conversations;
+        let entry = &mut peers[peer];
+        if !entry.writes_now() || shared.check_operations().is_err() {
+            return None;
+        }
+        let (method, handle) = self.connections.link(peer)?;
+        let offer = entry.take_offer(shared, tag, size)?;
+        let region = offer.region.part(0, size);
+        let complete = send_complete(offer.receive, size);
+        if let [memory] = data
+            && let method = self.methods.get(method)
+            && method.write_now(handle, memory, &region, &complete)
+        {
+            entry.written_now(shared, tag, size);
+            return Some(None);
+        }
+        let op = entry.post_write(shared, (data, offer), (size, tag), caller);
+        Some(Some(op))
     }
 
     /// A packet could not be sent now.
@@ -273,6 +307,15 @@ impl<M: Matcher> Endpoint<M> {
             return Ok(at_once(user, Ok(size)));
         }
         let caller = (queue, user);
+        let is_large = size > self.conversations.peers[peer].eager_max || !may_go_now;
+        if is_large && !unexpected {
+            let peer = self.look_for_offer(to, peer, (size, tag))?;
+            match self.try_write(peer, data, (size, tag), caller) {
+                Some(None) => return Ok(at_once(user, Ok(size))),
+                Some(Some(op)) => return Ok(self.posted(op, user)),
+                None => {}
+            }
+        }
         if let Some(op) = self.try_announce_now(peer, data, (size, tag), caller, unexpected) {
             return Ok(self.posted(op, user));
         }
@@ -287,6 +330,20 @@ impl<M: Matcher> Endpoint<M> {
         self.conversations.shared.ops[op].synchronous = !may_go_now;
         self.connect(peer);
         Ok(self.posted(op, user))
+    }
+
+    /// Polls once where the peer has probably offered a receive, and that was not looked at. Returns the peer's number.
+    fn look_for_offer(
+        &mut self,
+        to: Addr,
+        peer: u32,
+        (size, tag): (u64, Tag),
+    ) -> Result<u32, Error> {
+        if !self.conversations.peers[peer].expects_offer(tag, size) {
+            return Ok(peer);
+        }
+        self.progress();
+        self.peer(to)
     }
 
     /// Posts a receive if nothing can be said beforehand.
@@ -317,7 +374,9 @@ impl<M: Matcher> Endpoint<M> {
                 if let Some(peer) = peer {
                     self.connect(peer);
                 }
-                Ok(self.posted(op, user))
+                let posted = self.posted(op, user);
+                self.offer_or_watch();
+                Ok(posted)
             }
         }
     }

@@ -38,9 +38,51 @@ impl<M: Matcher> Endpoint<M> {
         self.advance(1)
     }
 
-    /// Polls the methods: `spins` times, until something happens, if there is one method to poll.
+    /// Polls the methods: `spins` times, until something happens, if there is one method to poll. Where nothing happens, what is
+    /// to be done only then is done.
     #[inline]
     fn advance(&mut self, spins: u32) -> bool {
+        let is_timed = self.conversations.wants_time();
+        if is_timed {
+            self.begin_poll();
+        }
+        let any = self.poll_some(spins);
+        if any {
+            if is_timed {
+                // What a poll does, such as copying, is not time away.
+                self.begin_poll();
+            }
+        } else if self.conversations.has_offers() {
+            self.make_offers();
+        }
+        any
+    }
+
+    #[inline(never)]
+    fn begin_poll(&mut self) {
+        let now = self.methods.read_clock();
+        self.conversations.begin_poll(now);
+    }
+
+    /// A receive with room for a large message was posted: its sender is told soon, if receives are offered, or its message is awaited.
+    #[inline(never)]
+    pub(super) fn offer_or_watch(&mut self) {
+        if self.conversations.has_offers() {
+            self.progress();
+        } else if self.conversations.begins_watch() {
+            self.begin_poll();
+        }
+    }
+
+    /// Tells senders of receives that wait for them.
+    #[inline(never)]
+    fn make_offers(&mut self) {
+        self.conversations.make_offers();
+        self.settle();
+    }
+
+    #[inline]
+    fn poll_some(&mut self, spins: u32) -> bool {
         if self.policy.count_call() {
             return self.progress_and_sample();
         }

@@ -185,6 +185,7 @@ impl<M> Conversations<M> {
             }
             State::Pulling(_)
             | State::Pushing { .. }
+            | State::Writing(_)
             | State::Moving
             | State::Cleared { .. }
             | State::Placed { .. } => activity,
@@ -200,14 +201,18 @@ impl<M> Conversations<M> {
         }
         let peer = &self.peers[entry.peer];
         match &entry.state {
-            State::Finishing | State::Done => Why::Ending,
+            State::Finishing | State::Retracting | State::Done => Why::Ending,
             _ if !peer.is_up() => Why::Connection,
             State::Posted => Why::Message,
             State::Cleared { .. } | State::ToClear(_) => Why::Write,
-            State::Pulling(_) | State::Pushing { .. } | State::Moving => Why::Transfer,
+            State::Pulling(_) | State::Pushing { .. } | State::Writing(_) | State::Moving => {
+                Why::Transfer
+            }
             State::Placed { .. } => Why::Write,
             _ if peer.blocked => Why::Room,
-            State::Matched(_) | State::ToPush(_) | State::ToMove(_) => Why::Turn,
+            State::Matched(_) | State::ToPush(_) | State::ToWrite(_) | State::ToMove(_) => {
+                Why::Turn
+            }
             State::Announced | State::ToAnnounce { .. } => Why::Receive,
             State::Queued => self.why_queued(op, entry, peer),
         }

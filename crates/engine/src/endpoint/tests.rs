@@ -9,6 +9,7 @@ mod lies;
 mod lists;
 mod messages;
 mod model;
+mod offers;
 mod pairs;
 mod parked;
 mod placement;

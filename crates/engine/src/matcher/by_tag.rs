@@ -11,6 +11,9 @@ use super::Matcher;
 use super::table::{Filed, Table};
 use crate::lists::{Bucket, Linked, Links, List};
 
+/// Recent receives that are looked at to find out whether one of them is the first of its tag.
+const LOOKED_AT: usize = 16;
+
 /// A pattern: the messages of one peer with one tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FromTag {
@@ -135,6 +138,15 @@ impl ByTag {
         Some(receive)
     }
 
+    /// Whether a recent receive is the first of its key among them, as far as a few of them tell.
+    fn is_first_recent(&self, receive: u32, key: FromTag) -> bool {
+        let nodes = &self.receives.nodes;
+        let first = self.peers[key.peer as usize].recent.first();
+        let behind = |index: &u32| nodes[*index].links.next();
+        let mut few = std::iter::successors(first, behind).take(LOOKED_AT);
+        few.find(|index| nodes[*index].tag == key.tag) == Some(receive)
+    }
+
     fn unfile(&mut self, receive: u32) {
         let peer = self.receives.nodes[receive].peer as usize;
         self.receives.remove(receive);
@@ -205,6 +217,17 @@ impl Matcher for ByTag {
             }
             _ => self.arrive_filed(FromTag { peer, tag }),
         }
+    }
+
+    fn is_next_for(&mut self, receive: u32) -> Option<(u32, u64)> {
+        let node = &self.receives.nodes[receive];
+        let (key, is_filed) = (node.key(), node.is_filed);
+        let filed = self.receives.first(key);
+        let is_next = match is_filed {
+            true => filed == Some(receive),
+            false => filed.is_none() && self.is_first_recent(receive, key),
+        };
+        is_next.then_some((key.peer, key.tag))
     }
 
     fn receives_of(&mut self, peer: u32, most: usize) -> Vec<u32> {
@@ -346,6 +369,12 @@ mod tests {
                         matcher.discard(index);
                         free.push(index);
                     },
+                }
+                for (index, key) in &receives.0 {
+                    if let Some(next) = matcher.is_next_for(*index) {
+                        prop_assert_eq!(next, (key.peer, key.tag));
+                        prop_assert_eq!(receives.find(*key), Some(*index));
+                    }
                 }
                 prop_assert_eq!(matcher.holds_messages(), !messages.0.is_empty());
                 let mine = receives.0.iter().filter(|(_, key)| key.peer == peer);

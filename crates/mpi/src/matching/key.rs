@@ -29,9 +29,15 @@ impl Key {
         }
     }
 
+    /// The only messages that a pattern of kind 0 matches: their peer and word.
+    pub(super) fn message(self) -> (u32, u64) {
+        let word = u64::from(self.context) << 32 | u64::from(self.tag);
+        (self.source, word)
+    }
+
     #[inline(always)]
     pub(super) fn words(self) -> (u64, u64) {
-        let one = u64::from(self.context) << 32 | u64::from(self.tag);
+        let (_, one) = self.message();
         let other = u64::from(self.source) << 32 | u64::from(self.kind);
         (one, other)
     }

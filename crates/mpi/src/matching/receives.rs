@@ -35,6 +35,9 @@ struct Line {
 /// The line of receives from any source.
 const ANY: usize = 0;
 
+/// Recent receives of a line that are looked at to find out whether a receive is the next to get a message.
+const LOOKED_AT: usize = 16;
+
 #[inline(always)]
 fn line_of_source(source: u32) -> usize {
     source as usize + 1
@@ -230,6 +233,39 @@ impl Receives {
         }
         self.withdraw(oldest?);
         oldest
+    }
+
+    /// The peer and the word of the only messages that a receive can get, if it gets the next of them. Where many wait, this
+    /// may be unknown.
+    pub(super) fn is_next_for(&self, receive: u32) -> Option<(u32, u64)> {
+        let key = self.table.nodes[receive].key;
+        if key.kind != 0 {
+            return None;
+        }
+        let (peer, word) = key.message();
+        let mut oldest = self.oldest_filed(peer, word);
+        for line in [ANY, line_of_source(peer)] {
+            if let Some(first) = self.first_recent(line, peer, word)?
+                && self.is_older(first, oldest)
+            {
+                oldest = Some(first);
+            }
+        }
+        (oldest == Some(receive)).then_some((peer, word))
+    }
+
+    /// The oldest recent receive of a line that a message belongs to; nothing if too many would have to be looked at.
+    fn first_recent(&self, line: usize, peer: u32, word: u64) -> Option<Option<u32>> {
+        let mut at = self.lines[line].recent.first();
+        for _ in 0..LOOKED_AT {
+            let Some(index) = at else { return Some(None) };
+            let node = &self.table.nodes[index];
+            if node.matches(peer, word) {
+                return Some(Some(index));
+            }
+            at = node.links.next();
+        }
+        None
     }
 
     fn is_older(&self, receive: u32, than: Option<u32>) -> bool {

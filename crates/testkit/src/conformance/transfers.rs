@@ -622,3 +622,46 @@ pub fn both_ways_between_two_peers_at_once<F: Factory>(factory: &F) {
     assert!(got_a.to_vec() == b_bytes && space_a.to_vec() == b_bytes);
     assert!(got_b.to_vec() == a_bytes && space_b.to_vec() == a_bytes);
 }
+
+/// What was written at once has arrived when its sender is told so, and the notification is behind it, in the order of packets;
+/// what may not be written is not said to have been, changes nothing, and nobody is notified.
+pub fn written_at_once<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let (to_b, to_a) = (pair.to_b, pair.to_a);
+    for len in [1, 4096, 16_384, 100_000] {
+        let (ours, bytes) = content(len as u64, len);
+        let theirs = Memory::zeroed(len);
+        let mut exported = |access| pair.b.export(to_a, &theirs, access);
+        let (open, readable, closed) = (
+            exported(Access::Write),
+            exported(Access::Read),
+            exported(Access::Write),
+        );
+        pair.b.method.revoke(to_a, closed.key);
+        let elsewhere = RegionDescriptor {
+            base: open.base + 1,
+            ..open
+        };
+        let a = &mut pair.a.method;
+        for forbidden in [readable, closed, elsewhere] {
+            assert!(!a.write_now(to_b, &ours, &forbidden, b"forbidden"));
+        }
+        let short = ours.slice(0..len - 1);
+        assert!(!a.write_now(to_b, &short, &open, b"too short"));
+        assert!(theirs.to_vec().iter().all(|byte| *byte == 0));
+        pair.a_sends(b"before");
+        let is_written = (pair.a.method).write_now(to_b, &ours, &open, b"written");
+        pair.a_sends(b"behind");
+        assert_eq!(pair.b_receives(), (to_a, b"before".to_vec()));
+        if is_written {
+            assert_eq!(pair.b_receives(), (to_a, b"written".to_vec()));
+            assert!(theirs.to_vec() == bytes);
+        }
+        assert_eq!(pair.b_receives(), (to_a, b"behind".to_vec()));
+        for key in [open.key, readable.key] {
+            pair.b.method.revoke(to_a, key);
+        }
+        assert!(!(pair.a.method).write_now(to_b, &ours, &open, b"late"));
+    }
+    pair.still_works();
+}

@@ -53,6 +53,8 @@ pub fn follow_reference<R: Rules>(seed: u64, steps: usize) {
     let mut messages = Waiting::<(u32, u64)>(Vec::new());
     // Numbers that are free again, of receives and of messages.
     let mut free: [Vec<u32>; 2] = [(0..steps as u32).collect(), (0..steps as u32).collect()];
+    // How often a receive was known to be the next.
+    let mut told = 0;
     for step in 0..steps {
         let context = || format!("seed {seed}, step {step}");
         match random.below(10) {
@@ -148,6 +150,17 @@ pub fn follow_reference<R: Rules>(seed: u64, steps: usize) {
             "{}",
             context()
         );
+        if let Some(receive) = receives.random(random)
+            && let Some(message) = matcher.is_next_for(receive)
+        {
+            let first = receives.first(|pattern| R::matches(pattern, message));
+            assert_eq!(first, Some(receive), "the next, {}", context());
+            let mut waiting = receives.0.iter();
+            let found = waiting.find(|(index, _)| *index == receive);
+            let peer = found.and_then(|(_, pattern)| R::Matcher::only_peer(*pattern));
+            assert_eq!(peer, Some(message.0), "its peer, {}", context());
+            told += 1;
+        }
         let (peer, _) = R::message(random);
         let of_peer = |pattern: &<R::Matcher as Matcher>::Pattern| {
             R::Matcher::only_peer(*pattern) == Some(peer)
@@ -159,4 +172,5 @@ pub fn follow_reference<R: Rules>(seed: u64, steps: usize) {
         listed.sort_unstable();
         assert_eq!(listed, mine, "{}", context());
     }
+    assert!(told > steps / 100, "seed {seed}: {told}");
 }

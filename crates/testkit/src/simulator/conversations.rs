@@ -6,13 +6,14 @@
 //! bytes that follow from it, so that what a receive should have got is known.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use causeway_engine::conversations::{Conversations, Event, ToStart};
 use causeway_engine::matcher::{ByTag, FromTag, Matcher};
 use causeway_engine::types::{Completion, OpError, OpId, RendezvousPolicy};
 use causeway_engine::{Access, Direction, LinkLimits, Meeting, Memory, Transmit, Tuning};
 use causeway_transport::{Packet, PeerError, Transfer, TransferError};
-use causeway_wire::bmi::{InstanceId, Introduction};
+use causeway_wire::bmi::{InstanceId, Introduction, Kind};
 use causeway_wire::region::RegionDescriptor;
 
 use crate::random::Random;
@@ -25,6 +26,7 @@ const LIMITS: LinkLimits = LinkLimits {
     eager_bytes: 1 << 10,
     max_list: 3,
     shares_copies: false,
+    one_sided: true,
 };
 /// Bytes at the front of a message: the number of the sending node, and the number of the message there.
 const STAMP: usize = 12;
@@ -56,6 +58,12 @@ pub struct Outcome {
     pub crossings: usize,
     /// See there.
     pub partings: usize,
+    /// Receives that were offered to their senders, messages that were written into these, and offers that were taken back.
+    pub offers: usize,
+    /// See there.
+    pub written: usize,
+    /// See there.
+    pub retracted: usize,
 }
 
 /// How a matcher's patterns are made.
@@ -134,6 +142,7 @@ struct World<M> {
     moving: Vec<Moving>,
     next_key: u64,
     next_user: u64,
+    now: Instant,
     outcome: Outcome,
     faults: bool,
 }
@@ -196,6 +205,7 @@ impl<M: Patterns> World<M> {
             moving: Vec::new(),
             next_key: 1,
             next_user: 1,
+            now: Instant::now(),
             outcome: Outcome::default(),
             faults: plan.faults,
         }
@@ -213,6 +223,7 @@ impl<M: Patterns> World<M> {
             4 if self.faults && self.random.one_in(4) => self.cancel(node),
             5 if self.faults && self.random.one_in(40) => self.break_connection(),
             5 if self.random.one_in(8) => self.leave(node),
+            5 => self.nodes[node].all.make_offers(),
             6..9 => self.move_bytes(),
             _ => self.deliver(),
         }
@@ -331,7 +342,11 @@ impl<M: Patterns> World<M> {
         };
         entry.receives.insert(user, receive);
         let caller = (entry.queue, user);
-        match entry.all.post_receive(pattern, &[memory], caller) {
+        let posted = entry.all.post_receive(pattern, &[memory], caller);
+        if entry.all.wants_time() {
+            entry.all.begin_poll(self.now);
+        }
+        match posted {
             Ok(result) => self.received(node, user, result),
             Err(op) => entry.pending.push(entry.all.id(op)),
         }
@@ -396,7 +411,16 @@ impl<M: Patterns> World<M> {
             }
             return;
         };
+        if entry.all.wants_time() {
+            // Time passes only where it is asked for, mostly more than has a node offer its receives.
+            let late = !self.random.one_in(16);
+            self.now += Duration::from_micros(if late { 30 } else { 1 });
+            entry.all.begin_poll(self.now);
+        }
         entry.all.handle_packet(peer, Packet::private(&packet));
+        self.outcome.offers += usize::from(packet[0] == Kind::ReadyToReceive as u8);
+        self.outcome.written += usize::from(packet[0] == Kind::SendComplete as u8);
+        self.outcome.retracted += usize::from(packet[0] == Kind::Retract as u8);
         if from.sent.len() == CHANNEL / 2
             && let Some(peer) = from.peer.filter(|_| !from.closed)
         {

@@ -550,6 +550,23 @@ impl Method for Shm {
         Ok(())
     }
 
+    fn write_now(
+        &mut self,
+        peer: Peer,
+        local: &Memory,
+        remote: &RegionDescriptor,
+        notify: &[u8],
+    ) -> bool {
+        let Some(pair) = self.peers.get_mut(peer).and_then(Entry::pair) else {
+            return false;
+        };
+        let is_written = transfer::write_now(pair, local, remote, notify);
+        if pair.failing.is_some() {
+            self.mark_failed(peer);
+        }
+        is_written
+    }
+
     fn atomic(&mut self, peer: Peer, atomic: Atomic) -> Result<(), SendError> {
         let pair = self.pair_for_send(peer)?;
         pair.transfers.has_atomics = true;

@@ -13,6 +13,10 @@ use crate::formats::Formats;
 /// The first format with introductions, and with leaving.
 pub const INTRODUCING: u8 = 2;
 
+/// The first format in which receivers offer their memory
+/// ([`Kind::ReadyToReceive`](super::Kind::ReadyToReceive)).
+pub const OFFERING: u8 = 3;
+
 /// Most addresses of an introduction.
 pub const MAX_INTRODUCED: usize = 16;
 
@@ -23,7 +27,7 @@ impl Formats {
     /// What this build speaks of the message layer.
     pub const OURS: Self = Self {
         lowest: 1,
-        highest: INTRODUCING,
+        highest: OFFERING,
     };
 
     /// The word of the greeting that states them, and its number of regions, which stands for the highest format. A side

@@ -115,7 +115,7 @@ fn any_bytes_are_decoded_or_refused() {
         let len = random.below(120) as usize;
         let mut bytes = random.bytes(len);
         if let Some(first) = bytes.first_mut() {
-            *first = (round % 16) as u8;
+            *first = (round % 24) as u8;
         }
         if let Some(flags) = bytes.get_mut(1) {
             *flags &= 3;
@@ -137,16 +137,26 @@ fn greeting_golden_bytes() {
     assert_eq!(hello.encode(), FORMAT_1);
     assert_eq!(Formats::of_hello(&hello), Ok((one, false)));
 
-    for (callable, byte) in [(false, 0), (true, 1)] {
-        let mut hello = Formats::OURS.hello(callable);
+    let two = Formats {
+        lowest: 1,
+        highest: 2,
+    };
+    for (formats, callable, [highest, byte]) in [
+        (two, false, [2, 0]),
+        (two, true, [2, 1]),
+        (Formats::OURS, false, [3, 0]),
+        (Formats::OURS, true, [3, 1]),
+    ] {
+        let mut hello = formats.hello(callable);
         hello.credit = 0x8000;
         let mut bytes = FORMAT_1;
-        bytes[2..4].copy_from_slice(&[2, byte]);
+        bytes[2..4].copy_from_slice(&[highest, byte]);
         assert_eq!(hello.encode(), bytes);
         assert_eq!(hello.word, HELLO_WORD, "what builds of format 1 compare");
-        assert_eq!(Formats::of_hello(&hello), Ok((Formats::OURS, callable)));
+        assert_eq!(Formats::of_hello(&hello), Ok((formats, callable)));
     }
     assert_eq!(Formats::OURS.common(one), Some(1));
+    assert_eq!(Formats::OURS.common(two), Some(2));
 }
 
 #[test]
@@ -211,5 +221,60 @@ fn odd_introductions_are_refused() {
         (1, &[&[1, 4][..], &[b'a'; 1025]].concat()),
     ] {
         assert!(decode(&packet(count, rest)).is_err(), "{count} {rest:?}");
+    }
+}
+
+#[test]
+fn offer_golden_bytes() {
+    let offer = Offer {
+        receive: 0x0f0e_0d0c_0b0a_0908,
+        seen: 0x1312_1110,
+        region: region(0x5000, false),
+    };
+    let packet = encode_offer(Header::new(Kind::ReadyToReceive, 7), &offer, Vec::new());
+    let mut bytes = vec![18, 0, 1, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+    bytes.extend([8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19]);
+    bytes.extend([8, 7, 6, 5, 4, 3, 2, 1]);
+    bytes.extend([0, 0x10, 0, 0, 0, 0, 0, 0]);
+    bytes.extend([0, 0x50, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(packet, bytes);
+    assert_eq!(decode(&packet).unwrap().1, Body::Offer(offer));
+    for len in 0..packet.len() {
+        assert!(decode(&packet[..len]).is_err(), "{len} bytes");
+    }
+
+    let packet = send_complete(0x0f0e_0d0c_0b0a_0908, 0x4321);
+    let mut bytes = vec![19, 0, 0, 0, 0, 0, 0, 0];
+    bytes.extend([8, 9, 10, 11, 12, 13, 14, 15]);
+    bytes.extend([0x21, 0x43, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(packet[..], bytes);
+    let (header, body) = decode(&packet).unwrap();
+    assert_eq!((header.word, body), (offer.receive, Body::Written(0x4321)));
+
+    let retract = Header::new(Kind::Retract, 5).encode();
+    assert_eq!(retract[0], 20);
+    assert_eq!(decode(&retract).unwrap().1, Body::Empty);
+}
+
+#[test]
+fn odd_offers_are_refused() {
+    let offer = Offer {
+        receive: 1,
+        seen: 2,
+        region: region(100, true),
+    };
+    let packet = encode_offer(Header::new(Kind::ReadyToReceive, 7), &offer, Vec::new());
+    assert!(decode(&packet).is_ok());
+    // No region, and two.
+    let mut none = packet[..HEADER_BYTES + 12].to_vec();
+    none[2] = 0;
+    let mut two = packet.clone();
+    two[2] = 2;
+    two.extend_from_slice(&packet[HEADER_BYTES + 12..]);
+    let mut long = offer;
+    long.region.len = MAX_MESSAGE_BYTES + 1;
+    let long = encode_offer(Header::new(Kind::ReadyToReceive, 7), &long, Vec::new());
+    for odd in [none, two, long, send_complete(1, u64::MAX).to_vec()] {
+        assert!(decode(&odd).is_err(), "{odd:?}");
     }
 }

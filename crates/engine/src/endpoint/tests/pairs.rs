@@ -383,7 +383,7 @@ impl Raw {
             .iter()
             .map(|packet| wire::decode(packet).unwrap().1);
         if bodies.any(|body| matches!(body, Body::Introduction(_))) {
-            raw.send(&Header::new(Kind::Ready, 2).encode());
+            raw.send(&Header::new(Kind::Ready, Formats::OURS.highest.into()).encode());
             idle(&mut [node]);
         }
         raw
@@ -447,7 +447,7 @@ fn hostile_introductions() {
     let bare = |kind, word| Header::new(kind, word).encode().to_vec();
     let mut cut = introduction(&["mem://x"]);
     cut.pop();
-    let ready = bare(Kind::Ready, 2);
+    let ready = bare(Kind::Ready, Formats::OURS.highest.into());
     let mine = introduction(&["mem://nobody"]);
     let cases: Vec<(&str, Vec<Vec<u8>>)> = vec![
         ("cut", vec![hello.clone(), cut]),
@@ -564,7 +564,7 @@ fn with_format_1_each_has_a_connection_of_its_own() {
 #[test]
 fn without_a_common_format_both_sides_name_both_ranges() {
     for medium in MEDIA {
-        for (theirs, text) in [((3, 9), "formats 3 to 9"), ((3, 3), "format 3")] {
+        for (theirs, text) in [((4, 9), "formats 4 to 9"), ((4, 4), "format 4")] {
             let (mut a, mut b, to_b, to_a) = unconnected(medium, "pairs-formats");
             speaks(&mut b, theirs.0, theirs.1);
             for first in [true, false] {
@@ -577,7 +577,7 @@ fn without_a_common_format_both_sides_name_both_ranges() {
                     nodes[0].result(1).is_some()
                 });
                 let error = caller.result(1).unwrap().as_ref().unwrap_err().to_string();
-                assert!(error.contains("formats 1 to 2"), "{medium:?}: {error}");
+                assert!(error.contains("formats 1 to 3"), "{medium:?}: {error}");
                 assert!(error.contains(text), "{medium:?}: {error}");
             }
         }

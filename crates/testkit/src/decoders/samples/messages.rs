@@ -21,11 +21,12 @@ pub(in crate::decoders) fn packets() -> Vec<Vec<u8>> {
         bmi::Kind::Ready,
         bmi::Kind::Leave,
         bmi::Kind::Stay,
+        bmi::Kind::Retract,
     ]
     .iter()
     .map(|kind| header(*kind, 0).encode().to_vec())
     .collect();
-    for highest in 1..=2 {
+    for highest in 1..=3 {
         let formats = Formats { lowest: 1, highest };
         all.push(formats.hello(highest > 1).encode().to_vec());
     }
@@ -56,6 +57,16 @@ pub(in crate::decoders) fn packets() -> Vec<Vec<u8>> {
         },
         Vec::new(),
     ));
+    for object in [false, true] {
+        let offer = bmi::Offer {
+            receive: 1,
+            seen: 3,
+            region: region(object),
+        };
+        let header = header(bmi::Kind::ReadyToReceive, 1);
+        all.push(bmi::encode_offer(header, &offer, Vec::new()));
+    }
+    all.push(bmi::send_complete(1, 8192).to_vec());
     for refusal in [
         bmi::Refusal::TooLarge { room: 5 },
         bmi::Refusal::Failed,

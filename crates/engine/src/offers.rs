@@ -1,0 +1,272 @@
+//! What is counted of offers: receives that senders may write into before they have announced a message
+//! (`conversation::offers`).
+//!
+//! Offers pay where a process has posted receives and does something else when their messages come: a sender does not have to
+//! wait for it. A process that polls replies to an announcement as fast, and an offer costs both sides more than the
+//! announcement. Some receives are therefore watched ([`Watch`]), and receives are offered while those were found late.
+//!
+//! Whether offers are used is found out by what becomes of them. They are tried in pairs: the first may cross a message, and have its
+//! sender look for the next one. After each pair in vain twice as many receives are passed by as
+//! after the one before, and each one that is used takes an eighth of that back. So offers go on while one in six or fewer is in
+//! vain, and otherwise die out but for two in a thousand.
+
+use std::time::{Duration, Instant};
+
+use causeway_wire::bmi::Offer;
+
+use crate::types::Tag;
+
+/// A process that polls no sooner after it last did was away. Posting a window of 64 receives takes less, so that who does that and then
+/// polls is not away; a sender that waits for less gains little: an offer costs both sides half a microsecond, and takes a
+/// copy away from the receiver that it could share.
+const AWAY: Duration = Duration::from_micros(20);
+
+/// One of so many receives with room for a large message is watched: each poll meanwhile reads the clock twice. A receive that is
+/// the only one from its peer counts as so many.
+const WATCHED: u16 = 4096;
+const ONLY: u16 = 512;
+
+/// A receive whose message has not come after so many polls, none of which was late, is that of a process that polls.
+const MOST_POLLS: u8 = 64;
+
+/// Most receives that are passed by between two offers where all are in vain.
+const MOST_PASSED_BY: u32 = 1023;
+
+/// Offers of one connection, in both directions.
+#[derive(Debug, Default)]
+pub(crate) struct Offers {
+    /// Expected messages that have come, and that have left, however they travelled.
+    pub(crate) seen: u32,
+    pub(crate) sent: u32,
+    /// Receives of ours that are offered.
+    pub(crate) out: u32,
+    /// Receives that are passed by before the next is offered, and how many will be after an offer in vain.
+    pub(crate) skip: u32,
+    pub(crate) penalty: u32,
+    /// The last offer was in vain, and the next receive is offered all the same.
+    pub(crate) again: bool,
+    /// Messages of ours that are being written into receives of the peer's, or are about to be.
+    pub(crate) writing: u32,
+    /// The last large message found an offer, or left just before one came: the next may find one that has come and was not
+    /// looked at.
+    pub(crate) expected: bool,
+    /// Offers of the peer's that can be used, by tag.
+    pub(crate) kept: Vec<(Tag, Offer)>,
+}
+
+impl Offers {
+    /// The connection is another one. What offers were good for stays.
+    pub(crate) fn restart(&mut self) {
+        *self = Self {
+            skip: self.skip,
+            penalty: self.penalty,
+            ..Self::default()
+        };
+    }
+
+    /// An expected message has come.
+    #[inline(always)]
+    pub(crate) fn arrived(&mut self) {
+        self.seen = self.seen.wrapping_add(1);
+    }
+
+    /// An expected message leaves that was not written.
+    #[inline(always)]
+    pub(crate) fn left(&mut self, tag: Tag) {
+        self.sent = self.sent.wrapping_add(1);
+        if !self.kept.is_empty() {
+            self.forget(tag);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn forget(&mut self, tag: Tag) {
+        self.kept.retain(|(kept, _)| *kept != tag);
+    }
+
+    /// Whether a message is being written, which later ones must not overtake.
+    #[inline(always)]
+    pub(crate) fn is_writing(&self) -> bool {
+        self.writing > 0
+    }
+
+    /// A receive that was offered has got a message that was not written, or none.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn was_in_vain(&mut self) {
+        self.out = self.out.saturating_sub(1);
+        self.again = !self.again;
+        if !self.again {
+            self.skip = self.penalty;
+            self.penalty = (2 * self.penalty + 1).min(MOST_PASSED_BY);
+        }
+    }
+
+    pub(crate) fn was_used(&mut self) {
+        self.out = self.out.saturating_sub(1);
+        (self.skip, self.again) = (0, false);
+        self.penalty -= self.penalty.div_ceil(8);
+    }
+
+    pub(crate) fn begin_write(&mut self) {
+        self.sent = self.sent.wrapping_add(1);
+        self.writing += 1;
+    }
+
+    /// The other side will not learn of a message that was to be written.
+    pub(crate) fn give_write_up(&mut self) {
+        self.sent = self.sent.wrapping_sub(1);
+        self.writing = self.writing.saturating_sub(1);
+    }
+}
+
+/// Finds out whether this process is away when large messages for its receives come.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// The receive that is watched, by key.
+    receive: Option<u64>,
+    /// When the process last polled, and that ended, or posted the receive.
+    polled: Option<Instant>,
+    /// How long after that it has polled again, at last.
+    late_by: Duration,
+    /// Polls that were not late.
+    polls: u8,
+    /// Receives before the next is watched.
+    countdown: u16,
+    /// What was found.
+    is_away: bool,
+}
+
+impl Watch {
+    /// Whether receives are to be offered.
+    pub(crate) fn is_away(&self) -> bool {
+        self.is_away
+    }
+
+    /// Whether [`Watch::poll`] is to be called before each poll.
+    #[inline(always)]
+    pub(crate) fn wants_time(&self) -> bool {
+        self.receive.is_some()
+    }
+
+    /// Whether a receive is watched, and no time was given yet.
+    pub(crate) fn begins(&self) -> bool {
+        self.receive.is_some() && self.polled.is_none()
+    }
+
+    /// Counts a receive. Returns whether to watch it.
+    ///
+    /// Its message is found soon if it is the only receive from its peer: others are watched longer, and more seldom.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, is_only: bool) -> bool {
+        self.countdown = self
+            .countdown
+            .saturating_sub(if is_only { ONLY } else { 1 });
+        self.countdown == 0 && self.receive.is_none()
+    }
+
+    /// Watches a receive.
+    pub(crate) fn begin(&mut self, receive: u64) {
+        *self = Self {
+            receive: Some(receive),
+            countdown: WATCHED,
+            is_away: self.is_away,
+            ..Self::default()
+        };
+    }
+
+    /// The process polls now, or is done with that, or has posted the receive now. Returns the receive that is watched.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<u64> {
+        let before = self.polled.replace(now).unwrap_or(now);
+        self.late_by = now.saturating_duration_since(before);
+        if self.late_by < AWAY {
+            self.polls += 1;
+            if self.polls == MOST_POLLS {
+                self.receive = None;
+                self.is_away = false;
+            }
+        }
+        self.receive
+    }
+
+    /// The receive that is watched is over, and nothing was found.
+    pub(crate) fn end(&mut self) {
+        self.receive = None;
+    }
+
+    /// A poll has found the large message of a receive, which may be the one that is watched.
+    pub(crate) fn found(&mut self, receive: u64) {
+        if self.receive == Some(receive) {
+            self.receive = None;
+            self.is_away = self.late_by >= AWAY;
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn assume_away(&mut self) {
+        (self.is_away, self.countdown) = (true, u16::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Watches the next receive; after each of these times, in microseconds, the process polls, and the last poll finds the message.
+    fn watch(watch: &mut Watch, after: &[u64]) -> bool {
+        watch.begin(1);
+        let mut now = Instant::now();
+        watch.poll(now);
+        for microseconds in after {
+            if !watch.wants_time() {
+                break;
+            }
+            now += Duration::from_micros(*microseconds);
+            watch.poll(now);
+        }
+        watch.found(1);
+        watch.is_away()
+    }
+
+    #[test]
+    fn who_polls_late_is_away() {
+        let mut away = Watch::default();
+        assert!(!watch(&mut away, &[1]));
+        assert!(watch(&mut away, &[50]));
+        assert!(!watch(&mut away, &[50, 1]));
+        assert!(watch(&mut away, &[1, 1, 50]));
+        assert!(watch(&mut away, &[50; 300]));
+        assert!(!watch(&mut away, &[1; 300]));
+    }
+
+    #[test]
+    fn only_the_message_of_the_receive_that_is_watched_counts() {
+        let mut away = Watch::default();
+        away.begin(1);
+        let now = Instant::now();
+        away.poll(now);
+        away.poll(now + 2 * AWAY);
+        away.found(2);
+        assert!(away.wants_time() && !away.is_away());
+        away.end();
+        away.found(1);
+        assert!(!away.wants_time() && !away.is_away());
+    }
+
+    #[test]
+    fn one_of_some_receives_is_watched() {
+        for (is_only, one_in) in [(true, WATCHED / ONLY), (false, WATCHED)] {
+            let mut away = Watch::default();
+            let watched = (0..10 * u64::from(WATCHED)).filter(|receive| {
+                let is_due = away.count(is_only);
+                if is_due {
+                    away.begin(*receive);
+                    away.end();
+                }
+                is_due
+            });
+            assert_eq!(watched.count(), 10 * usize::from(WATCHED / one_in));
+        }
+    }
+}
