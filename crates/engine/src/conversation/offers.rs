@@ -212,6 +212,12 @@ impl Conversation {
         self.queue_control(shared, refusal(receive, Refusal::Cancelled));
     }
 
+    /// Whether the peer has offered receives, or probably offers one.
+    #[inline(always)]
+    pub(crate) fn may_find_offer(&self) -> bool {
+        self.offers.expected || !self.offers.kept.is_empty()
+    }
+
     /// Whether a large message to be posted now would be the next to leave, and may find an offer that has just come.
     pub(crate) fn expects_offer(&self, tag: Tag, size: u64) -> bool {
         let offers = &self.offers;

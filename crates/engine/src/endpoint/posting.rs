@@ -308,7 +308,7 @@ impl<M: Matcher> Endpoint<M> {
         }
         let caller = (queue, user);
         let is_large = size > self.conversations.peers[peer].eager_max || !may_go_now;
-        if is_large && !unexpected {
+        if is_large && !unexpected && self.conversations.peers[peer].may_find_offer() {
             let peer = self.look_for_offer(to, peer, (size, tag))?;
             match self.try_write(peer, data, (size, tag), caller) {
                 Some(None) => return Ok(at_once(user, Ok(size))),
