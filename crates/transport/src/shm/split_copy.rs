@@ -24,6 +24,7 @@ use causeway_sys::memory::Memory;
 use causeway_wire::region::ObjectSpan;
 use causeway_wire::shm::PairLayout;
 use causeway_wire::shm::split_copy::{self, BLOCKS, PUT, UNIT_BYTES};
+use smallvec::SmallVec;
 
 use super::claim::{self, From, Helped, Initiated, Nonsense, Share};
 use super::copying::{self, Piece};
@@ -300,6 +301,9 @@ impl Helper {
     }
 }
 
+/// What one help does: seldom more, and nothing is allocated for so many.
+type Few<T> = SmallVec<[T; 4]>;
+
 /// A part that the helper has taken.
 struct Taken {
     block: usize,
@@ -361,8 +365,8 @@ pub(super) fn can_help(pair: &mut Pair) -> bool {
     if pair.stage != Stage::Up || pair.failing.is_some() || !pair.exports.is_any() {
         return false;
     }
-    let blocks: Vec<usize> = pair.helper.open().collect();
-    blocks.into_iter().any(|block| {
+    let mut blocks = pair.helper.open();
+    blocks.any(|block| {
         let page = &pair.helper.page;
         let description = page.description(block);
         let countable = units_of(description.len).is_some();
@@ -371,8 +375,8 @@ pub(super) fn can_help(pair: &mut Pair) -> bool {
 }
 
 /// Takes parts of the peer's transfers.
-fn take(pair: &mut Pair) -> Vec<Taken> {
-    let mut taken = Vec::new();
+fn take(pair: &mut Pair) -> Few<Taken> {
+    let mut taken = Few::new();
     let mut room = MAX_PIECE as u64;
     for from in [From::OwnHalf, From::Anywhere] {
         for block in pair.helper.open() {
@@ -410,8 +414,8 @@ fn take(pair: &mut Pair) -> Vec<Taken> {
 }
 
 /// Copies the parts and counts them as finished.
-fn copy_taken(pair: &mut Pair, taken: Vec<Taken>) {
-    let mut rest: Vec<(&Taken, Memory)> = Vec::new();
+fn copy_taken(pair: &mut Pair, taken: Few<Taken>) {
+    let mut rest: Few<(&Taken, Memory)> = Few::new();
     for part in &taken {
         let Some(own) = part.own(pair) else {
             finish(pair, part, false);
@@ -436,11 +440,11 @@ fn copy_taken(pair: &mut Pair, taken: Vec<Taken>) {
         return;
     };
     for direction in [Direction::Get, Direction::Put] {
-        let same: Vec<&(&Taken, Memory)> = rest
+        let same: Few<&(&Taken, Memory)> = rest
             .iter()
             .filter(|(part, _)| part.description.direction == direction)
             .collect();
-        let pieces: Vec<Piece<'_>> = same
+        let pieces: Few<Piece<'_>> = same
             .iter()
             .map(|(part, own)| Piece {
                 own,
