@@ -96,7 +96,85 @@ fn object(function: &Function) -> String {
     }
 }
 
-fn write_function(code: &mut String, function: &Function, name: &str, large: bool) {
+/// Whether a launcher is shown the calls of a function: those that communicate, or wait.
+fn is_observed(function: &Function) -> bool {
+    const MODULES: [&str; 10] = [
+        "point",
+        "request",
+        "collective",
+        "neighbours",
+        "access",
+        "partitioned",
+        "window",
+        "file",
+        "file_access",
+        "graphs",
+    ];
+    const OTHERS: [&str; 14] = [
+        "Comm_dup",
+        "Comm_idup",
+        "Comm_split",
+        "Comm_create",
+        "Comm_free",
+        "Comm_spawn",
+        "Comm_accept",
+        "Comm_connect",
+        "Comm_disconnect",
+        "Comm_join",
+        "Intercomm_",
+        "Cart_create",
+        "Finalize",
+        "Buffer_",
+    ];
+    const LOCAL: [&str; 6] = ["_get", "Get_", "_set", "Status_", "_count", "_test_inter"];
+    let name = function.name.as_str();
+    let module = function.module.trim_end_matches('!');
+    // These move data all the same.
+    let moves = name.starts_with("Get_accumulate") || name.starts_with("Rget");
+    let local = !moves && LOCAL.iter().any(|part| name.contains(part));
+    let listed = MODULES.contains(&module) || OTHERS.iter().any(|front| name.starts_with(front));
+    function.result == "int" && !module.starts_with('=') && listed && !local
+}
+
+/// What is said of a call: its name, its number in the list, and those arguments that tell what it waits for.
+fn observed_call(function: &Function, name: &str, number: usize, large: bool) -> String {
+    let plain = |param: &&Param| param.array.is_empty() && !param.ty.contains('*');
+    let find = |names: &[&str]| {
+        names.iter().find_map(|name| {
+            let found = function.params.iter().filter(plain);
+            let mut found = found.filter(|param| param.name == *name);
+            found.next()
+        })
+    };
+    let number_of =
+        |names: &[&str]| find(names).map_or("NONE".to_owned(), |param| identifier(&param.name));
+    let peer = number_of(&["source", "dest", "target_rank", "root", "rank"]);
+    let tag = number_of(&["recvtag", "tag", "sendtag"]);
+    let mut handles = function.params.iter().filter(plain);
+    let object =
+        handles.find(|param| ["MPI_Comm", "MPI_Win", "MPI_File"].contains(&param.ty.as_str()));
+    let object = object.map_or("0".to_owned(), |param| identifier(&param.name));
+    let counted = find(&["sendcount", "origin_count", "count", "recvcount"]);
+    let datatype = find(&["sendtype", "origin_datatype", "datatype", "recvtype"]);
+    let (count, datatype) = match (counted, datatype) {
+        (Some(count), Some(datatype)) if count.c_type(large) != "MPI_Datatype" => (
+            format!("i64::from({})", identifier(&count.name)),
+            identifier(&datatype.name),
+        ),
+        _ => ("0".to_owned(), "0".to_owned()),
+    };
+    format!(
+        "Call {{ name: \"{name}\", function: {number}, peer: {peer}, tag: {tag}, object: {object}, \
+         count: {count}, datatype: {datatype} }}"
+    )
+}
+
+fn write_function(
+    code: &mut String,
+    (function, number): (&Function, usize),
+    name: &str,
+    large: bool,
+) {
     let params = function.params.iter().filter(|param| param.ty != "...");
     let typed = params
         .clone()
@@ -124,6 +202,12 @@ fn write_function(code: &mut String, function: &Function, name: &str, large: boo
     let body = match direct {
         // SAFETY comments stand here once for all of them: see `exports`.
         Some(_) => format!("unsafe {{ {target} }}"),
+        None if is_observed(function) => format!(
+            "let call_ = {}; let began = begin(call_); \
+             let result = call(\"{name}\", {}, || unsafe {{ {target} }}); end(began, call_); result",
+            observed_call(function, name, number, large),
+            object(function)
+        ),
         None => format!(
             "call(\"{name}\", {}, || unsafe {{ {target} }})",
             object(function)
@@ -144,12 +228,19 @@ fn main() {
     let functions = table::read(&list);
     let mut code = String::new();
     let mut map = String::from("MPI_ABI_1 {\n    global:\n");
+    let mut number = 0;
     for function in &functions {
         for (name, large) in function.names() {
-            write_function(&mut code, function, &name, large);
+            write_function(&mut code, (function, number), &name, large);
+            number += 1;
             let _ = writeln!(map, "        {name};\n        P{name};");
         }
     }
+    let _ = writeln!(
+        code,
+        "/// Of the list that the numbers of functions belong to.\npub(crate) const LIST: u64 = {};",
+        table::fingerprint(&list)
+    );
     map.push_str("    local:\n        *;\n};\n");
     let out = std::env::var("OUT_DIR").expect("cargo sets it");
     std::fs::write(Path::new(&out).join("functions.rs"), code).expect("OUT_DIR");

@@ -34,6 +34,13 @@ pub(crate) fn read(list: &str) -> Vec<Function> {
         .collect()
 }
 
+/// A number that differs between lists that differ: FNV-1a.
+pub(crate) fn fingerprint(list: &str) -> u64 {
+    list.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
 impl Function {
     fn read(line: &str) -> Option<Self> {
         let (module, rest) = line.split_once(' ')?;

@@ -1,6 +1,7 @@
 //! The exported functions, made from `abi/functions.txt` by the build script.
 #![allow(
     clippy::missing_safety_doc,
+    clippy::redundant_field_names,
     clippy::too_many_arguments,
     clippy::undocumented_unsafe_blocks,
     clippy::useless_conversion,
@@ -12,7 +13,10 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use causeway_mpi::record::run::call::NONE;
+
 use crate::library::{Object, call};
+use crate::observed::{Call, begin, end};
 use crate::types::{Callback, Handle, Numbers, NumbersOut, Status};
 
 include!(concat!(env!("OUT_DIR"), "/functions.rs"));

@@ -32,6 +32,7 @@ mod library;
 mod neighbours;
 mod node;
 mod objects;
+mod observed;
 mod partitioned;
 mod point;
 mod progress;

@@ -11,6 +11,7 @@ use causeway_mpi::tool::{SETTINGS, Setting, Settings};
 
 use crate::attributes::Holder;
 use crate::library::{Library, STAGE, end, enter, set_level};
+use crate::observed;
 use crate::progress;
 use crate::types::{Handle, write_text};
 
@@ -55,9 +56,13 @@ pub(crate) fn begin(level: c_int) -> Result<()> {
             return Err(Error::new(abi::ERR_OTHER, text));
         }
         let has_own_thread = progress::is_wanted()?;
+        observed::attach(crate::exports::LIST);
         let mut process = Process::start()?;
         for (owner, (_, size)) in &library.buffers {
             process.limit_buffered(*owner, Some(*size as u64));
+        }
+        if level > abi::THREAD_FUNNELED {
+            observed::expect_threads();
         }
         set_level(level, has_own_thread, &mut process);
         let changed = |setting: Setting| {

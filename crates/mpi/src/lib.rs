@@ -9,7 +9,7 @@
 //! done in memory that the processes of one [`node`] [share](sharing);
 //! [`window`]s of memory that others access; [`request`]s for all that goes
 //! on, and their [`status`]; files ([`io`]). [`tool`]s set and look at some of it. [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
-//! values, [`abi`] the standard ABI's numbers.
+//! values, [`record`] what a launcher is told of all this, [`abi`] the standard ABI's numbers.
 //!
 //! All progress is made inside calls. Nothing here calls functions of the program: a wait that comes to one returns it
 //! ([`process::Waited::Call`]), so that such a function may call MPI in its turn.
@@ -47,6 +47,7 @@ pub mod point;
 mod ports;
 pub mod process;
 pub mod programs;
+pub mod record;
 pub mod reduction;
 pub mod request;
 pub mod schedule;

@@ -10,6 +10,7 @@ use crate::datatype::Basic;
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
 use crate::process::{Active, Going, Process};
+use crate::record;
 use crate::status::Status;
 
 /// When a send is done (MPI 5.0 §3.4).
@@ -55,6 +56,15 @@ impl Process {
                 &packed
             }
         };
+        // A send for which there is no room has not been.
+        let buffer = match mode {
+            Mode::Buffered => self.buffer_for(route.communicator, memory.len())?,
+            _ => 0,
+        };
+        if record::is_on() {
+            let peer = self.process_of(peer.number);
+            record::sent(peer, word, memory.len() as u64);
+        }
         let memory = std::slice::from_ref(memory);
         let posted = match mode {
             Mode::Standard | Mode::Ready => self
@@ -64,7 +74,6 @@ impl Process {
                 .endpoint
                 .post_synchronous_send(peer.addr, memory, word, self.posts, 0),
             Mode::Buffered => {
-                let buffer = self.buffer_for(route.communicator, memory[0].len())?;
                 self.send_buffered(&memory[0], (peer.addr, word), buffer)?;
                 return Ok(Active::done(Status::of_send(), route.communicator));
             }

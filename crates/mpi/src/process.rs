@@ -21,6 +21,7 @@ use crate::message::Message;
 use crate::node::area::Area;
 use crate::node::operation::Operation;
 use crate::ports::Ports;
+use crate::record;
 use crate::request::Request;
 use crate::schedule::Schedules;
 use crate::status::Status;
@@ -156,6 +157,14 @@ impl Active {
     /// The handle of its communicator.
     pub fn communicator(&self) -> usize {
         self.communicator
+    }
+
+    /// The receive that it waits for.
+    fn receive(&self) -> Option<OpId> {
+        match self.state {
+            Going::Receive { op, .. } => Some(op),
+            _ => None,
+        }
     }
 
     /// One that has failed.
@@ -591,7 +600,12 @@ impl Process {
         match result {
             Ok(bytes) if is_receive => self.received(active, bytes),
             Ok(_) => Ok(Status::of_send()),
-            Err(error) => self.failed(active.communicator, error, is_receive),
+            Err(error) => {
+                if is_receive && record::is_on() {
+                    self.record_failure(active, &error);
+                }
+                self.failed(active.communicator, error, is_receive)
+            }
         }
     }
 
@@ -605,6 +619,9 @@ impl Process {
         }
         let envelope = self.endpoint.envelope();
         let process = self.process_of(envelope.peer);
+        if record::is_on() {
+            record::received(active.receive(), process, envelope.tag, bytes);
+        }
         let source = match self.communicator(active.communicator) {
             Ok(communicator) => communicator.rank_of_number(process),
             // It was freed meanwhile.
@@ -615,6 +632,19 @@ impl Process {
             envelope.tag as u32 as i32,
             bytes,
         ))
+    }
+
+    /// A receive that fails has had a message if that was too large.
+    #[cold]
+    fn record_failure(&self, active: &Active, error: &OpError) {
+        let envelope = self.endpoint.envelope();
+        match (error, active.receive()) {
+            (OpError::TooLarge { size, .. }, op) => {
+                record::received(op, self.process_of(envelope.peer), envelope.tag, *size);
+            }
+            (_, Some(op)) => record::given_up(op),
+            (_, None) => {}
+        }
     }
 
     #[cold]
@@ -677,7 +707,12 @@ impl Process {
             active.unpack.push(*unpack);
         }
         match posted? {
-            Posted::Pending(op) => active.state = Going::Receive { op, from_any },
+            Posted::Pending(op) => {
+                active.state = Going::Receive { op, from_any };
+                if record::is_on() {
+                    record::posted(op);
+                }
+            }
             // An error of the message belongs to the request, not to the call that starts it.
             Posted::Complete(done) => {
                 active.state = match self.finished(&mut active, done.result, true) {
@@ -703,6 +738,7 @@ impl Process {
 
     /// Ends the whole program. The caller ends this process.
     pub fn abort(&mut self, code: i32) {
+        record::flush();
         self.launcher.abort(code);
     }
 }

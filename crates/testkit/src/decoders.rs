@@ -30,7 +30,7 @@ use causeway_wire::datafile;
 use causeway_wire::datagram::{self, Datagram, Segment};
 use causeway_wire::formats::Formats;
 use causeway_wire::region::RegionDescriptor;
-use causeway_wire::{atomic, bmi, contact, fs, home, pmi, shm, store, tcp, vi, watch, window};
+use causeway_wire::{atomic, bmi, contact, fs, home, pmi, run, shm, store, tcp, vi, watch, window};
 
 use crate::placement::Placements;
 use crate::random::Random;
@@ -155,6 +155,11 @@ pub fn all() -> &'static [Decoder] {
             samples: samples::meetings,
         },
         Decoder {
+            name: "run_event",
+            feed: run_event,
+            samples: samples::run_events,
+        },
+        Decoder {
             name: "pmi",
             feed: pmi_lines,
             samples: samples::pmi_lines,
@@ -199,6 +204,18 @@ fn pmi_lines(bytes: &[u8]) {
             again.push(text.as_bytes());
             assert_eq!(again.next_command(), Ok(Some(command)), "{text:?}");
         }
+    }
+}
+
+/// A line of an event file: what is understood says the same when it is written and read again.
+fn run_event(bytes: &[u8]) {
+    let Ok(line) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if let Some(event) = run::Event::decode(line) {
+        let mut again = String::new();
+        event.encode(&mut again);
+        assert_eq!(run::Event::decode(&again), Some(event), "{line:?}");
     }
 }
 

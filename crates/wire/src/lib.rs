@@ -6,7 +6,7 @@
 //! method carries the former where datagrams are lost), [`fs`] (requests and replies of the file
 //! system), [`store`] (records of the metadata store), [`datafile`] (what an I/O server
 //! keeps of a file), [`home`] (what a server's directory says of itself), [`pmi`] (what processes of a parallel program and their launcher say),
-//! [`contact`] (what they tell each other to meet processes that were started apart), [`window`] (what they tell each other of windows of memory), [`watch`] (what a process shows of itself to
+//! [`contact`] (what they tell each other to meet processes that were started apart), [`run`] (what they show their launcher), [`window`] (what they tell each other of windows of memory), [`watch`] (what a process shows of itself to
 //! observers) and [`vi`] (descriptors and frames of virtual interfaces). `docs/formats/`
 //! draws them. [`formats`] says how two builds agree on a format. [`random`] is the sequence of numbers that one of them is made with.
 //!
@@ -34,6 +34,7 @@ pub mod home;
 pub mod pmi;
 pub mod random;
 pub mod region;
+pub mod run;
 pub mod shm;
 pub mod store;
 pub mod tcp;

@@ -9,6 +9,8 @@ use super::who::Who;
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) who: Who,
+    /// Which page of the memory file for hang reports is its, and which file of events.
+    pub(crate) page: u32,
     /// Stays the process's when its number is used again.
     pub(crate) handle: OwnedFd,
 }

@@ -9,13 +9,23 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_command::failure::{Doing, Outcome};
+use causeway_wire::run;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::event::{Event, Running};
+use super::events;
 use super::pmi::{Server, Starter};
 use super::programs::{MOST, Program, Request};
 use super::who::Who;
+
+/// What processes are asked to show of themselves.
+pub(super) struct Shown {
+    /// The memory file for the calls that they are in.
+    pub(super) calls: String,
+    /// They write files about what they did.
+    pub(super) has_events: bool,
+}
 
 /// See the module's page.
 pub(super) struct Job {
@@ -25,6 +35,7 @@ pub(super) struct Job {
     pub(super) universe: u32,
     /// For sockets.
     pub(super) directory: PathBuf,
+    shown: Shown,
     pub(super) events: Sender<Event>,
     /// The programs that were started, and how many processes those were. Held while processes start: only the child that is
     /// started inherits its socket.
@@ -35,6 +46,8 @@ pub(super) struct Job {
 struct Worlds {
     servers: Vec<Arc<Server>>,
     processes: u32,
+    /// Pages for hang reports that are taken.
+    pages: u32,
 }
 
 impl Job {
@@ -42,12 +55,14 @@ impl Job {
     pub(super) fn new(
         (labels, universe): (bool, u32),
         directory: PathBuf,
+        shown: Shown,
         events: Sender<Event>,
     ) -> Self {
         Self {
             labels,
             universe,
             directory,
+            shown,
             events,
             worlds: Mutex::default(),
         }
@@ -81,7 +96,9 @@ impl Job {
         let mut started = Vec::new();
         for (rank, program) in (0..).zip(each) {
             let who = Who { world, rank };
-            match self.start_process(who, program, (&server, &directory)) {
+            let page = worlds.pages;
+            worlds.pages += 1;
+            match self.start_process((who, page), program, (&server, &directory)) {
                 Ok(pid) => started.push(pid),
                 Err(failure) => {
                     server.give_up();
@@ -109,7 +126,7 @@ impl Job {
 
     fn start_process(
         self: &Arc<Self>,
-        who: Who,
+        (who, page): (Who, u32),
         program: &Program,
         (server, directory): (&Arc<Server>, &PathBuf),
     ) -> Outcome<std::os::fd::OwnedFd> {
@@ -123,7 +140,14 @@ impl Job {
             .env("PMI_FD", theirs.as_raw_fd().to_string())
             .env("PMI_RANK", who.rank.to_string())
             .env("PMI_SIZE", server.size().to_string())
-            .env(causeway_mpi::contacts::DIRECTORY, directory);
+            .env(causeway_mpi::contacts::DIRECTORY, directory)
+            .env(run::CALLS, &self.shown.calls)
+            .env(run::PAGE, page.to_string());
+        match self.shown.has_events {
+            true => command.env(run::EVENTS, events::file_of(&self.directory, page)),
+            // Of a launcher that runs this one.
+            false => command.env_remove(run::EVENTS),
+        };
         match who.world {
             0 => command.env_remove("PMI_SPAWNED"),
             _ => command.env("PMI_SPAWNED", "1"),
@@ -146,7 +170,9 @@ impl Job {
         let handle = pidfd_open(pid, PidfdFlags::empty()).doing(doing)?;
         let copy = handle.try_clone().doing(doing)?;
         // Nobody listens when the command is ending.
-        let _ = self.events.send(Event::Started(Running { who, handle }));
+        let _ = self
+            .events
+            .send(Event::Started(Running { who, page, handle }));
         let labelled = label_output(who, &mut child).doing(doing)?;
         server.serve(who.rank, ours, self, None).doing(doing)?;
         let events = self.events.clone();

@@ -2,9 +2,11 @@
 //!
 //! Each process has a socket to this one, over which it speaks PMI-1 ([`pmi`]), as with MPICH's launcher. When one dies, the
 //! others get some time to say what they have noticed, and are ended then. They can have more programs started ([`programs`]), which
-//! are watched over in the same way ([`job`]).
+//! are watched over in the same way ([`job`]). [`hang`] looks at what they are in, [`events`] writes what they did.
 
 mod event;
+mod events;
+mod hang;
 mod job;
 mod pmi;
 mod programs;
@@ -26,7 +28,9 @@ use rustix::process::{Signal, pidfd_send_signal};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 
 use self::event::{Event, Running};
-use self::job::Job;
+use self::events::Outputs;
+use self::hang::Watcher;
+use self::job::{Job, Shown};
 use self::programs::{Program, Request};
 use self::who::Who;
 
@@ -41,11 +45,17 @@ const AFTER_TERM: Duration = Duration::from_secs(2);
 /// or in ../lib/causeway-mpi, they find it there unless LD_LIBRARY_PATH leads to another one. The exit code is 0 if all processes
 /// have ended with 0, or that of the first that has not (128 and the signal's number if it was killed). Programs may start
 /// others (MPI_Comm_spawn); their output is labelled [1.0] for rank 0 of the first that was started, and so on.
+///
+/// SIGQUIT (Ctrl-\) prints a hang report instead of ending the program: what each rank is in, with whom, for how long, what
+/// is queued, and who seems to wait for whom. Hang reports, timelines and traces need the library that comes with this command.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway run -n 4 ./program
   causeway run -n 8 --label ./program --its-own-options
-  causeway run -n 1 --universe 5 ./manager    # which may start four workers")]
+  causeway run -n 1 --universe 5 ./manager    # which may start four workers
+  causeway run -n 4 --stall 10 ./program
+  causeway run -n 4 --timeline program.json ./program    # for https://ui.perfetto.dev
+  causeway run -n 4 --trace program.trace ./program")]
 pub(crate) struct Arguments {
     /// How many processes
     #[arg(short = 'n', long = "processes", value_name = "N", default_value_t = 1,
@@ -57,6 +67,15 @@ pub(crate) struct Arguments {
     /// How many processes programs are told that there may be with those that they start: MPI_UNIVERSE_SIZE, N unless more
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=4096))]
     universe: Option<u32>,
+    /// Print a hang report when a call takes longer than this
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    stall: Option<Duration>,
+    /// Write what each rank did, as JSON for Perfetto and chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
+    /// Write a line for each call that communicates: rank, thread, operation, peer, tag, bytes, time since the last one, time in it
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Serve the process that has started this command, which speaks over standard input
     #[arg(long, hide = true, conflicts_with = "program")]
     attach: bool,
@@ -72,6 +91,14 @@ pub(crate) struct Arguments {
     arguments: Vec<std::ffi::OsString>,
 }
 
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("not a time above 0".to_owned()),
+    }
+}
+
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     shutdown::expect_children();
@@ -81,7 +108,14 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let universe = arguments.universe.unwrap_or(arguments.processes);
     let universe = universe.max(arguments.processes);
     let place = directory.path().to_owned();
-    let job = Arc::new(Job::new((arguments.label, universe), place, sender));
+    let mut watcher = Watcher::new(arguments.stall)?;
+    let outputs = Outputs::create(arguments.timeline.as_deref(), arguments.trace.as_deref())?;
+    let shown = Shown {
+        calls: watcher.path(),
+        has_events: outputs.are_wanted(),
+    };
+    let job = Job::new((arguments.label, universe), place, shown, sender);
+    let job = Arc::new(job);
     let expected = match arguments.program {
         Some(program) => {
             let program = Program {
@@ -101,7 +135,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             0
         }
     };
-    match watch(&job, &events, (expected, arguments.attach)) {
+    let code = watch(&job, &events, &mut watcher, (expected, arguments.attach));
+    outputs.write(directory.path(), watcher.processes())?;
+    match code {
         0 => Ok(()),
         code => Err(Failure {
             code,
@@ -171,14 +207,60 @@ enum Asked {
     Killed,
 }
 
-/// Something has failed: the first failure is reported and gives the exit code, and the others have some time to end.
-fn fail(code: &mut u8, asked: &mut Asked, (failed, wait): (u8, Duration), text: &str) {
-    if *code == 0 {
-        *code = failed.max(1);
-        output::warn(text);
+/// How far a program has come to its end.
+struct Ending {
+    code: u8,
+    asked: Asked,
+    /// A process was killed by a signal.
+    was_killed: bool,
+}
+
+impl Ending {
+    /// Something has failed: the first failure is reported and gives the exit code, and the others have some time to end.
+    fn fail(&mut self, failed: u8, wait: Duration, text: &str) {
+        if self.code == 0 {
+            self.code = failed.max(1);
+            output::warn(text);
+        }
+        if self.asked == Asked::Nothing {
+            self.asked = Asked::At(Instant::now() + wait, Signal::TERM);
+        }
     }
-    if *asked == Asked::Nothing {
-        *asked = Asked::At(Instant::now() + wait, Signal::TERM);
+
+    /// A process has ended.
+    fn ended(&mut self, job: &Job, who: Who, status: ExitStatus) {
+        if job.server(who).is_some_and(|server| server.is_given_up()) {
+            return;
+        }
+        let left = has_left_early(job, who);
+        if !status.success() {
+            let text = format!("{who} {}", describe(status));
+            let is_asked = matches!(self.asked, Asked::Killed | Asked::At(_, Signal::KILL));
+            if status.signal().is_some() && !self.was_killed && self.code != 0 && !is_asked {
+                // The others may have noticed, and ended, before this was known here.
+                self.code = code_of(status);
+                output::warn(&text);
+            }
+            self.was_killed |= status.signal().is_some();
+            self.fail(code_of(status), AFTER_DEATH, &text);
+        } else if left {
+            let text = format!("{who} has ended without MPI_Finalize");
+            self.fail(1, AFTER_DEATH, &text);
+        }
+    }
+
+    /// The time has come to end processes.
+    fn press(&mut self, running: &[Running]) {
+        self.asked = match self.asked {
+            Asked::At(_, Signal::TERM) => {
+                tell_all(running, Signal::TERM);
+                Asked::At(Instant::now() + AFTER_TERM, Signal::KILL)
+            }
+            _ => {
+                tell_all(running, Signal::KILL);
+                Asked::Killed
+            }
+        };
     }
 }
 
@@ -188,24 +270,40 @@ fn has_left_early(job: &Job, who: Who) -> bool {
     server.is_some_and(|server| server.has_left_early(who.rank))
 }
 
+fn all_of(running: &[Running]) -> Vec<Who> {
+    running.iter().map(|process| process.who).collect()
+}
+
 /// Watches over the processes until all have ended: those that are expected to start, and those that they start. Returns the exit
 /// code.
-fn watch(job: &Job, events: &Receiver<Event>, (mut expected, mut is_attached): (u32, bool)) -> u8 {
+fn watch(
+    job: &Job,
+    events: &Receiver<Event>,
+    watcher: &mut Watcher,
+    (mut expected, mut is_attached): (u32, bool),
+) -> u8 {
     let mut running = Vec::new();
-    let (mut code, mut asked, mut was_killed) = (0, Asked::Nothing, false);
+    let mut ending = Ending {
+        code: 0,
+        asked: Asked::Nothing,
+        was_killed: false,
+    };
     while expected > 0 || is_attached || !running.is_empty() {
-        let event = match asked {
-            Asked::At(then, _) => {
-                events.recv_timeout(then.saturating_duration_since(Instant::now()))
-            }
-            _ => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        let until = match ending.asked {
+            Asked::At(then, _) => then.min(watcher.next()),
+            _ => watcher.next(),
         };
+        let event = events.recv_timeout(until.saturating_duration_since(Instant::now()));
+        if let Some(report) = watcher.look(&all_of(&running)) {
+            output::warn(&report);
+        }
         match event {
             Ok(Event::Started(process)) => {
                 expected = expected.saturating_sub(1);
-                if asked == Asked::Killed {
+                if ending.asked == Asked::Killed {
                     tell_all(std::slice::from_ref(&process), Signal::KILL);
                 }
+                watcher.add(process.who, process.page);
                 running.push(process);
             }
             Ok(Event::Detached(who)) => {
@@ -213,60 +311,35 @@ fn watch(job: &Job, events: &Receiver<Event>, (mut expected, mut is_attached): (
                 if has_left_early(job, who) {
                     let text =
                         "the process that has started the others has ended without MPI_Finalize";
-                    fail(&mut code, &mut asked, (1, AFTER_DEATH), text);
+                    ending.fail(1, AFTER_DEATH, text);
                 }
             }
             Ok(Event::Ended(who, status)) => {
                 running.retain(|process| process.who != who);
-                if job.server(who).is_some_and(|server| server.is_given_up()) {
-                    continue;
-                }
-                let left = has_left_early(job, who);
-                if !status.success() {
-                    let text = format!("{who} {}", describe(status));
-                    if status.signal().is_some()
-                        && !was_killed
-                        && code != 0
-                        && !matches!(asked, Asked::Killed | Asked::At(_, Signal::KILL))
-                    {
-                        // The others may have noticed, and ended, before this was known here.
-                        code = code_of(status);
-                        output::warn(&text);
-                    }
-                    was_killed |= status.signal().is_some();
-                    fail(&mut code, &mut asked, (code_of(status), AFTER_DEATH), &text);
-                } else if left {
-                    let text = format!("{who} has ended without MPI_Finalize");
-                    fail(&mut code, &mut asked, (1, AFTER_DEATH), &text);
-                }
+                ending.ended(job, who, status);
             }
             Ok(Event::Aborted(who, exit)) => {
                 let text = format!("{who} has called MPI_Abort, or failed, with code {exit}");
                 let exit = u8::try_from(exit & 0xff).unwrap_or(1);
-                fail(&mut code, &mut asked, (exit, Duration::ZERO), &text);
+                ending.fail(exit, Duration::ZERO, &text);
             }
             Ok(Event::Nonsense(who, why)) => {
                 let text = format!("{who} does not speak PMI-1: {why}");
-                fail(&mut code, &mut asked, (1, Duration::ZERO), &text);
+                ending.fail(1, Duration::ZERO, &text);
             }
+            Ok(Event::Signal(SIGQUIT)) => output::warn(&watcher.report(&all_of(&running))),
             Ok(Event::Signal(signal)) => {
                 if let Some(signal) = Signal::from_named_raw(signal) {
                     tell_all(&running, signal);
                 }
             }
-            Err(_) => {
-                asked = match asked {
-                    Asked::At(_, Signal::TERM) => {
-                        tell_all(&running, Signal::TERM);
-                        Asked::At(Instant::now() + AFTER_TERM, Signal::KILL)
-                    }
-                    _ => {
-                        tell_all(&running, Signal::KILL);
-                        Asked::Killed
-                    }
-                };
-            }
+            Err(RecvTimeoutError::Timeout) => match ending.asked {
+                Asked::At(then, _) if then <= Instant::now() => ending.press(&running),
+                // It was time to look at what the processes are in.
+                _ => {}
+            },
+            Err(RecvTimeoutError::Disconnected) => ending.press(&running),
         }
     }
-    code
+    ending.code
 }

@@ -13,9 +13,14 @@ pub(crate) struct Who {
 impl Who {
     /// How lines of its output begin.
     pub(crate) fn label(self) -> String {
+        format!("[{}] ", self.number())
+    }
+
+    /// Its rank, behind its program's number unless that is the first.
+    pub(crate) fn number(self) -> String {
         match self {
-            Self { world: 0, rank } => format!("[{rank}] "),
-            Self { world, rank } => format!("[{world}.{rank}] "),
+            Self { world: 0, rank } => rank.to_string(),
+            Self { world, rank } => format!("{world}.{rank}"),
         }
     }
 }

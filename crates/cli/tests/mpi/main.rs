@@ -3,6 +3,7 @@
 
 mod abuse;
 mod installed;
+mod observed;
 mod starting;
 mod windows;
 

@@ -13,7 +13,7 @@ use causeway_wire::{fs, home, store};
 mod messages;
 mod methods;
 
-pub(super) use messages::{packets, pmi_lines, watch_pages};
+pub(super) use messages::{packets, pmi_lines, run_events, watch_pages};
 pub(super) use methods::{
     datagrams, frames, openings, rings, session_streams, shm_records, virtual_interfaces,
 };

@@ -1,0 +1,231 @@
+//! What the processes of a program did, from the files that they have written ([`causeway_wire::run::Event`]): as a timeline
+//! for Perfetto or chrome://tracing, and as a trace.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use causeway_command::failure::{Doing, Outcome};
+use causeway_watch::process::monotonic_ns;
+use causeway_wire::run::{Event, Message};
+
+use super::who::Who;
+
+/// The files that were asked for.
+pub(super) struct Outputs {
+    timeline: Option<(PathBuf, BufWriter<File>)>,
+    trace: Option<(PathBuf, BufWriter<File>)>,
+    /// When the program was started.
+    begin_ns: u64,
+}
+
+/// The file that the process with this page writes its events to.
+pub(super) fn file_of(directory: &Path, page: u32) -> PathBuf {
+    directory.join(format!("events-{page}"))
+}
+
+impl Outputs {
+    /// Makes the files.
+    pub(super) fn create(timeline: Option<&Path>, trace: Option<&Path>) -> Outcome<Self> {
+        let create = |path: &Path| -> Outcome<(PathBuf, BufWriter<File>)> {
+            let file = File::create(path).doing(|| format!("creating {}", path.display()))?;
+            Ok((path.to_owned(), BufWriter::new(file)))
+        };
+        Ok(Self {
+            timeline: timeline.map(create).transpose()?,
+            trace: trace.map(create).transpose()?,
+            begin_ns: monotonic_ns(),
+        })
+    }
+
+    /// Whether there are any.
+    pub(super) fn are_wanted(&self) -> bool {
+        self.timeline.is_some() || self.trace.is_some()
+    }
+
+    /// Fills them with what these processes, with the numbers of their pages, have left in this directory.
+    pub(super) fn write(self, directory: &Path, processes: Vec<(Who, u32)>) -> Outcome {
+        let begin_ns = self.begin_ns;
+        if let Some((path, mut file)) = self.timeline {
+            let written = write_timeline(&mut file, directory, &processes, begin_ns);
+            written
+                .and_then(|()| file.flush())
+                .doing(|| format!("writing {}", path.display()))?;
+        }
+        if let Some((path, mut file)) = self.trace {
+            let written = write_trace(&mut file, directory, &processes, begin_ns);
+            written
+                .and_then(|()| file.flush())
+                .doing(|| format!("writing {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// The events of a process, for each of which `body` is called. One that has recorded nothing has none.
+fn read(
+    directory: &Path,
+    page: u32,
+    mut body: impl FnMut(Event) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let file = match File::open(file_of(directory, page)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let mut file = BufReader::new(file);
+    let mut line = String::new();
+    while file.read_line(&mut line)? > 0 {
+        if let Some(event) = Event::decode(&line) {
+            body(event)?;
+        }
+        line.clear();
+    }
+    Ok(())
+}
+
+/// Messages that one process has had from or for another, by peer and word.
+type Pairs<T> = HashMap<(u32, u64), T>;
+
+fn write_timeline(
+    to: &mut impl Write,
+    directory: &Path,
+    processes: &[(Who, u32)],
+    begin_ns: u64,
+) -> std::io::Result<()> {
+    let at = |ns: u64| ns.saturating_sub(begin_ns) as f64 / 1e3;
+    writeln!(to, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
+    for (who, page) in processes.iter().copied() {
+        let world = who.world;
+        let of_world = processes.iter().filter(|(other, _)| other.world == world);
+        let size = of_world.count() as u32;
+        // What was sent for the so manieth time is what the so manieth receive has got.
+        let mut sent: Pairs<u64> = Pairs::new();
+        let mut received: Pairs<Vec<(u64, u64, u64)>> = Pairs::new();
+        let id = |from: u32, to: u32, word: u64, number: u64| {
+            format!("{world}-{from}-{to}-{word}-{number}")
+        };
+        writeln!(
+            to,
+            "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{page},\"args\":{{\"name\":\"{who}\"}}}},"
+        )?;
+        read(directory, page, |event| match event {
+            Event::Call { .. } => write_call(to, page, &event, begin_ns),
+            // Processes of other programs have no number here that both ends know.
+            Event::Sent(Message { peer, .. }) | Event::Received(Message { peer, .. }, _)
+                if peer >= size =>
+            {
+                Ok(())
+            }
+            Event::Sent(message) => {
+                let number = sent.entry((message.peer, message.word)).or_default();
+                *number += 1;
+                let id = id(who.rank, message.peer, message.word, *number);
+                write_flow(to, ("s", &id), page, at(message.at_ns), message.bytes)
+            }
+            Event::Received(message, order) => {
+                let of = received.entry((message.peer, message.word)).or_default();
+                of.push((order, message.at_ns, message.bytes));
+                Ok(())
+            }
+        })?;
+        let received = BTreeMap::from_iter(received);
+        for ((peer, word), mut messages) in received {
+            messages.sort_unstable();
+            for (number, (_, at_ns, bytes)) in (1..).zip(messages) {
+                let id = id(peer, who.rank, word, number);
+                write_flow(to, ("f", &id), page, at(at_ns), bytes)?;
+            }
+        }
+    }
+    // A list does not end with a comma.
+    writeln!(
+        to,
+        "{{\"ph\":\"M\",\"name\":\"trace_end\",\"pid\":0,\"args\":{{}}}}\n]}}"
+    )
+}
+
+/// A call of a process, if this is one.
+fn write_call(to: &mut impl Write, page: u32, event: &Event, begin_ns: u64) -> std::io::Result<()> {
+    let Event::Call {
+        name,
+        thread,
+        begin_ns: begin,
+        end_ns,
+        peer,
+        tag,
+        bytes,
+    } = event
+    else {
+        return Ok(());
+    };
+    let name = serde_json::to_string(name)?;
+    let at = begin.saturating_sub(begin_ns) as f64 / 1e3;
+    let took = end_ns.saturating_sub(*begin) as f64 / 1e3;
+    let number = |of: &Option<i32>| of.map_or("null".to_owned(), |of| of.to_string());
+    let (peer, tag) = (number(peer), number(tag));
+    writeln!(
+        to,
+        "{{\"ph\":\"X\",\"cat\":\"call\",\"name\":{name},\"pid\":{page},\"tid\":{thread},\
+         \"ts\":{at:.3},\"dur\":{took:.3},\
+         \"args\":{{\"peer\":{peer},\"tag\":{tag},\"bytes\":{bytes}}}}},"
+    )
+}
+
+/// One end of the arrow from a send to its receive.
+fn write_flow(
+    to: &mut impl Write,
+    (end, id): (&str, &str),
+    page: u32,
+    at: f64,
+    bytes: u64,
+) -> std::io::Result<()> {
+    let binds = if end == "f" { ",\"bp\":\"e\"" } else { "" };
+    writeln!(
+        to,
+        "{{\"ph\":\"{end}\",\"cat\":\"message\",\"name\":\"message\",\"id\":\"{id}\",\"pid\":{page},\
+         \"tid\":0,\"ts\":{at:.3}{binds},\"args\":{{\"bytes\":{bytes}}}}},"
+    )
+}
+
+fn write_trace(
+    to: &mut impl Write,
+    directory: &Path,
+    processes: &[(Who, u32)],
+    begin_ns: u64,
+) -> std::io::Result<()> {
+    writeln!(to, "# causeway trace 1, {} processes", processes.len())?;
+    writeln!(
+        to,
+        "# rank thread operation peer tag bytes compute_ns call_ns"
+    )?;
+    for (who, page) in processes.iter().copied() {
+        let who = who.number();
+        // When each thread has left its last call.
+        let mut last: HashMap<u32, u64> = HashMap::new();
+        read(directory, page, |event| {
+            let Event::Call {
+                name,
+                thread,
+                begin_ns: begin,
+                end_ns,
+                peer,
+                tag,
+                bytes,
+            } = event
+            else {
+                return Ok(());
+            };
+            let before = last.insert(thread, end_ns).unwrap_or(begin_ns);
+            let (compute, took) = (begin.saturating_sub(before), end_ns.saturating_sub(begin));
+            let number = |of: Option<i32>| of.map_or("-".to_owned(), |of| of.to_string());
+            let (peer, tag) = (number(peer), number(tag));
+            writeln!(
+                to,
+                "{who} {thread} {name} {peer} {tag} {bytes} {compute} {took}"
+            )
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,446 @@
+//! What each process of a running program is in: looked at now and then, and told when somebody asks, or when a call takes too
+//! long.
+//!
+//! Processes say which calls they are in by a page each ([`causeway_wire::run::call`]), and what is queued by the page that
+//! every process of Causeway shows ([`causeway_watch`]). They do nothing for a report, so that it tells of processes
+//! that hang, too; those that show nothing are named.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering::Acquire;
+use std::time::{Duration, Instant};
+
+use causeway_command::failure::{Doing, Outcome};
+use causeway_mpi::abi;
+use causeway_sys::mapping::Mapping;
+use causeway_sys::memfd;
+use causeway_watch::observer::Observer;
+use causeway_watch::process;
+use causeway_wire::run::call::{self, NONE, State};
+use causeway_wire::watch::{OpKind, PeerRow, Row, Why};
+
+use super::programs::MOST;
+use super::who::Who;
+
+#[path = "../../../mpi-c/abi/table.rs"]
+#[allow(dead_code, reason = "only names are needed here")]
+mod table;
+
+/// The functions that calls are counted by.
+const LIST: &str = include_str!("../../../mpi-c/abi/functions.txt");
+/// How often to look, at least and at most.
+const SELDOM: Duration = Duration::from_millis(500);
+const OFTEN: Duration = Duration::from_millis(20);
+/// Where a process is that has shown no call.
+const AT_START: &str = "in MPI_Init, or has not communicated since";
+/// How many processes one cause names.
+const NAMED: usize = 4;
+
+/// See the module's page.
+pub(super) struct Watcher {
+    file: OwnedFd,
+    pages: Mapping,
+    names: Vec<String>,
+    fingerprint: u64,
+    processes: Vec<Process>,
+    looked: Instant,
+    every: Duration,
+    stall: Option<Duration>,
+    /// A call that takes so long is told.
+    next_told: Duration,
+}
+
+/// A process that was started.
+struct Process {
+    who: Who,
+    page: usize,
+    /// How each slot was when it was last seen to change, and when that was.
+    seen: [(State, Instant); call::SLOTS],
+}
+
+/// What one thread is doing.
+struct Place {
+    name: String,
+    peer: i32,
+    tag: i32,
+    object: usize,
+    for_so_long: Duration,
+    is_inside: bool,
+}
+
+/// What one process is doing.
+enum Activity {
+    Ended,
+    /// It shows nothing, for this reason.
+    Silent(&'static str),
+    Threads(Vec<Place>),
+}
+
+/// What a process is doing, and what is queued there for which peers.
+struct Found {
+    who: Who,
+    pid: u32,
+    activity: Activity,
+    queued: Vec<(Option<Who>, PeerRow)>,
+}
+
+impl Watcher {
+    /// A call that takes longer than `stall` is told.
+    pub(super) fn new(stall: Option<Duration>) -> Outcome<Self> {
+        let doing = || "making the memory file for hang reports".to_owned();
+        // Memory is taken for those pages only that are looked at.
+        let bytes = MOST as usize * call::PAGE_BYTES;
+        let file = memfd::create_fixed("causeway:run", bytes).doing(doing)?;
+        let functions = table::read(LIST);
+        let names = functions.iter().flat_map(table::Function::names);
+        let now = Instant::now();
+        Ok(Self {
+            pages: Mapping::new(&file, bytes).doing(doing)?,
+            file,
+            names: names.map(|(name, _)| name).collect(),
+            fingerprint: table::fingerprint(LIST),
+            processes: Vec::new(),
+            looked: now,
+            every: stall.map_or(SELDOM, |stall| (stall / 4).clamp(OFTEN, SELDOM)),
+            stall,
+            next_told: stall.unwrap_or_default(),
+        })
+    }
+
+    /// Where processes find the memory file.
+    pub(super) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+
+    /// A process was started, which has this page.
+    pub(super) fn add(&mut self, who: Who, page: u32) {
+        self.processes.push(Process {
+            who,
+            page: page as usize,
+            seen: [(State::default(), Instant::now()); call::SLOTS],
+        });
+    }
+
+    /// All processes that were started, with the numbers of their pages.
+    pub(super) fn processes(&self) -> Vec<(Who, u32)> {
+        let all = self.processes.iter();
+        all.map(|process| (process.who, process.page as u32))
+            .collect()
+    }
+
+    /// When to look next.
+    pub(super) fn next(&self) -> Instant {
+        self.looked + self.every
+    }
+
+    /// Looks, if it is time to. Returns a report if a call of one of these processes takes too long.
+    pub(super) fn look(&mut self, running: &[Who]) -> Option<String> {
+        if Instant::now() < self.next() {
+            return None;
+        }
+        self.see();
+        let stall = self.stall?;
+        let all = self.processes.iter();
+        let all = all.filter(|process| running.contains(&process.who));
+        let slots = all.flat_map(|process| process.seen);
+        let inside = slots.filter(|(state, _)| state.is_inside);
+        let longest = inside.map(|(_, since)| self.looked - since).max()?;
+        if longest < stall {
+            self.next_told = stall;
+        }
+        if longest < self.next_told {
+            return None;
+        }
+        // Told again each time that the wait has doubled.
+        while self.next_told <= longest {
+            self.next_told = (2 * self.next_told).max(OFTEN);
+        }
+        Some(self.report(running))
+    }
+
+    fn see(&mut self) {
+        let now = Instant::now();
+        for process in &mut self.processes {
+            for (slot, seen) in process.seen.iter_mut().enumerate() {
+                let offset = call::SLOTS_OFFSET + slot * call::SLOT_BYTES;
+                let state = State::of_word(word(&self.pages, process.page, offset));
+                if seen.0 != state {
+                    *seen = (state, now);
+                }
+            }
+        }
+        self.looked = now;
+    }
+
+    fn find(&self, process: &Process, is_running: bool) -> Found {
+        let pid = word(&self.pages, process.page, call::PID);
+        let pid = u32::try_from(pid).unwrap_or(0);
+        let activity = match is_running {
+            true => self.activity(process, pid),
+            false => Activity::Ended,
+        };
+        let queued = match activity {
+            Activity::Threads(_) => queued(pid),
+            _ => Vec::new(),
+        };
+        Found {
+            who: process.who,
+            pid,
+            activity,
+            queued,
+        }
+    }
+
+    fn activity(&self, process: &Process, pid: u32) -> Activity {
+        if pid == 0 {
+            return Activity::Silent(
+                "has not called MPI_Init, or runs another library, and cannot say what it does",
+            );
+        }
+        if process::state(pid) == process::State::Ended {
+            return Activity::Silent("has lost the process that called MPI_Init");
+        }
+        let word = |offset| word(&self.pages, process.page, offset);
+        if word(call::LIST) != self.fingerprint {
+            return Activity::Silent(
+                "runs a library of another version, which cannot say what it does",
+            );
+        }
+        let threads = process.seen.iter().enumerate().filter_map(|(slot, seen)| {
+            let (state, since) = *seen;
+            let offset = call::SLOTS_OFFSET + slot * call::SLOT_BYTES;
+            let (peer, tag) = call::unpack(word(offset + 8));
+            let object = word(offset + 16) as usize;
+            let name = self.names.get(usize::from(state.function));
+            (state.number > 0).then(|| Place {
+                name: name.cloned().unwrap_or_default(),
+                peer,
+                tag,
+                object,
+                for_so_long: self.looked.saturating_duration_since(since),
+                is_inside: state.is_inside,
+            })
+        });
+        Activity::Threads(threads.collect())
+    }
+
+    /// What all processes are doing, of which these have not ended.
+    pub(super) fn report(&mut self, running: &[Who]) -> String {
+        self.see();
+        let all = self.processes.iter();
+        let all = all.map(|process| self.find(process, running.contains(&process.who)));
+        let all = Vec::from_iter(all);
+        let mut text = format!("hang report of {} processes", all.len());
+        for Found {
+            who,
+            pid,
+            activity,
+            queued,
+        } in &all
+        {
+            let _ = match activity {
+                Activity::Ended => write!(text, "\n  {who} has ended"),
+                Activity::Silent(why) => write!(text, "\n  {who} {why}"),
+                Activity::Threads(places) => {
+                    let state = process::state(*pid).text();
+                    let places = Vec::from_iter(places.iter().map(Place::text));
+                    let text_of = match places.is_empty() {
+                        true => AT_START.to_owned(),
+                        false => places.join("; another thread: "),
+                    };
+                    write!(text, "\n  {who} (pid {pid}, {state}): {text_of}")
+                }
+            };
+            for row in queued {
+                let _ = write!(text, "\n    {}", queue_text(row));
+            }
+        }
+        for cause in causes(&all) {
+            let _ = write!(text, "\n  likely cause: {cause}");
+        }
+        text
+    }
+}
+
+/// A word of a page; 0 if there is no such page.
+fn word(pages: &Mapping, page: usize, offset: usize) -> u64 {
+    match page < MOST as usize {
+        true => pages.word(page * call::PAGE_BYTES + offset).load(Acquire),
+        false => 0,
+    }
+}
+
+impl Place {
+    fn text(&self) -> String {
+        let seconds = self.for_so_long.as_secs_f64();
+        if !self.is_inside {
+            return format!("outside of MPI for {seconds:.1} s, last in {}", self.name);
+        }
+        let mut text = format!("in {}", self.name);
+        let _ = match self.peer {
+            NONE => Ok(()),
+            abi::ANY_SOURCE => write!(text, ", from any rank"),
+            peer => write!(text, ", with rank {peer}"),
+        };
+        let _ = match self.tag {
+            NONE => Ok(()),
+            abi::ANY_TAG => write!(text, ", any tag"),
+            tag => write!(text, ", tag {tag}"),
+        };
+        let _ = match self.object {
+            0 => Ok(()),
+            abi::COMM_WORLD => write!(text, ", MPI_COMM_WORLD"),
+            abi::COMM_SELF => write!(text, ", MPI_COMM_SELF"),
+            other => write!(text, ", object {other:#x}"),
+        };
+        let _ = write!(text, ", for {seconds:.1} s");
+        text
+    }
+
+    /// In a word, for other processes that wait for this one.
+    fn whereabouts(&self) -> String {
+        match self.is_inside {
+            true => format!("is in {}", self.name),
+            false => format!("is outside of MPI, last in {}", self.name),
+        }
+    }
+
+    fn is_send(&self) -> bool {
+        let ends = ["send", "Send"].iter().any(|end| self.name.ends_with(end));
+        ends || self.name.ends_with("send_c")
+    }
+
+    /// Whether all processes of the communicator have to come.
+    fn is_collective(&self) -> bool {
+        self.tag == NONE && self.object == abi::COMM_WORLD
+    }
+}
+
+impl Found {
+    /// Where it is, in a word.
+    fn whereabouts(&self) -> String {
+        match &self.activity {
+            Activity::Ended => "has ended".to_owned(),
+            Activity::Silent(why) => (*why).to_owned(),
+            Activity::Threads(places) => {
+                let first = places.first();
+                first.map_or(format!("is {AT_START}"), Place::whereabouts)
+            }
+        }
+    }
+}
+
+/// What a process has queued for each peer, by what it shows of itself.
+fn queued(pid: u32) -> Vec<(Option<Who>, PeerRow)> {
+    let Ok(page) = Observer::new(pid) else {
+        return Vec::new();
+    };
+    let peers = page.rows().into_iter().filter_map(|row| match row {
+        Row::Peer(row) if row.sends + row.receives + row.early > 0 || row.waiting.is_some() => {
+            Some((peer_of(&row.address), row))
+        }
+        _ => None,
+    });
+    peers.collect()
+}
+
+/// The process of an address: a socket of a process in its program's directory.
+fn peer_of(address: &str) -> Option<Who> {
+    let mut parts = address.rsplit('/');
+    let rank = parts.next()?.parse().ok()?;
+    let world = parts.next()?.parse().ok()?;
+    Some(Who { world, rank })
+}
+
+fn queue_text((peer, row): &(Option<Who>, PeerRow)) -> String {
+    let whose = peer.map_or_else(|| row.address.clone(), |who| who.to_string());
+    let mut text = format!(
+        "queued for {whose}: {} sends, {} receives, {} messages without a receive",
+        row.sends, row.receives, row.early
+    );
+    if let Some(waiting) = &row.waiting {
+        let (tag, size) = (waiting.tag as u32, waiting.size);
+        let what = match (waiting.kind, waiting.why) {
+            (OpKind::Receive, Why::Message) => "receive, for which no message has come",
+            (OpKind::Receive, _) => "receive, whose message is on its way",
+            (OpKind::Send, Why::Receive) => "send, announced to a peer without a receive",
+            (OpKind::Send, Why::Connection) => "send, not connected",
+            (OpKind::Send, _) => "send, on its way",
+            _ => "transfer",
+        };
+        let _ = write!(text, "; the oldest is a {what} (tag {tag}, {size} bytes)");
+    }
+    text
+}
+
+/// Who seems to wait for whom.
+fn causes(all: &[Found]) -> Vec<String> {
+    let mut causes = Vec::new();
+    // The processes of each program in each collective operation.
+    let mut together: BTreeMap<(u32, &str), BTreeSet<u32>> = BTreeMap::new();
+    for found in all {
+        let Activity::Threads(places) = &found.activity else {
+            continue;
+        };
+        for place in places.iter().filter(|place| place.is_inside) {
+            if place.is_collective() {
+                let ranks = together.entry((found.who.world, &place.name));
+                ranks.or_default().insert(found.who.rank);
+            } else {
+                waits(all, found, place, &mut causes);
+            }
+        }
+    }
+    for ((world, name), ranks) in together {
+        let members = all.iter().filter(|found| found.who.world == world);
+        let others = members
+            .clone()
+            .filter(|found| !ranks.contains(&found.who.rank));
+        let others = others.map(|found| format!("{}, which {}", found.who, found.whereabouts()));
+        let others = Vec::from_iter(others.take(NAMED));
+        if !others.is_empty() {
+            causes.push(format!(
+                "{} of {} processes are in {name} and wait for {}",
+                ranks.len(),
+                members.count(),
+                others.join(", and for ")
+            ));
+        }
+    }
+    causes
+}
+
+/// For whom a process waits that is in a call which is not collective.
+fn waits(all: &[Found], found: &Found, place: &Place, causes: &mut Vec<String>) {
+    let who = found.who;
+    let mut add = |peer: Who, is_send: bool, tag: Option<i64>| {
+        let what = match (is_send, tag) {
+            (true, None) => format!("for {peer} to receive its message"),
+            (true, Some(tag)) => format!("for {peer} to receive its message of tag {tag}"),
+            (false, None) => format!("for a message of {peer}"),
+            (false, Some(tag)) => format!("for a message of tag {tag} of {peer}"),
+        };
+        let where_it_is = all.iter().find(|found| found.who == peer);
+        let where_it_is = where_it_is.map_or("is not known here".to_owned(), Found::whereabouts);
+        causes.push(format!("{who} waits {what}, which {where_it_is}"));
+    };
+    if place.object == abi::COMM_WORLD && place.peer >= 0 {
+        let rank = place.peer as u32;
+        let tag = (![NONE, abi::ANY_TAG].contains(&place.tag)).then_some(i64::from(place.tag));
+        let world = who.world;
+        add(Who { world, rank }, place.is_send(), tag);
+    } else if place.peer == abi::ANY_SOURCE {
+        let others = all.iter().filter(|other| other.who != who);
+        let others = others.map(|other| format!("; {} {}", other.who, other.whereabouts()));
+        let others = String::from_iter(others.take(NAMED));
+        causes.push(format!("{who} waits for a message of any rank{others}"));
+    } else {
+        for (peer, row) in &found.queued {
+            if let (Some(peer), Some(waiting)) = (peer, &row.waiting) {
+                let is_send = waiting.kind != OpKind::Receive;
+                add(*peer, is_send, Some(i64::from(waiting.tag as u32)));
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What a launcher says of a program that hangs, and what it writes of what a program did.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use super::{built, compile};
+
+fn launcher(arguments: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["-s", "INT", "60", env!("CARGO_BIN_EXE_causeway"), "run"]);
+    command.args(arguments).env("LD_LIBRARY_PATH", built());
+    command
+}
+
+#[test]
+fn a_hang_is_told_with_its_cause() {
+    let program = compile("hangs");
+    let program = program.to_str().expect("UTF-8");
+    let mut child = launcher(&["-n", "3", "--stall", "0.2", program])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut errors = child.stderr.take().expect("a pipe");
+    let (mut said, mut bytes) = (String::new(), [0; 4096]);
+    // The next report comes when the wait has doubled; by then all have got as far as they get.
+    while said.matches("hang report of 3 processes").count() < 3 {
+        let read = errors.read(&mut bytes).expect("its errors");
+        assert!(read > 0, "{said}");
+        said.push_str(&String::from_utf8_lossy(&bytes[..read]));
+    }
+    let _ = Command::new("kill")
+        .args(["-TERM", &child.id().to_string()])
+        .status();
+    let _ = errors.read_to_string(&mut said);
+    let _ = child.wait();
+    for wanted in [
+        "in MPI_Recv, with rank 1, tag 7, MPI_COMM_WORLD",
+        "in MPI_Barrier, MPI_COMM_WORLD",
+        "rank 0 waits for a message of tag 7 of rank 1, which is in MPI_Barrier",
+        "1 messages without a receive",
+        "1 of 3 processes are in MPI_Barrier and wait for rank 0, which is in MPI_Recv, and for rank 2",
+    ] {
+        assert!(said.contains(wanted), "{wanted:?} is not in\n{said}");
+    }
+}
+
+#[test]
+fn a_process_that_shows_nothing_is_said_to() {
+    let mut child = launcher(&["-n", "1", "sleep", "60"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut errors = child.stderr.take().expect("a pipe");
+    let (mut said, mut bytes) = (String::new(), [0; 4096]);
+    while !said.contains("rank 0 has not called MPI_Init") {
+        // `timeout` passes the signal on, once the launcher handles it.
+        let _ = Command::new("kill")
+            .args(["-QUIT", &launched(child.id())])
+            .status();
+        let read = errors.read(&mut bytes).expect("its errors");
+        assert!(read > 0, "{said}");
+        said.push_str(&String::from_utf8_lossy(&bytes[..read]));
+    }
+    let _ = Command::new("kill")
+        .args(["-TERM", &child.id().to_string()])
+        .status();
+    let _ = child.wait();
+}
+
+/// The launcher that `timeout` has started, once it has started a process of its own: then it handles signals.
+fn launched(timeout: u32) -> String {
+    let child_of = |pid: &str| {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.unwrap_or_default();
+        children
+            .split(' ')
+            .next()
+            .map(str::to_owned)
+            .filter(|pid| !pid.is_empty())
+    };
+    loop {
+        if let Some(launcher) = child_of(&timeout.to_string())
+            && child_of(&launcher).is_some()
+        {
+            return launcher;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn every_send_of_a_timeline_has_its_receive_and_a_trace_has_each_call() {
+    let program = compile("recorded");
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let (timeline, trace) = (file("timeline.json"), file("trace"));
+    let program = program.to_str().expect("UTF-8");
+    let output = launcher(&[
+        "-n",
+        "3",
+        "--timeline",
+        &timeline,
+        "--trace",
+        &trace,
+        program,
+    ])
+    .output()
+    .expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let text = std::fs::read_to_string(timeline).expect("a timeline");
+    let whole: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let events = whole["traceEvents"].as_array().expect("a list");
+    let mut messages: BTreeMap<&str, Vec<&serde_json::Value>> = BTreeMap::new();
+    for event in events.iter().filter(|event| event["cat"] == "message") {
+        let id = event["id"].as_str().expect("an id");
+        messages.entry(id).or_default().push(event);
+    }
+    // Of each of 3 ranks: 4 of tag 3, and of tags 4, 5, 9 one, 3 of tag 6.
+    assert_eq!(messages.len(), 30);
+    for (id, ends) in &messages {
+        let kind = |kind: &str| ends.iter().find(|end| end["ph"] == kind);
+        let (Some(sent), Some(received), 2) = (kind("s"), kind("f"), ends.len()) else {
+            panic!("{id}: {ends:?}");
+        };
+        assert!(sent["ts"].as_f64() <= received["ts"].as_f64(), "{id}");
+        assert_eq!(sent["args"]["bytes"], received["args"]["bytes"], "{id}");
+    }
+    let calls = events.iter().filter(|event| event["cat"] == "call").count();
+    let trace = std::fs::read_to_string(trace).expect("a trace");
+    let lines = Vec::from_iter(trace.lines().filter(|line| !line.starts_with('#')));
+    assert_eq!(lines.len(), calls);
+    let reduced = lines
+        .iter()
+        .filter(|line| line.contains(" MPI_Allreduce - - 16 "));
+    assert_eq!(reduced.count(), 3);
+    assert!(lines.iter().all(|line| line.split(' ').count() == 8));
+}
+
+#[test]
+fn the_benchmark_runs_with_our_library_alone() {
+    let library = built().join("libmpi_abi.so.1");
+    let only = "latency,threads,one-sided,master-worker,life,vector,barrier";
+    let output = Command::new(env!("CARGO_BIN_EXE_causeway"))
+        .args([
+            "bench", "mpi", "--quick", "--alone", "--json", "--sizes", "8", "--ranks", "2",
+        ])
+        .args(["--only", only, "--library"])
+        .arg(library)
+        .output()
+        .expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let whole: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = whole["rows"].as_array().expect("rows");
+    for case in [
+        "latency",
+        "rate/4-threads",
+        "put",
+        "fetch-and-op",
+        "life/2-ranks",
+        "master-worker/4-ranks",
+    ] {
+        assert!(
+            rows.iter().any(|row| row["case"] == case),
+            "{case} in {rows:?}"
+        );
+    }
+}

@@ -1,0 +1,234 @@
+//! What `causeway run` is shown of this process: which call each thread is in, all the time, in a page that the launcher maps,
+//! too; and, if it asks for that, a record of the calls ([`causeway_mpi::record`]).
+//!
+//! Without such a launcher a call pays for the look at a pointer; with it, for six stores.
+
+use std::cell::Cell;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+
+use causeway_mpi::error::Result;
+use causeway_mpi::record;
+use causeway_mpi::record::run::call::{self, NONE, State};
+use causeway_mpi::record::run::{CALLS, EVENTS, Event, PAGE};
+
+use crate::library::enter;
+use crate::types::Handle;
+
+/// The words of a slot ([`call`]).
+#[repr(C, align(64))]
+pub(crate) struct Slot {
+    state: AtomicU64,
+    peer_and_tag: AtomicU64,
+    object: AtomicU64,
+    count: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Slot>() == call::SLOT_BYTES);
+
+/// The slot of the first thread; null if nobody asks.
+static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
+/// Several threads call.
+static HAS_THREADS: AtomicBool = AtomicBool::new(false);
+/// Threads that have called, where several do.
+static THREADS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// This thread's number, where several call.
+    static THREAD: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// A call, as far as its arguments say.
+#[derive(Clone, Copy)]
+pub(crate) struct Call {
+    pub(crate) name: &'static str,
+    /// Its number in the list.
+    pub(crate) function: u16,
+    pub(crate) peer: i32,
+    pub(crate) tag: i32,
+    /// The communicator, or another object.
+    pub(crate) object: Handle,
+    pub(crate) count: i64,
+    /// The datatype of what is counted; 0 if nothing is.
+    pub(crate) datatype: Handle,
+}
+
+/// A call that has begun.
+#[derive(Clone, Copy)]
+pub(crate) struct Began {
+    slot: &'static Slot,
+    /// When, if calls are recorded.
+    at_ns: u64,
+}
+
+/// The thread enters a call.
+#[inline(always)]
+pub(crate) fn begin(call: Call) -> Option<Began> {
+    let slots = SLOTS.load(Acquire);
+    if slots.is_null() {
+        return None;
+    }
+    let own = match HAS_THREADS.load(Relaxed) {
+        true => own_slot(),
+        false => 0,
+    };
+    // SAFETY: the page has so many slots, and is never unmapped.
+    let slot = unsafe { &*slots.add(own) };
+    let number = State::of_word(slot.state.load(Relaxed)).number + 1;
+    let state = State {
+        number,
+        function: call.function,
+        is_inside: true,
+    };
+    slot.peer_and_tag
+        .store(call::pack(call.peer, call.tag), Relaxed);
+    slot.object.store(call.object as u64, Relaxed);
+    slot.count.store(call.count as u64, Relaxed);
+    slot.state.store(state.word(), Release);
+    let at_ns = match record::is_on() {
+        true => record::now_ns(),
+        false => 0,
+    };
+    Some(Began { slot, at_ns })
+}
+
+/// The thread leaves it.
+#[inline(always)]
+pub(crate) fn end(began: Option<Began>, call: Call) {
+    let Some(Began { slot, at_ns }) = began else {
+        return;
+    };
+    let outside = slot.state.load(Relaxed) & !1;
+    slot.state.store(outside, Relaxed);
+    if at_ns > 0 {
+        record_call(call, at_ns);
+    }
+}
+
+/// Which slot is this thread's: the first ones to call have their own.
+#[cold]
+fn own_slot() -> usize {
+    thread().min(call::SLOTS as u32 - 1) as usize
+}
+
+fn thread() -> u32 {
+    THREAD.with(|number| {
+        let known = number.get();
+        let own = known.unwrap_or_else(|| THREADS.fetch_add(1, Relaxed));
+        number.set(Some(own));
+        own
+    })
+}
+
+#[cold]
+fn record_call(call: Call, begin_ns: u64) {
+    let end_ns = record::now_ns();
+    let some = |number: i32| (number != NONE).then_some(number);
+    let (mut peer, mut bytes) = (some(call.peer), 0);
+    // Handles that are wrong have made the call fail.
+    let _: Result<()> = enter(|library| {
+        if call.datatype != 0 && call.count > 0 {
+            let size = library.datatype(call.datatype)?.size();
+            bytes = size.saturating_mul(call.count as u64);
+        }
+        if let (Some(rank), Some(process)) = (peer.filter(|rank| *rank >= 0), &library.process)
+            && let Ok(communicator) = process.communicator(call.object)
+        {
+            let group = communicator.remote_group().unwrap_or(communicator.group());
+            let world = group.members().get(rank as usize);
+            peer = world.map(|world| *world as i32).or(peer);
+        }
+        Ok(())
+    });
+    let thread = match HAS_THREADS.load(Relaxed) {
+        true => thread(),
+        false => 0,
+    };
+    record::event(&Event::Call {
+        name: call.name.to_owned(),
+        thread,
+        begin_ns,
+        end_ns,
+        peer,
+        tag: some(call.tag),
+        bytes,
+    });
+    if call.name == "MPI_Finalize" {
+        record::flush();
+    }
+}
+
+/// Several threads may call from now on.
+pub(crate) fn expect_threads() {
+    HAS_THREADS.store(true, Relaxed);
+}
+
+/// Shows this process to the launcher of the environment, if there is one that asks. Programs run without as well: what
+/// fails here only leaves the launcher without an answer, which it says.
+pub(crate) fn attach(list: u64) {
+    let page = std::env::var(PAGE).ok();
+    let page = page.and_then(|page| page.parse::<usize>().ok());
+    if let (Some(path), Some(page)) = (std::env::var_os(CALLS), page) {
+        let _ = map(Path::new(&path), page, list);
+    }
+    // A program that this one starts has no page of its own, and shall not write over its parent's record.
+    if !SLOTS.load(Relaxed).is_null()
+        && let Some(path) = std::env::var_os(EVENTS)
+    {
+        let _ = record::start(Path::new(&path));
+    }
+}
+
+fn map(path: &Path, page: usize, list: u64) -> Option<()> {
+    let mut file = std::fs::OpenOptions::new();
+    let file = file.read(true).write(true).open(path).ok()?;
+    let begin = page.checked_mul(call::PAGE_BYTES)?;
+    let end = begin.checked_add(call::PAGE_BYTES)? as u64;
+    // It is sealed against becoming shorter, so that what is mapped stays.
+    causeway_sys::memfd::checked_len(&file)
+        .ok()
+        .filter(|len| *len >= end)?;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let page = unsafe {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let (null, fd) = (std::ptr::null_mut(), file.as_raw_fd());
+        libc::mmap(
+            null,
+            call::PAGE_BYTES,
+            access,
+            libc::MAP_SHARED,
+            fd,
+            begin as i64,
+        )
+    };
+    if page == libc::MAP_FAILED {
+        return None;
+    }
+    let page = page.cast::<u8>();
+    // SAFETY: words of the page that was just mapped, aligned, and only ever used as atomics.
+    let word = |offset: usize| unsafe { AtomicU64::from_ptr(page.add(offset).cast()) };
+    word(call::LIST).store(list, Relaxed);
+    let own = u64::from(std::process::id());
+    // A program that this process's parent has started otherwise has the same environment.
+    word(call::PID)
+        .compare_exchange(0, own, AcqRel, Relaxed)
+        .ok()?;
+    // SAFETY: inside of the page.
+    SLOTS.store(unsafe { page.add(call::SLOTS_OFFSET) }.cast(), Release);
+    ignore_quit();
+    Some(())
+}
+
+/// A terminal sends its SIGQUIT to the launcher, which reports, and to this process, which goes on unless it handles the signal.
+fn ignore_quit() {
+    // SAFETY: all zeros is a `sigaction`; it is read, and set if the program has not.
+    unsafe {
+        let mut set: libc::sigaction = std::mem::zeroed();
+        let known = libc::sigaction(libc::SIGQUIT, std::ptr::null(), &mut set);
+        if known == 0 && set.sa_sigaction == libc::SIG_DFL {
+            libc::signal(libc::SIGQUIT, libc::SIG_IGN);
+        }
+    }
+}

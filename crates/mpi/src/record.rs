@@ -1,0 +1,147 @@
+//! What this process did, written to a file for its launcher: calls, and messages with their receives
+//! ([`causeway_wire::run::Event`]).
+//!
+//! There is one record in a process. When it is off, which is usual, each message costs a look at a flag. Lines are gathered in
+//! memory of bounded size and written when it is full; a process that is killed loses those.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use causeway_engine::types::OpId;
+pub use causeway_wire::run;
+use causeway_wire::run::{Event, Message};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Bytes that are gathered before they are written.
+const GATHERED: usize = 64 << 10;
+
+static IS_ON: AtomicBool = AtomicBool::new(false);
+static RECORD: Mutex<Option<Record>> = Mutex::new(None);
+
+struct Record {
+    file: File,
+    lines: String,
+    /// Receives that were posted so far, and those that wait, each with how many were posted before it.
+    posted: u64,
+    waiting: HashMap<OpId, u64>,
+}
+
+/// Whether anything is recorded.
+#[inline(always)]
+pub fn is_on() -> bool {
+    IS_ON.load(Relaxed)
+}
+
+/// The monotonic clock, which all processes of a host share, in nanoseconds.
+pub fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Records from now on.
+pub fn start(path: &Path) -> std::io::Result<()> {
+    let record = Record {
+        file: File::create(path)?,
+        lines: String::with_capacity(GATHERED),
+        posted: 0,
+        waiting: HashMap::new(),
+    };
+    *lock() = Some(record);
+    IS_ON.store(true, Relaxed);
+    Ok(())
+}
+
+/// Writes what was gathered.
+pub fn flush() {
+    if let Some(record) = lock().as_mut() {
+        record.write();
+    }
+}
+
+/// Records an event.
+pub fn event(event: &Event) {
+    with(|record| record.add(event));
+}
+
+fn lock() -> MutexGuard<'static, Option<Record>> {
+    RECORD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn with(body: impl FnOnce(&mut Record)) {
+    if let Some(record) = lock().as_mut() {
+        body(record);
+    }
+}
+
+impl Record {
+    fn add(&mut self, event: &Event) {
+        event.encode(&mut self.lines);
+        // A line is far shorter than what is left.
+        if self.lines.len() > GATHERED - 512 {
+            self.write();
+        }
+    }
+
+    fn write(&mut self) {
+        if self.file.write_all(self.lines.as_bytes()).is_err() {
+            // The disk is full, or the launcher is gone: the program goes on without a record.
+            IS_ON.store(false, Relaxed);
+        }
+        self.lines.clear();
+    }
+}
+
+/// A message goes out.
+#[cold]
+pub(crate) fn sent(peer: u32, word: u64, bytes: u64) {
+    let at_ns = now_ns();
+    with(|record| {
+        record.add(&Event::Sent(Message {
+            at_ns,
+            peer,
+            word,
+            bytes,
+        }));
+    });
+}
+
+/// A receive waits.
+#[cold]
+pub(crate) fn posted(op: OpId) {
+    with(|record| {
+        record.posted += 1;
+        record.waiting.insert(op, record.posted);
+    });
+}
+
+/// A receive is over without a message.
+#[cold]
+pub(crate) fn given_up(op: OpId) {
+    with(|record| {
+        record.waiting.remove(&op);
+    });
+}
+
+/// A message is there; `op` is its receive, if that has waited.
+#[cold]
+pub(crate) fn received(op: Option<OpId>, peer: u32, word: u64, bytes: u64) {
+    let at_ns = now_ns();
+    with(|record| {
+        let order = op.and_then(|op| record.waiting.remove(&op));
+        let order = order.unwrap_or_else(|| {
+            record.posted += 1;
+            record.posted
+        });
+        let message = Message {
+            at_ns,
+            peer,
+            word,
+            bytes,
+        };
+        record.add(&Event::Received(message, order));
+    });
+}

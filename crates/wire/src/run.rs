@@ -1,0 +1,247 @@
+//! What processes of a parallel program show the launcher that watches over them: the calls that they are in ([`call`]), and
+//! lines about what they did ([`Event`]).
+//!
+//! The launcher makes one memory file with a page for each process, which the process maps and writes. A line of an event file is an
+//! event: a letter, then numbers and names, with spaces between.
+
+use alloc::string::{String, ToString};
+use core::fmt::Write;
+
+/// The environment variable with the path of the memory file.
+pub const CALLS: &str = "CAUSEWAY_RUN_CALLS";
+/// The environment variable with the number of the process's page in it, counted from 0.
+pub const PAGE: &str = "CAUSEWAY_RUN_PAGE";
+/// The environment variable with the path of the file that the process writes its events to.
+pub const EVENTS: &str = "CAUSEWAY_RUN_EVENTS";
+
+/// A process's page of the memory file: words that the process writes and the launcher reads.
+///
+/// It has some words of its own, then slots, of which each thread that calls MPI has one. The last is shared by all threads
+/// beyond.
+pub mod call {
+    /// Bytes of a page. Page `n` begins at `n * PAGE_BYTES`.
+    pub const PAGE_BYTES: usize = 4096;
+    /// The word with the process id; 0 until the process has found the page.
+    pub const PID: usize = 0;
+    /// The word with what the list of functions has for a fingerprint, by which [`State::function`] counts.
+    pub const LIST: usize = 8;
+    /// Slots of a page.
+    pub const SLOTS: usize = 16;
+    /// Where the slots begin.
+    pub const SLOTS_OFFSET: usize = 64;
+    /// Bytes of a slot: four words, and room so that threads do not share a line of the cache.
+    pub const SLOT_BYTES: usize = 64;
+    /// What stands for no peer and for no tag.
+    pub const NONE: i32 = i32::MIN;
+
+    /// The first word of a slot: which call, and whether the thread is in it.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct State {
+        /// How many calls there were, with this one.
+        pub number: u64,
+        /// The function, by its number in the list.
+        pub function: u16,
+        /// Whether the thread is in it still.
+        pub is_inside: bool,
+    }
+
+    impl State {
+        /// The word of a state.
+        #[inline(always)]
+        pub const fn word(self) -> u64 {
+            self.number << 17 | (self.function as u64) << 1 | self.is_inside as u64
+        }
+
+        /// The state of a word.
+        #[inline(always)]
+        pub const fn of_word(word: u64) -> Self {
+            Self {
+                number: word >> 17,
+                function: (word >> 1) as u16,
+                is_inside: word & 1 != 0,
+            }
+        }
+    }
+
+    /// The second word of a slot, of a peer's rank and a tag, or [`NONE`]. The third is the communicator's handle, or that of another
+    /// object; the fourth is the count.
+    #[inline(always)]
+    pub const fn pack(peer: i32, tag: i32) -> u64 {
+        peer as u32 as u64 | (tag as u32 as u64) << 32
+    }
+
+    /// Peer and tag of a second word.
+    pub const fn unpack(word: u64) -> (i32, i32) {
+        (word as u32 as i32, (word >> 32) as u32 as i32)
+    }
+
+    const _: () = assert!(SLOTS_OFFSET + SLOTS * SLOT_BYTES <= PAGE_BYTES);
+}
+
+/// Something that a process did. Times are of the monotonic clock, in nanoseconds; processes are named by their ranks in
+/// `MPI_COMM_WORLD`; those of other programs have numbers from its size on, which mean something to this process only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A call.
+    Call {
+        /// Its name.
+        name: String,
+        /// The thread, counted from 0.
+        thread: u32,
+        /// When it began.
+        begin_ns: u64,
+        /// When it returned.
+        end_ns: u64,
+        /// The peer, or the root; as the program gave it if that is no single process.
+        peer: Option<i32>,
+        /// The tag.
+        tag: Option<i32>,
+        /// Bytes of the buffer that the program has named, or the first of two.
+        bytes: u64,
+    },
+    /// A message was sent, or is going to be.
+    Sent(Message),
+    /// A message has been received. Of those with the same peer and word, the receive of the lower `order` has got the earlier message.
+    Received(Message, u64),
+}
+
+/// A message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message {
+    /// When the call was made that has sent it, or when it was there.
+    pub at_ns: u64,
+    /// The other process.
+    pub peer: u32,
+    /// The receiver's number of the communicator, and the tag: the same on both sides.
+    pub word: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+impl Event {
+    /// Appends the line of the event.
+    pub fn encode(&self, to: &mut String) {
+        let optional = |number: &Option<i32>| number.map_or("-".to_string(), |n| n.to_string());
+        // Writing to a string does not fail.
+        let _ = match self {
+            Self::Call {
+                name,
+                thread,
+                begin_ns,
+                end_ns,
+                peer,
+                tag,
+                bytes,
+            } => {
+                let (peer, tag) = (optional(peer), optional(tag));
+                writeln!(
+                    to,
+                    "C {name} {thread} {begin_ns} {end_ns} {peer} {tag} {bytes}"
+                )
+            }
+            Self::Sent(message) => writeln!(to, "S {message} 0"),
+            Self::Received(message, order) => writeln!(to, "R {message} {order}"),
+        };
+    }
+
+    /// The event of a line; `None` if it is none, such as the cut end of the file of a process that was killed.
+    pub fn decode(line: &str) -> Option<Self> {
+        let line = line.strip_suffix('\n')?;
+        let mut fields = line.split(' ');
+        let event = match fields.next()? {
+            "C" => Self::Call {
+                name: fields.next().filter(|name| !name.is_empty())?.to_string(),
+                thread: fields.next()?.parse().ok()?,
+                begin_ns: fields.next()?.parse().ok()?,
+                end_ns: fields.next()?.parse().ok()?,
+                peer: optional(fields.next()?)?,
+                tag: optional(fields.next()?)?,
+                bytes: fields.next()?.parse().ok()?,
+            },
+            letter @ ("S" | "R") => {
+                let mut number = || fields.next()?.parse::<u64>().ok();
+                let message = Message {
+                    at_ns: number()?,
+                    peer: u32::try_from(number()?).ok()?,
+                    word: number()?,
+                    bytes: number()?,
+                };
+                match (letter, number()?) {
+                    ("S", _) => Self::Sent(message),
+                    (_, order) => Self::Received(message, order),
+                }
+            }
+            _ => return None,
+        };
+        fields.next().is_none().then_some(event)
+    }
+}
+
+/// A number, or none. The outer `None` is an error.
+fn optional(field: &str) -> Option<Option<i32>> {
+    match field {
+        "-" => Some(None),
+        number => number.parse().ok().map(Some),
+    }
+}
+
+impl core::fmt::Display for Message {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let (at, peer, word, bytes) = (self.at_ns, self.peer, self.word, self.bytes);
+        write!(f, "{at} {peer} {word} {bytes}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_as_they_were_written_and_nothing_else_is() {
+        let message = Message {
+            at_ns: 5,
+            peer: 3,
+            word: u64::MAX,
+            bytes: 8,
+        };
+        let call = Event::Call {
+            name: "MPI_Recv".to_string(),
+            thread: 0,
+            begin_ns: 1,
+            end_ns: 2,
+            peer: Some(-1),
+            tag: None,
+            bytes: 16,
+        };
+        for event in [call, Event::Sent(message), Event::Received(message, 7)] {
+            let mut line = String::new();
+            event.encode(&mut line);
+            assert_eq!(Event::decode(&line), Some(event), "{line}");
+            for cut in 0..line.len() {
+                assert_eq!(Event::decode(&line[..cut]), None, "{line} {cut}");
+            }
+            line.insert_str(line.len() - 1, " 1");
+            assert_eq!(Event::decode(&line), None);
+        }
+        for nonsense in [
+            "\n",
+            "X 1\n",
+            "S 1 2 3\n",
+            "S -1 2 3 4 0\n",
+            "R 1 4294967296 3 4 5\n",
+        ] {
+            assert_eq!(Event::decode(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn words_hold_what_was_packed() {
+        let state = call::State {
+            number: 12_345_678_901,
+            function: 700,
+            is_inside: true,
+        };
+        assert_eq!(call::State::of_word(state.word()), state);
+        assert_eq!(call::unpack(call::pack(-2, call::NONE)), (-2, call::NONE));
+    }
+}
