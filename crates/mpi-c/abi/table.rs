@@ -27,18 +27,23 @@ pub(crate) const WORDS: [(&str, &str, &str); 3] = [
 ];
 
 pub(crate) fn read(list: &str) -> Vec<Function> {
-    let lines = list.lines().map(str::trim);
-    lines
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    lines(list)
         .map(|line| Function::read(line).unwrap_or_else(|| panic!("not a prototype: {line}")))
         .collect()
 }
 
-/// A number that differs between lists that differ: FNV-1a.
+fn lines(list: &str) -> impl Iterator<Item = &str> {
+    let lines = list.lines().map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// A number that differs between lists of different functions: FNV-1a.
 pub(crate) fn fingerprint(list: &str) -> u64 {
-    list.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
-        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    lines(list)
+        .flat_map(str::bytes)
+        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+            (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
 }
 
 impl Function {

@@ -96,6 +96,20 @@ fn values_layouts_and_types_are_those_of_the_abi() {
 }
 
 #[test]
+fn lists_of_other_functions_have_other_fingerprints() {
+    let list = include_str!("../abi/functions.txt");
+    let fingerprint = table::fingerprint(list);
+    assert_eq!(
+        table::fingerprint(&format!("# A comment.\n{list}")),
+        fingerprint
+    );
+    assert_ne!(
+        table::fingerprint(&format!("{list}\nstart Another()")),
+        fingerprint
+    );
+}
+
+#[test]
 fn functions_are_listed_once_and_none_is_missing() {
     let functions = table::read(include_str!("../abi/functions.txt"));
     let names: BTreeSet<&str> = functions
