@@ -114,6 +114,7 @@ impl<M: Matcher> Endpoint<M> {
         let tuning = Tuning {
             eager_limit: config.eager_limit,
             unexpected_limit: config.unexpected_limit,
+            offers: config.offers,
             announced_limit: config.announced_limit,
             policy: RendezvousPolicy::default(),
             server: !config.listen.is_empty(),

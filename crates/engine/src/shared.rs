@@ -40,6 +40,8 @@ pub struct Tuning {
     pub policy: RendezvousPolicy,
     /// See [`InfoOption::Server`](crate::types::InfoOption::Server).
     pub server: bool,
+    /// See [`Config::offers`](crate::types::Config::offers).
+    pub offers: bool,
 }
 
 /// See the module's page.

@@ -183,6 +183,9 @@ pub struct Config {
     pub unexpected_limit: usize,
     /// Most bytes held for unexpected and early messages of all peers together.
     pub early_memory: usize,
+    /// Whether a process that computes when large messages come offers its receives to their senders, which then write straight into
+    /// them. Not by default: under random traffic in both directions an operation has been seen to complete twice.
+    pub offers: bool,
     /// Announcements of expected messages that may lie unmatched with each peer, which has to have the same setting: a sender
     /// then waits until one is matched, and with it all that it sends there later.
     pub announced_limit: u32,
@@ -215,6 +218,7 @@ impl Default for Config {
             eager_limit: EAGER_BY_METHOD,
             unexpected_limit: 64 << 10,
             early_memory: 32 << 20,
+            offers: false,
             announced_limit: causeway_wire::bmi::MAX_ANNOUNCED,
             connect_timeout: Duration::from_secs(5),
             tcp_connections: 0,

@@ -7,7 +7,7 @@
 //! receiver ──Retract─────────► sender     the receive is cancelled
 //!          ◄──Refuse────────── sender     the sender does not write any more
 //! ```
-//! Such an offer is made by a process that was found away when large messages came ([`Watch`](crate::offers::Watch)), when it has
+//! Where [`Config::offers`](crate::types::Config::offers) asks for it, such an offer is made by a process that was found away when large messages came ([`Watch`](crate::offers::Watch)), when it has
 //! nothing else to do. A sender whose message comes later than the offer does not wait for the receiver: neither announcing nor
 //! matching is on the message's path then.
 //!
@@ -64,6 +64,9 @@ impl Conversation {
     /// its message comes.
     #[inline(never)]
     pub(super) fn consider_offering<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) {
+        if !shared.tuning.offers {
+            return;
+        }
         let is_due = shared.watch.count(self.receives == 1);
         let is_away = shared.watch.is_away();
         if !(is_due || is_away) || !self.offers(shared) {

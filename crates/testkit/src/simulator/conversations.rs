@@ -172,6 +172,7 @@ impl<M: Patterns> World<M> {
             let tuning = Tuning {
                 eager_limit: 1 << 10,
                 unexpected_limit: MOST,
+                offers: true,
                 announced_limit: causeway_wire::bmi::MAX_ANNOUNCED,
                 policy: policies[random.below(3)],
                 server: random.one_in(2),

@@ -45,6 +45,7 @@ fn is_in(node: &Node, op: OpId, is: impl Fn(&State) -> bool) -> bool {
 
 /// Has a node offer its receives, as one does that is away when messages come.
 fn assume_away(node: &mut Node) {
+    node.bmi.conversations.shared.tuning.offers = true;
     node.bmi.conversations.shared.watch.assume_away();
 }
 
