@@ -27,7 +27,7 @@ MPI4PY_RANKS ?= 1 2 3 4 8
 # What `make mpi4py-smoke` runs: the modules that reach most of the library in a few seconds.
 MPI4PY_SMOKE := test_attributes test_cco_buf test_cco_nb_buf test_cco_obj_inter test_comm test_comm_inter test_comm_topo \
 	test_exceptions test_file test_group test_info test_op test_p2p_buf_part test_p2p_obj test_request \
-	test_session test_status test_threads test_util_pkl5 test_win
+	test_dynproc test_session test_spawn test_status test_threads test_util_pkl5 test_win
 # Tests that run at a time. Most of them wait for other processes: on two processors, four at a time take three quarters of
 # the time, and meet each other's ports and locks more often.
 TEST_THREADS ?= $(shell nproc)
