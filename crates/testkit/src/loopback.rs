@@ -5,6 +5,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::{Mutex, PoisonError};
 
+use crate::process;
+
 /// The first of the ports that are given; all are below those that kernels choose by themselves.
 const FIRST: u16 = 10_000;
 /// They are given out to processes in blocks.
@@ -58,10 +60,12 @@ fn take_block() -> (u16, UnixListener) {
 /// If no port is free.
 pub fn fresh() -> SocketAddrV4 {
     let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
-    (0..MOST_BLOCKS as u16 * BLOCK)
+    let free = (0..MOST_BLOCKS as u16 * BLOCK)
         .map(|_| SocketAddrV4::new(Ipv4Addr::LOCALHOST, ports.next()))
         .find(|&endpoint| TcpListener::bind(endpoint).is_ok() && UdpSocket::bind(endpoint).is_ok())
-        .expect("a free port")
+        .expect("a free port");
+    process::await_starts();
+    free
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -38,6 +39,17 @@ const ROLE: &str = "CAUSEWAY_TEST_ROLE";
 const ARGUMENT: &str = "CAUSEWAY_TEST_ARGUMENT_";
 /// Starts the lines that are meant for the parent.
 const MARK: &str = "@causeway ";
+
+/// Held for reading while a process is started.
+static STARTING: RwLock<()> = RwLock::new(());
+
+/// Waits until no process is being started by [`Child::spawn`].
+///
+/// A new process has copies of all descriptors of this one until its program runs: an address at which a socket
+/// listened is free only then.
+pub fn await_starts() {
+    drop(STARTING.write().unwrap_or_else(PoisonError::into_inner));
+}
 
 /// The name by which the test harness knows the test of this full path: without the crate.
 pub fn test_name(path: &'static str) -> &'static str {
@@ -111,7 +123,9 @@ impl Child {
         for (index, argument) in arguments.iter().enumerate() {
             command.env(format!("{ARGUMENT}{index}"), argument);
         }
+        let starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
         let mut process = command.spawn().expect("the test binary runs again");
+        drop(starting);
         let out = process.stdout.take().expect("its output is piped");
         let (tell, said) = channel();
         std::thread::spawn(move || {

@@ -12,6 +12,7 @@ use causeway_wire::region::RegionDescriptor;
 use super::Factory;
 use super::node::{List, Node, Pair, receive, send};
 use crate::patience::Patience;
+use crate::process;
 
 /// A descriptor of memory that no process exports.
 const NOWHERE: RegionDescriptor = RegionDescriptor {
@@ -122,6 +123,7 @@ pub fn a_restarted_peer_is_a_new_incarnation<F: Factory>(factory: &F) {
         } = pair;
         drop(b);
         a.await_down(to_b);
+        process::await_starts();
         let mut b = Node::new(factory.method());
         assert_eq!(b.listen(&address), address);
         pair = Pair::meet(a, b, address);

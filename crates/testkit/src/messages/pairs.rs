@@ -5,6 +5,7 @@ use causeway_bmi::{Addr, Tag};
 use super::Medium;
 use super::node::{Node, content};
 use crate::patience::Patience;
+use crate::process;
 use crate::random::Random;
 
 /// How often two call each other at once.
@@ -205,6 +206,7 @@ pub fn one_that_returns_keeps_its_name<M: Medium>(medium: &M, _test: &str) {
                 stays.step();
             }
         });
+        process::await_starts();
         let mut nodes = [stays, Node::new(medium.layer(Some(&address)))];
         let mut patience = Patience::new("the end is noticed");
         while connections(&nodes[0]) > 0 {
