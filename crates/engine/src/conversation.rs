@@ -32,7 +32,7 @@ use crate::handshake::Greeting;
 use crate::lists::List;
 use crate::matcher::Matcher;
 use crate::offers::Offers;
-use crate::operation::{Incoming, Op, State, What};
+use crate::operation::{Incoming, State, What};
 use crate::shared::{Shared, Tuning, Work};
 use crate::traffic::Traffic;
 use crate::types::{EAGER_BY_METHOD, OpError, Tag};
@@ -162,6 +162,13 @@ pub(crate) enum Arrived {
     Announced { tag: Tag, incoming: Incoming },
     /// This operation fetches it.
     Fetching { op: u32 },
+}
+
+/// With no one.
+impl Default for Conversation {
+    fn default() -> Self {
+        Self::new(String::new())
+    }
 }
 
 impl Conversation {
@@ -318,8 +325,8 @@ impl Conversation {
         memory: (Fragments, u64),
         state: State,
     ) -> u32 {
-        let index = shared.ops.reuse(Op::blank);
-        let op = &mut shared.ops[index];
+        let (key, op) = shared.ops.reuse();
+        let index = key as u32;
         op.renew(what, self.id, caller, tag, memory.1);
         (op.fragments, op.state) = (memory.0, state);
         self.ops.push_back(&mut shared.ops, index);
@@ -395,9 +402,21 @@ impl Conversation {
         }
     }
 
-    /// A packet has arrived.
-    #[inline]
+    /// A packet has arrived. Most are whole messages whose headers carry nothing besides.
+    #[inline(always)]
     pub(crate) fn handle_packet<M: Matcher>(&mut self, shared: &mut Shared<M>, packet: Packet<'_>) {
+        if self.is_up() && packet.len() >= wire::HEADER_BYTES {
+            let mut head = [0; wire::HEADER_BYTES];
+            packet.read_at(0, &mut head);
+            if let Some(tag) = Header::tag_of_bare_eager(head) {
+                return self.eager(shared, tag, packet);
+            }
+        }
+        self.handle_any_packet(shared, packet);
+    }
+
+    #[inline(never)]
+    fn handle_any_packet<M: Matcher>(&mut self, shared: &mut Shared<M>, packet: Packet<'_>) {
         if packet.len() < wire::HEADER_BYTES {
             return self.protocol_error(shared, "a packet shorter than its header");
         }

@@ -9,7 +9,7 @@ mod transferring;
 
 use std::time::Instant;
 
-use causeway_sys::memory::Memory;
+use causeway_sys::memory::{HeldSpans, Memory};
 use causeway_transport::{Access, Error as TransportError, Packet, PeerError, Spans, Transfer};
 use causeway_wire::bmi::{Header, Introduction};
 use causeway_wire::region::Regions;
@@ -22,7 +22,7 @@ use crate::fragments::Fragments;
 use crate::handshake::{Meeting, Rival};
 use crate::lists::NONE;
 use crate::matcher::Matcher;
-use crate::operation::State;
+use crate::operation::{Op, State};
 use crate::shared::{EarlyBody, NO_QUEUE, Shared, Tuning, Work};
 use crate::slab::Slab;
 use crate::transfers::Behind;
@@ -620,17 +620,18 @@ impl<M: Matcher> Conversations<M> {
         Some(peer.receive_early(shared, (message, pattern), into, room, caller))
     }
 
-    /// Posts a receive that waits. Its memory is left to the caller.
+    /// Posts a receive that waits; `keep` gives it its memory. Returns its key.
     #[inline(always)]
     pub(crate) fn add_receive(
         &mut self,
         caller: (u32, u64),
         pattern: M::Pattern,
         room: u64,
-    ) -> u32 {
+        keep: impl FnOnce(&mut HeldSpans, &mut Op),
+    ) -> u64 {
         let Self { peers, shared } = self;
         let peer = M::only_peer(pattern).map(|peer| &mut peers[peer]);
-        add_receive(shared, peer, caller, pattern, room)
+        add_receive(shared, peer, caller, pattern, room, keep)
     }
 
     /// Posts a receive. Returns how it ended if its message was held and whole, or the operation.
@@ -646,9 +647,10 @@ impl<M: Matcher> Conversations<M> {
             let peer = &mut peers[shared.early[message].peer];
             return peer.receive_early(shared, (message, pattern), into, room, caller);
         }
-        let op = self.add_receive(caller, pattern, room);
-        self.shared.ops[op].fragments = Fragments::share(into);
-        Err(op)
+        let key = self.add_receive(caller, pattern, room, |_, op| {
+            op.fragments = Fragments::share(into);
+        });
+        Err(key as u32)
     }
 
     /// Posts a send, as the last of those that wait.

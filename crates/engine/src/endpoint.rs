@@ -366,9 +366,14 @@ impl<M: Matcher> Endpoint<M> {
             return Tested::Otherwise;
         }
         match self.conversations.shared.take_successful(op) {
-            Tested::Pending => {}
-            tested => return tested,
+            Tested::Pending => self.test_again(op, idle),
+            tested => tested,
         }
+    }
+
+    /// Makes progress, for `idle` at most, and tests once more.
+    #[inline(never)]
+    fn test_again(&mut self, op: OpId, idle: Duration) -> Tested {
         self.progress();
         match self.conversations.shared.take_successful(op) {
             Tested::Pending if !idle.is_zero() => {}

@@ -141,9 +141,9 @@ pub(crate) struct Remote {
     pub(crate) regions: Regions,
 }
 
-impl Op {
-    /// An unused operation, to be [renewed](Op::renew).
-    pub(crate) fn blank() -> Self {
+/// An unused operation, to be [renewed](Op::renew).
+impl Default for Op {
+    fn default() -> Self {
         Self {
             links: Links::default(),
             what: What::Receive,
@@ -166,29 +166,29 @@ impl Op {
             withdrawn: false,
         }
     }
+}
 
+impl Op {
     /// Changes the state to one that goes along with nothing, mostly from such a one: then there is nothing to
     /// be dropped, and all is one store.
     #[inline(always)]
     pub(crate) fn wait_for_message(&mut self) {
-        if self.holds_something() {
-            self.drop_state();
-        }
-        self.state = State::Posted;
+        self.be(State::Posted);
     }
 
     /// Likewise: the operation can be tested for.
     #[inline(always)]
     pub(crate) fn be_done(&mut self) {
-        if self.holds_something() {
-            self.drop_state();
-        }
-        self.state = State::Done;
+        self.be(State::Done);
     }
 
     #[inline(always)]
-    fn holds_something(&self) -> bool {
-        !matches!(self.state, State::Posted | State::Finishing | State::Done)
+    fn be(&mut self, state: State) {
+        if !matches!(self.state, State::Posted | State::Finishing | State::Done) {
+            self.drop_state();
+        }
+        // What was there holds nothing. (An assignment calls for its destruction all the same.)
+        std::mem::forget(std::mem::replace(&mut self.state, state));
     }
 
     #[cold]

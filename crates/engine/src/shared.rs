@@ -124,6 +124,7 @@ pub(crate) enum Work {
 }
 
 /// An expected message that came before its receive.
+#[derive(Default)]
 pub(crate) struct Early {
     /// In the conversation's list.
     pub(crate) links: Links,
@@ -169,6 +170,12 @@ pub(crate) enum EarlyBody {
     Whole(Vec<u8>),
     /// Still with its sender.
     Announced(Incoming),
+}
+
+impl Default for EarlyBody {
+    fn default() -> Self {
+        Self::Whole(Vec::new())
+    }
 }
 
 impl Linked for Early {
@@ -262,7 +269,7 @@ impl<M: Matcher> Shared<M> {
     }
 
     /// The last part of completing: for an operation of a caller's that is in no list and has no memory any more.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set_done(&mut self, op: u32, bytes: u64) {
         let entry = &mut self.ops[op];
         entry.moved = bytes;
@@ -296,7 +303,7 @@ impl<M: Matcher> Shared<M> {
     }
 
     /// Takes an operation out if it is done and was successful.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_successful(&mut self, id: OpId) -> Tested {
         let Some(entry) = self.ops.find_entry(id.0) else {
             return Tested::Otherwise;

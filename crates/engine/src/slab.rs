@@ -17,8 +17,13 @@ struct Entry<T> {
     generation: u32,
     /// The next free entry, or [`IN_USE`].
     next_free: u32,
-    /// There if the entry is in use. A free one may have a spare.
-    value: Option<T>,
+    /// What is left from the last use, or a blank, if the entry is free.
+    value: T,
+}
+
+#[inline(always)]
+fn key(generation: u32, index: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(index)
 }
 
 /// What an entry in use has for its next free one.
@@ -41,7 +46,7 @@ impl<T> Default for Slab<T> {
     }
 }
 
-impl<T> Slab<T> {
+impl<T: Default> Slab<T> {
     /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -57,25 +62,22 @@ impl<T> Slab<T> {
         let index = self.free;
         let entry = &mut self.entries[index as usize];
         self.free = std::mem::replace(&mut entry.next_free, IN_USE);
-        entry.value = Some(value);
+        entry.value = value;
         index
     }
 
-    /// Adds an entry whose value is left from one that was [vacated](Slab::vacate), or made now. Returns
-    /// its index.
+    /// Adds an entry whose value is left from one that was [vacated](Slab::vacate), or blank. Returns its key, and the
+    /// entry.
     #[inline(always)]
-    pub(crate) fn reuse(&mut self, make: impl FnOnce() -> T) -> u32 {
+    pub(crate) fn reuse(&mut self) -> (u64, &mut T) {
         if self.free == NONE {
             self.grow();
         }
         let index = self.free;
         let entry = &mut self.entries[index as usize];
-        if entry.value.is_none() {
-            entry.value = Some(make());
-        }
         self.len += 1;
         self.free = std::mem::replace(&mut entry.next_free, IN_USE);
-        index
+        (key(entry.generation, index), &mut entry.value)
     }
 
     /// Frees an entry without dropping its value, which [`Slab::reuse`] finds again; its key is stale
@@ -99,7 +101,7 @@ impl<T> Slab<T> {
         self.entries.push(Entry {
             generation: 1,
             next_free: NONE,
-            value: None,
+            value: T::default(),
         });
     }
 
@@ -110,7 +112,7 @@ impl<T> Slab<T> {
         if !entry.is_in_use() {
             return None;
         }
-        let value = entry.value.take()?;
+        let value = std::mem::take(&mut entry.value);
         // 0 is skipped so that no key is 0.
         entry.generation = entry.generation.wrapping_add(1).max(1);
         entry.next_free = self.free;
@@ -122,7 +124,7 @@ impl<T> Slab<T> {
     /// The key of the entry at `index`.
     #[inline]
     pub(crate) fn key(&self, index: u32) -> u64 {
-        u64::from(self.entries[index as usize].generation) << 32 | u64::from(index)
+        key(self.entries[index as usize].generation, index)
     }
 
     /// The entry that `key` names, unless it is stale or was never given out.
@@ -132,7 +134,7 @@ impl<T> Slab<T> {
         if entry.generation != (key >> 32) as u32 || !entry.is_in_use() {
             return None;
         }
-        entry.value.as_mut()
+        Some(&mut entry.value)
     }
 
     /// The index that `key` names, unless it is stale or was never given out.
@@ -147,14 +149,14 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         let entry = self.entries.get(index as usize)?;
-        entry.is_in_use().then_some(entry.value.as_ref()).flatten()
+        entry.is_in_use().then_some(&entry.value)
     }
 
     /// The same, to be changed.
     #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         let entry = self.entries.get_mut(index as usize)?;
-        entry.is_in_use().then_some(entry.value.as_mut()).flatten()
+        entry.is_in_use().then_some(&mut entry.value)
     }
 
     /// The indices of all entries, for work that is not done often.
@@ -172,7 +174,8 @@ impl<T> std::ops::Index<u32> for Slab<T> {
     #[inline(always)]
     fn index(&self, index: u32) -> &T {
         let entry = &self.entries[index as usize];
-        entry.value.as_ref().expect("an entry that is in use")
+        debug_assert!(entry.is_in_use(), "an entry that is in use");
+        &entry.value
     }
 }
 
@@ -180,7 +183,8 @@ impl<T> IndexMut<u32> for Slab<T> {
     #[inline(always)]
     fn index_mut(&mut self, index: u32) -> &mut T {
         let entry = &mut self.entries[index as usize];
-        entry.value.as_mut().expect("an entry that is in use")
+        debug_assert!(entry.is_in_use(), "an entry that is in use");
+        &mut entry.value
     }
 }
 
@@ -208,7 +212,11 @@ mod tests {
         assert_eq!((slab.find(key), slab.get(b)), (None, None));
         assert_eq!(slab.remove(b), None);
         assert_eq!((slab.len(), slab.indices()), (0, vec![]));
-        assert_eq!(slab.reuse(|| "c"), b);
-        assert_eq!((slab[b], slab.reuse(|| "c"), slab.len()), ("b", 1, 2));
+        let (again, value) = slab.reuse();
+        assert_eq!((again as u32, *value), (b, "b"));
+        assert_eq!(slab.find(again), Some(b));
+        let (other, value) = slab.reuse();
+        assert_eq!((other as u32, *value), (1, ""));
+        assert_eq!(slab.len(), 2);
     }
 }

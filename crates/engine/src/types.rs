@@ -218,7 +218,7 @@ impl Default for Config {
             eager_limit: EAGER_BY_METHOD,
             unexpected_limit: 64 << 10,
             early_memory: 32 << 20,
-            offers: false,
+            offers: true,
             announced_limit: causeway_wire::bmi::MAX_ANNOUNCED,
             connect_timeout: Duration::from_secs(5),
             tcp_connections: 0,

@@ -67,7 +67,7 @@ impl<'a> Packet<'a> {
     ///
     /// # Panics
     /// If the range is not inside the packet, is longer than `into`, or `into` is for reading only.
-    #[inline]
+    #[inline(always)]
     pub fn copy_part_to(&self, offset: usize, len: usize, into: &Memory) {
         assert!(into.is_writable(), "this memory is for reading only");
         assert!(

@@ -206,6 +206,16 @@ impl Header {
     }
 }
 
+impl Header {
+    /// The tag, if `bytes` are the header of an expected message that is whole and carries nothing besides.
+    #[inline(always)]
+    pub fn tag_of_bare_eager(bytes: [u8; HEADER_BYTES]) -> Option<u64> {
+        let [k, flags, r0, r1, c0, c1, c2, c3, word @ ..] = bytes;
+        let first = u64::from_le_bytes([k, flags, r0, r1, c0, c1, c2, c3]);
+        (first == Kind::Eager as u64).then(|| u64::from_le_bytes(word))
+    }
+}
+
 impl Formats {
     /// The greeting that states them. A side that can be called itself introduces itself when it calls, where both speak
     /// a format with introductions.

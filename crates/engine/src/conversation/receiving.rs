@@ -4,7 +4,7 @@
 //! ([`HeldSpans`](causeway_sys::memory::HeldSpans)); an operation that something slower than a copy happens to has a
 //! reference of its own.
 
-use causeway_sys::memory::Memory;
+use causeway_sys::memory::{HeldSpans, Memory};
 use causeway_transport::Packet;
 use causeway_wire::bmi as wire;
 
@@ -30,8 +30,8 @@ pub(crate) fn post_again<M: Matcher>(shared: &mut Shared<M>, peer: &mut Conversa
     shared.matcher.post_again(op);
 }
 
-/// Adds a receive that waits, of a pattern that `peer` alone can satisfy if there is one. Its memory is left to the
-/// caller.
+/// Adds a receive that waits, of a pattern that `peer` alone can satisfy if there is one; `keep` gives it its memory. Returns
+/// its key.
 #[inline(always)]
 pub(crate) fn add_receive<M: Matcher>(
     shared: &mut Shared<M>,
@@ -39,13 +39,15 @@ pub(crate) fn add_receive<M: Matcher>(
     caller: (u32, u64),
     pattern: M::Pattern,
     room: u64,
-) -> u32 {
-    let index = shared.ops.reuse(Op::blank);
+    keep: impl FnOnce(&mut HeldSpans, &mut Op),
+) -> u64 {
     let id = peer.as_ref().map_or(NONE, |peer| peer.id);
-    let op = &mut shared.ops[index];
+    let (key, op) = shared.ops.reuse();
+    let index = key as u32;
     op.renew(What::Receive, id, caller, M::tag(pattern), room);
     op.any_peer = id == NONE;
     op.wait_for_message();
+    keep(&mut shared.references, op);
     shared.matcher.post(index, pattern);
     if let Some(peer) = peer {
         peer.receives += 1;
@@ -54,7 +56,7 @@ pub(crate) fn add_receive<M: Matcher>(
             peer.consider_offering(shared, index);
         }
     }
-    index
+    key
 }
 
 impl Conversation {
@@ -97,7 +99,7 @@ impl Conversation {
     }
 
     /// A whole expected message has arrived.
-    #[inline]
+    #[inline(always)]
     pub(super) fn eager<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,

@@ -122,14 +122,14 @@ impl<M: Matcher> Endpoint<M> {
         if !usual {
             return None;
         }
-        let op = all.add_receive((queue, user), pattern, memory.len() as u64);
-        let held = &mut all.shared.ops[op].held;
-        all.shared.references.hold(memory, held);
-        let id = all.id(op);
+        let caller = (queue, user);
+        let key = all.add_receive(caller, pattern, memory.len() as u64, |references, op| {
+            references.hold(memory, &mut op.held);
+        });
         if all.has_offers() || all.wants_time() {
             self.offer_or_watch();
         }
-        Some(id)
+        Some(OpId(key))
     }
 
     #[inline]

@@ -86,7 +86,7 @@ impl HeldSpans {
     ///
     /// # Panics
     /// If `held` holds a span already.
-    #[inline]
+    #[inline(always)]
     pub fn hold(&mut self, memory: &Memory, held: &mut HeldSpan) {
         assert_eq!(held.slot, NOTHING, "a span is held there");
         let slot = match self.slots.get_mut(self.last) {
@@ -130,7 +130,7 @@ impl HeldSpans {
     ///
     /// # Panics
     /// If another owner holds the span, or `held` holds none.
-    #[inline]
+    #[inline(always)]
     pub fn get<'a>(&'a self, held: &'a HeldSpan) -> BorrowedSpan<'a> {
         assert_eq!(held.owner, self.number, "held by another owner");
         let backing = self.slots[held.slot as usize].backing.as_ref();
@@ -144,7 +144,7 @@ impl HeldSpans {
     ///
     /// # Panics
     /// If another owner holds the span, or `held` holds none.
-    #[inline]
+    #[inline(always)]
     pub fn release(&mut self, held: &mut HeldSpan) {
         assert_eq!(held.owner, self.number, "held by another owner");
         held.owner = 0;

@@ -6,7 +6,7 @@ use causeway_bmi::{Access, Addr, Memory, RegionDescriptor, Tag};
 use causeway_wire::codec::Wire;
 
 use super::Medium;
-use super::node::{Node, content};
+use super::node::{Node, UNOBSERVED, content};
 use crate::patience::Patience;
 use crate::process::{self, Child, Part};
 
@@ -75,7 +75,9 @@ fn carry_out(node: &mut Node, from: Addr, order: Tag, words: &[u8], exported: &m
 fn reply(node: &mut Node, to: Addr, bytes: &[u8]) {
     let memory = Memory::from_vec(bytes.to_vec());
     let list = std::slice::from_ref(&memory);
-    let posted = node.layer.post_send(to, list, REPLY, node.context, 0);
+    let posted = node
+        .layer
+        .post_send(to, list, REPLY, node.context, UNOBSERVED);
     // The other process may be gone by now.
     drop(posted);
 }

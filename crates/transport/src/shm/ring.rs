@@ -365,9 +365,13 @@ impl<M: RingMemory> Consumer<M> {
     pub(super) fn prefetch(&self, queue: Queue, len: usize) {
         let mask = self.memory.slots() - 1;
         let packet = slots_of(len).min(PACKET_AHEAD);
+        if queue == Queue::Continued && packet == 1 {
+            let last = self.head + QUEUE_AHEAD;
+            self.memory.prefetch((last - 1) & mask);
+            return self.memory.prefetch(last & mask);
+        }
         let wanted = match queue {
             Queue::None => 1..packet.max(1) + 1,
-            Queue::Continued if packet == 1 => QUEUE_AHEAD - 1..QUEUE_AHEAD + 1,
             Queue::Begun | Queue::Continued => 1..packet.max(QUEUE_AHEAD) + 1,
         };
         for ahead in wanted {
@@ -409,7 +413,10 @@ impl<M: RingMemory> Consumer<M> {
     pub(super) fn consume(&mut self, len: usize) -> bool {
         self.head += slots_of(len);
         let slots = self.memory.slots();
-        self.head - self.told >= tell_every(self.head & (slots - 1), slots) && self.tell()
+        let untold = self.head - self.told;
+        untold >= tell_every(0, slots)
+            && untold >= tell_every(self.head & (slots - 1), slots)
+            && self.tell()
     }
 
     /// To be called when the ring was found empty: a sender that waits is told of the last of the room.
