@@ -184,7 +184,7 @@ pub struct Config {
     /// Most bytes held for unexpected and early messages of all peers together.
     pub early_memory: usize,
     /// Whether a process that computes when large messages come offers its receives to their senders, which then write straight into
-    /// them. Not by default: under random traffic in both directions an operation has been seen to complete twice.
+    /// them. So it is by default.
     pub offers: bool,
     /// Announcements of expected messages that may lie unmatched with each peer, which has to have the same setting: a sender
     /// then waits until one is matched, and with it all that it sends there later.

@@ -7,9 +7,9 @@
 //! receiver ──Retract─────────► sender     the receive is cancelled
 //!          ◄──Refuse────────── sender     the sender does not write any more
 //! ```
-//! Where [`Config::offers`](crate::types::Config::offers) asks for it, such an offer is made by a process that was found away when large messages came ([`Watch`](crate::offers::Watch)), when it has
-//! nothing else to do. A sender whose message comes later than the offer does not wait for the receiver: neither announcing nor
-//! matching is on the message's path then.
+//! Unless [`Config::offers`](crate::types::Config::offers) is off, such an offer is made by a process that was found away when
+//! large messages came ([`Watch`](crate::offers::Watch)), when it has nothing else to do. A sender whose message comes later than
+//! the offer does not wait for the receiver: neither announcing nor matching is on the message's path then.
 //!
 //! An offer changes nothing about which receive gets which message:
 //! - Only a receive is offered that gets the next message of one peer and one tag, whatever other receives wait
