@@ -42,8 +42,8 @@ pub use eager::Transmit;
 /// What masks of the log name: connections that are made and lost.
 pub(crate) const CONNECT: &str = "causeway_engine::connect";
 
-/// Control packets that may wait for one peer. Each replies to something of the peer's that is bounded
-/// itself; more means that the peer asks without listening.
+/// Control packets that may wait for one peer, besides one for each announcement that may lie here. Each replies to something of the
+/// peer's that is bounded itself; more means that the peer asks without listening.
 const MAX_CONTROL: usize = 4096;
 
 /// Packets that carry no message have mostly fewer bytes behind their header.
@@ -114,6 +114,8 @@ pub(crate) struct Conversation {
     /// Our announcements that may lie unmatched there.
     pub(crate) announced: u32,
     pub(crate) announced_unexpected: u32,
+    /// Receives, by key, whose memory is opened to the peer as soon as that of another is closed again.
+    uncleared: VecDeque<u64>,
     /// Its announcements that lie unmatched here.
     announcements: u32,
     announcements_unexpected: u32,
@@ -192,6 +194,7 @@ impl Conversation {
             unexpected: VecDeque::new(),
             announced: 0,
             announced_unexpected: 0,
+            uncleared: VecDeque::new(),
             announcements: 0,
             announcements_unexpected: 0,
             blocked: false,
@@ -273,7 +276,7 @@ impl Conversation {
 
     /// Queues a packet that carries no message.
     fn queue_control<M>(&mut self, shared: &mut Shared<M>, packet: Vec<u8>) {
-        if self.control.len() >= MAX_CONTROL {
+        if self.control.len() >= MAX_CONTROL + shared.tuning.announced_limit as usize {
             return self.protocol_error(shared, "it asks for answers without taking them");
         }
         self.control.push_back(packet);

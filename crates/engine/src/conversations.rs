@@ -200,7 +200,13 @@ impl<M: Matcher> Conversations<M> {
 
     /// The keys under which an operation's memory is exported. They are the caller's to end.
     pub fn take_exports(&mut self, op: u32) -> Vec<u64> {
-        std::mem::take(&mut self.shared.ops[op].exports)
+        let Self { peers, shared } = self;
+        let keys = std::mem::take(&mut shared.ops[op].exports);
+        let peer = shared.ops[op].peer;
+        if let Some(peer) = peers.get_mut(peer).filter(|_| !keys.is_empty()) {
+            peer.clear_next(shared);
+        }
+        keys
     }
 
     /// The memory of an operation.
@@ -518,6 +524,7 @@ impl<M: Matcher> Conversations<M> {
         let Self { peers, shared } = self;
         // Those that are left have ended with the connection.
         shared.ops[op].exports.clear();
+        peers[peer].clear_next(shared);
         peers[peer].complete(shared, op, result);
     }
 

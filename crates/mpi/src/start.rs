@@ -31,11 +31,10 @@ fn tcp_key_of(rank: u32) -> String {
     format!("causeway-tcp-{rank}")
 }
 
-/// Messages that may wait for their receives at one process, from one other, beyond those that its memory holds.
-///
-/// Each may have its memory exported, and so may each receive that the peer's announcements are matched with: together that is
-/// less than the 8,192 regions that methods export to a peer.
-const ANNOUNCED: u32 = 4000;
+/// Messages that may wait for their receives at one process, from one other, beyond those that its memory holds. MPI sets no limit (a
+/// send and a receive that match complete, whatever else goes on, MPI 5.0 §3.5); this one bounds what one process can have another keep to
+/// 300 MB, and each of these messages is an operation of its sender, too.
+const ANNOUNCED: u32 = 1 << 20;
 /// A process replies to its first caller when it is inside of MPI next: it may compute for long before. That it has died is told
 /// by its socket. So this says only when a host is given up that does not reply at all.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);

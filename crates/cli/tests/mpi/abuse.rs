@@ -7,7 +7,8 @@ fn wrong_arguments_and_much_of_everything() {
     let program = compile("abuse");
     for (processes, arguments) in [
         (1, ["100", "1000"]),
-        (2, ["1000", "10000"]),
+        // More than have room with a peer, or regions there.
+        (2, ["1000", "20000"]),
         (8, ["20", "100"]),
     ] {
         let output = run(processes, &program, &arguments);
@@ -48,4 +49,46 @@ fn a_process_that_computes_for_long_is_waited_for() {
     let output = run(3, &program, &["6"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
+}
+
+/// Also more elements than 31 bits count, if the program gets a second argument; that takes 8 GiB.
+#[test]
+fn the_edges_of_the_standard() {
+    let program = compile("edges");
+    for (processes, methods, requests) in [
+        (1, "shm", "20000"),
+        (2, "shm", "5000"),
+        (3, "tcp", "500"),
+        (4, "shm", "500"),
+        (16, "shm", "100"),
+    ] {
+        let allowed = [("CAUSEWAY_MPI_METHODS", methods)];
+        let output = run_with(processes, &program, &[requests], &allowed);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+    }
+}
+
+#[test]
+fn processes_that_are_done_early() {
+    let program = compile("early");
+    for methods in ["shm", "tcp"] {
+        let allowed = [("CAUSEWAY_MPI_METHODS", methods)];
+        for what in ["short", "long", "buffered", "others"] {
+            let output = run_with(3, &program, &[what], &allowed);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{methods} {what}: {errors}");
+        }
+        let output = run_with(3, &program, &["exit"], &allowed);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        for rank in [0, 2] {
+            let told = format!("[{rank}] rank {rank} is told: class 58");
+            assert!(said.contains(&told), "{methods}: {said}\n{errors}");
+        }
+        assert!(
+            errors.contains("rank 1 has ended without MPI_Finalize"),
+            "{methods}: {errors}"
+        );
+    }
 }

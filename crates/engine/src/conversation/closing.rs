@@ -26,6 +26,7 @@ impl Conversation {
         self.unexpected.clear();
         self.announced = 0;
         self.announced_unexpected = 0;
+        self.uncleared.clear();
         self.grant.close(&mut shared.budget);
         self.placement = None;
         self.end_offers(shared);
@@ -62,6 +63,7 @@ impl Conversation {
         self.control.clear();
         self.announced = 0;
         self.announced_unexpected = 0;
+        self.uncleared.clear();
         self.grant.close(&mut shared.budget);
         self.placement = None;
         self.end_offers(shared);

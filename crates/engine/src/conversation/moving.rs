@@ -95,6 +95,7 @@ impl Conversation {
             Some(Work::Finish(key, result)) => {
                 if let Some(op) = shared.ops.find(key) {
                     shared.ops[op].exports.clear();
+                    self.clear_next(shared);
                     self.complete(shared, op, result);
                 }
             }

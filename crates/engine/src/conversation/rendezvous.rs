@@ -30,6 +30,10 @@ const HEAVY_LOAD: usize = 4;
 /// dropped, so that what a peer announces takes little memory here; such a message is pushed.
 const KEPT_REGIONS: usize = 8;
 
+/// Unmatched announcements of one kind with memory that the peer can read; the messages of further ones are pushed. So they leave
+/// half of the 8,192 regions that a method exports to a peer for receives whose messages come.
+const MAX_EXPORTED: u32 = 4000;
+
 /// Makes an announcement small enough to be kept.
 pub(super) fn slim(incoming: &mut Incoming) {
     let regions = &mut incoming.announcement.regions;
@@ -65,7 +69,9 @@ impl Conversation {
     ) -> bool {
         shared.ops[op].state = State::ToAnnounce { starved };
         let pushes = shared.tuning.policy == RendezvousPolicy::Push;
-        if !pushes && self.memory_to_export(shared, op).is_some() {
+        let unexpected = shared.ops[op].what == What::SendUnexpected;
+        let exports = !pushes && *self.announced_count(unexpected) < MAX_EXPORTED;
+        if exports && self.memory_to_export(shared, op).is_some() {
             return true;
         }
         // Without exports only we can move the message.
@@ -145,7 +151,7 @@ impl Conversation {
             && queue.is_empty()
             && (unexpected || !self.offers.is_writing())
             && self.control.is_empty()
-            && announced < shared.tuning.max_announced(unexpected)
+            && announced < shared.tuning.max_announced(unexpected).min(MAX_EXPORTED)
             && self.fragments_per_packet() > 0
             && shared.tuning.policy != RendezvousPolicy::Push
     }
@@ -339,13 +345,14 @@ impl Conversation {
         self.queue_control(shared, packet);
     }
 
-    /// The method does not export our memory: pull if that is still possible.
+    /// The method does not export our memory: pull if that is still possible, or wait for those that are being written.
     fn cannot_clear<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
         op: u32,
         error: &TransportError,
     ) {
+        let key = shared.ops.key(op);
         let entry = &mut shared.ops[op];
         let State::ToClear(incoming) = std::mem::replace(&mut entry.state, State::Finishing) else {
             return;
@@ -354,10 +361,25 @@ impl Conversation {
             entry.state = State::Matched(incoming);
             return shared.start_transfer(op);
         }
+        if let TransportError::Limit { .. } = error {
+            entry.state = State::ToClear(incoming);
+            return self.uncleared.push_front(key);
+        }
         let send = incoming.announcement.send;
         self.queue_control(shared, refusal(send, Refusal::Failed));
         let error = TransferError::Copy(error.to_string());
         self.finish(shared, op, Err(error.into()));
+    }
+
+    /// The exports of an operation have ended: one whose memory could not be exported for their number is tried again. It stays
+    /// the first until it can be, and announcements hold less than all regions, so that there are always others to end.
+    #[inline]
+    pub(crate) fn clear_next<M>(&mut self, shared: &mut Shared<M>) {
+        while let Some(key) = self.uncleared.pop_front() {
+            if shared.ops.find(key).is_some() {
+                return shared.work.push_back(Work::Export(key));
+            }
+        }
     }
 
     /// The operation of ours that the peer names, if it still exists. One that is the business of

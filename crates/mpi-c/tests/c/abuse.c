@@ -139,6 +139,15 @@ static void many(int communicators, int requests) {
         CHECK(numbers[i] == i * 3 + from);
     }
     OK(MPI_Waitall(requests, open, MPI_STATUSES_IGNORE));
+    /* The same, and then all receives at once. */
+    memset(numbers, 255, requests * sizeof(int));
+    for (int i = 0; i < requests; i++)
+        OK(MPI_Isend(&numbers[requests + i], 1, MPI_INT, to, i, MPI_COMM_WORLD, &open[i]));
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    for (int i = requests - 1; i >= 0; i--)
+        OK(MPI_Irecv(&numbers[i], 1, MPI_INT, from, i, MPI_COMM_WORLD, &open[requests + i]));
+    OK(MPI_Waitall(2 * requests, open, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < requests; i++) CHECK(numbers[i] == i * 3 + from);
     free(all);
     free(open);
     free(numbers);
