@@ -7,7 +7,7 @@ use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::process::{Active, Process};
 use causeway_mpi::reduction::Op;
-use causeway_mpi::window::{Access, Action};
+use causeway_mpi::window::{Access, Action, Change};
 
 use crate::library::{Placed, Rest, with};
 use crate::types::{Handle, count_of};
@@ -190,6 +190,44 @@ with_target! {
         ];
 }
 
+/// Changes one integer at once, if it is one that this can be done with, and tells what it was before. Returns whether it was done. An
+/// operand is NULL where the operation needs none.
+///
+/// # Safety
+/// MPI's contract for the buffers of an access to one element, if they are not NULL.
+#[inline]
+unsafe fn changed(
+    change: Change,
+    [operand, compare]: [*const c_void; 2],
+    result: *mut c_void,
+    target: Target,
+) -> Result<bool> {
+    with(|process, rest| {
+        if result.is_null() || !change.is_simple(rest.datatype(target.datatype)?.basic()) {
+            return Ok(false);
+        }
+        // SAFETY: the caller's promise: the datatype, which was looked at, has 8 bytes.
+        let read = |from: *const c_void| unsafe {
+            (!from.is_null()).then(|| from.cast::<u64>().read_unaligned())
+        };
+        let (operand, change) = match (change, read(operand), read(compare)) {
+            (Change::Combine(Op::NoOp), _, _) => (0, change),
+            (Change::Combine(_), Some(operand), _) => (operand, change),
+            (Change::IfEqual(_), Some(operand), Some(compare)) => {
+                (operand, Change::IfEqual(compare))
+            }
+            _ => return Ok(false),
+        };
+        let place = (target.rank, target.displacement);
+        let old = process.change_integer(target.window, place, operand, change);
+        if let Some(old) = old {
+            // SAFETY: likewise.
+            unsafe { result.cast::<u64>().write_unaligned(old) };
+        }
+        Ok(old.is_some())
+    })
+}
+
 #[inline]
 pub(crate) unsafe fn fetch_and_op(
     origin: *const c_void,
@@ -208,6 +246,12 @@ pub(crate) unsafe fn fetch_and_op(
         datatype,
         window,
     };
+    let nothing = std::ptr::null();
+    let from = if op == Op::NoOp { nothing } else { origin };
+    // SAFETY: the caller keeps MPI's contract.
+    if unsafe { changed(Change::Combine(op), [from, nothing], result, target) }? {
+        return Ok(());
+    }
     let origin = operands(op, (origin, 1, datatype));
     let buffers = [origin, None, Some((result.cast_const(), 1, datatype))];
     // SAFETY: the caller keeps MPI's contract.
@@ -230,6 +274,10 @@ pub(crate) unsafe fn compare_and_swap(
         datatype,
         window,
     };
+    // SAFETY: the caller keeps MPI's contract.
+    if unsafe { changed(Change::IfEqual(0), [origin, compare], result, target) }? {
+        return Ok(());
+    }
     let buffers = [origin, compare, result.cast_const()].map(|base| Some((base, 1, datatype)));
     // SAFETY: the caller keeps MPI's contract.
     unsafe { start(Action::CompareAndSwap, buffers, target) }

@@ -206,77 +206,56 @@ pub(crate) unsafe fn reduce_scatter_block(
     })
 }
 
-/// The blocks of an operation for all processes, as elements of one buffer; nothing if they are another group's.
+/// The blocks of an operation, `many` for each process, as elements of one buffer.
 ///
 /// # Safety
 /// MPI's contract for the buffer of a collective operation.
 #[inline]
 unsafe fn blocks<'a>(
-    process: &Process,
     rest: &'a Rest<'_>,
     (buffer, count, datatype): (In, i64, Handle),
+    many: u32,
     writable: bool,
-    comm: Handle,
-) -> Result<Option<Placed<'a>>> {
-    let communicator = process.communicator(comm)?;
-    if communicator.remote_group().is_some() {
-        return Ok(None);
-    }
-    let all = count.checked_mul(i64::from(communicator.size()));
+) -> Result<Placed<'a>> {
+    let all = count.checked_mul(i64::from(many));
     // SAFETY: the caller's promise.
-    unsafe { rest.placed(buffer, all.ok_or_else(too_many)?, datatype, writable) }.map(Some)
+    unsafe { rest.placed(buffer, all.ok_or_else(too_many)?, datatype, writable) }
 }
 
-pub(crate) unsafe fn allgather(
-    sendbuf: In,
-    sendcount: i64,
-    sendtype: Handle,
-    recvbuf: Out,
-    recvcount: i64,
-    recvtype: Handle,
-    comm: Handle,
-) -> Result<bool> {
-    run(comm, |process, rest| {
-        // SAFETY: the caller keeps MPI's contract.
-        let (from, into) = unsafe {
-            let into = (recvbuf.cast_const(), recvcount, recvtype);
-            let Some(into) = blocks(process, rest, into, true, comm)? else {
-                return Ok(Started::ByMessages);
-            };
-            let from = match is_in_place(sendbuf) {
-                true => None,
-                false => Some(rest.placed(sendbuf, sendcount, sendtype, false)?),
-            };
-            (from, into)
-        };
-        let from = from.as_ref().map(Placed::buffer);
-        process.allgather_in_area(from.as_ref(), &into.buffer(), comm)
-    })
+/// Exchanges that `$start` begins: each process sends a block, the same to all or one to each, and receives one from each.
+macro_rules! exchanges {
+    ($($name:ident, $start:ident, |$size:ident| $sent:expr;)*) => {$(
+        pub(crate) unsafe fn $name(
+            sendbuf: In,
+            sendcount: i64,
+            sendtype: Handle,
+            recvbuf: Out,
+            recvcount: i64,
+            recvtype: Handle,
+            comm: Handle,
+        ) -> Result<bool> {
+            run(comm, |process, rest| {
+                let communicator = process.communicator(comm)?;
+                if communicator.remote_group().is_some() {
+                    return Ok(Started::ByMessages);
+                }
+                let $size = communicator.size();
+                let sent = (sendbuf, sendcount, sendtype);
+                let received = (recvbuf.cast_const(), recvcount, recvtype);
+                // SAFETY: the caller keeps MPI's contract.
+                let (from, into) = unsafe {
+                    let into = blocks(rest, received, $size, true)?;
+                    let from = (!is_in_place(sendbuf)).then(|| blocks(rest, sent, $sent, false));
+                    (from.transpose()?, into)
+                };
+                let from = from.as_ref().map(Placed::buffer);
+                process.$start(from.as_ref(), &into.buffer(), comm)
+            })
+        }
+    )*};
 }
 
-pub(crate) unsafe fn alltoall(
-    sendbuf: In,
-    sendcount: i64,
-    sendtype: Handle,
-    recvbuf: Out,
-    recvcount: i64,
-    recvtype: Handle,
-    comm: Handle,
-) -> Result<bool> {
-    run(comm, |process, rest| {
-        // SAFETY: the caller keeps MPI's contract.
-        let (from, into) = unsafe {
-            let into = (recvbuf.cast_const(), recvcount, recvtype);
-            let Some(into) = blocks(process, rest, into, true, comm)? else {
-                return Ok(Started::ByMessages);
-            };
-            let from = match is_in_place(sendbuf) {
-                true => None,
-                false => blocks(process, rest, (sendbuf, sendcount, sendtype), false, comm)?,
-            };
-            (from, into)
-        };
-        let from = from.as_ref().map(Placed::buffer);
-        process.alltoall_in_area(from.as_ref(), &into.buffer(), comm)
-    })
+exchanges! {
+    allgather, allgather_in_area, |size| 1;
+    alltoall, alltoall_in_area, |size| size;
 }

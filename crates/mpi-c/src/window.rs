@@ -241,6 +241,9 @@ fn checked_flush(win: Handle, rank: Option<c_int>) -> Result<()> {
     if rank == Some(abi::PROC_NULL) {
         return with(|process, _| process.window(win).map(drop));
     }
+    if with(|process, _| Ok(process.flush_now(win, rank)))? {
+        return Ok(());
+    }
     wait_for(|process| {
         process.check_flush(win, rank)?;
         let flushed: Waited<()> = process.flush(win, rank)?;

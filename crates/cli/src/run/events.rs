@@ -146,25 +146,64 @@ fn write_timeline(
     )
 }
 
+/// A call of a process, as lines of both kinds tell it.
+struct Called<'a> {
+    name: &'a str,
+    thread: u32,
+    begin_ns: u64,
+    end_ns: u64,
+    peer: String,
+    tag: String,
+    bytes: u64,
+}
+
+impl<'a> Called<'a> {
+    /// The call that an event is, if it is one; `none` stands for a number that it does not have.
+    fn of(event: &'a Event, none: &str) -> Option<Self> {
+        let Event::Call {
+            name,
+            thread,
+            begin_ns,
+            end_ns,
+            peer,
+            tag,
+            bytes,
+        } = event
+        else {
+            return None;
+        };
+        let number = |of: &Option<i32>| of.map_or(none.to_owned(), |of| of.to_string());
+        Some(Self {
+            name,
+            thread: *thread,
+            begin_ns: *begin_ns,
+            end_ns: *end_ns,
+            peer: number(peer),
+            tag: number(tag),
+            bytes: *bytes,
+        })
+    }
+
+    fn took_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.begin_ns)
+    }
+}
+
 /// A call of a process, if this is one.
 fn write_call(to: &mut impl Write, page: u32, event: &Event, begin_ns: u64) -> std::io::Result<()> {
-    let Event::Call {
-        name,
+    let Some(call) = Called::of(event, "null") else {
+        return Ok(());
+    };
+    let name = serde_json::to_string(call.name)?;
+    let at = call.begin_ns.saturating_sub(begin_ns) as f64 / 1e3;
+    let took = call.took_ns() as f64 / 1e3;
+    let Called {
         thread,
-        begin_ns: begin,
-        end_ns,
         peer,
         tag,
         bytes,
-    } = event
-    else {
-        return Ok(());
-    };
-    let name = serde_json::to_string(name)?;
-    let at = begin.saturating_sub(begin_ns) as f64 / 1e3;
-    let took = end_ns.saturating_sub(*begin) as f64 / 1e3;
-    let number = |of: &Option<i32>| of.map_or("null".to_owned(), |of| of.to_string());
-    let (peer, tag) = (number(peer), number(tag));
+        ..
+    } = call;
     writeln!(
         to,
         "{{\"ph\":\"X\",\"cat\":\"call\",\"name\":{name},\"pid\":{page},\"tid\":{thread},\
@@ -205,22 +244,19 @@ fn write_trace(
         // When each thread has left its last call.
         let mut last: HashMap<u32, u64> = HashMap::new();
         read(directory, page, |event| {
-            let Event::Call {
+            let Some(call) = Called::of(&event, "-") else {
+                return Ok(());
+            };
+            let before = last.insert(call.thread, call.end_ns).unwrap_or(begin_ns);
+            let (compute, took) = (call.begin_ns.saturating_sub(before), call.took_ns());
+            let Called {
                 name,
                 thread,
-                begin_ns: begin,
-                end_ns,
                 peer,
                 tag,
                 bytes,
-            } = event
-            else {
-                return Ok(());
-            };
-            let before = last.insert(thread, end_ns).unwrap_or(begin_ns);
-            let (compute, took) = (begin.saturating_sub(before), end_ns.saturating_sub(begin));
-            let number = |of: Option<i32>| of.map_or("-".to_owned(), |of| of.to_string());
-            let (peer, tag) = (number(peer), number(tag));
+                ..
+            } = call;
             writeln!(
                 to,
                 "{who} {thread} {name} {peer} {tag} {bytes} {compute} {took}"

@@ -20,7 +20,7 @@
 //! What accesses do to elements is the same in both cases (`combining`): a put is an access that replaces bytes, a get one that leaves them as they
 //! are and tells them. Those two hold no stripes, as the standard asks for no atomicity there.
 //!
-//! `access` begins all accesses; `ordering` and `locking` order them: fences, post and start, flushes, locks. What is known meanwhile stands in `state`, `epoch` and `channel`. A process that waits there watches
+//! `access` begins all accesses, but for those to one integer that are done at once (`single`); `ordering` and `locking` order them: fences, post and start, flushes, locks. What is known meanwhile stands in `state`, `epoch` and `channel`. A process that waits there watches
 //! those that it waits for: a death is an error of the wait, never a hang.
 
 mod access;
@@ -34,9 +34,11 @@ mod making;
 mod ordering;
 mod sending;
 mod serving;
+mod single;
 pub(crate) mod state;
 mod waiting;
 
 pub use access::{Access, Action};
 pub use making::{Begun, Offered};
+pub use single::Change;
 pub use state::{Flavor, Window};

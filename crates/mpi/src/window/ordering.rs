@@ -146,18 +146,42 @@ impl Process {
         })
     }
 
+    /// A flush that has nothing to wait for, and is allowed. Returns whether it was one.
+    #[inline]
+    pub fn flush_now(&mut self, handle: usize, rank: Option<i32>) -> bool {
+        let Ok(window) = self.window_mut(handle) else {
+            return false;
+        };
+        let rank = rank.map(|rank| window.check_rank(rank)).transpose();
+        let is_allowed = rank.is_ok_and(|rank| window.epoch.check_passive(rank).is_ok());
+        let is_done = is_allowed && window.is_direct();
+        if is_done {
+            self.order_direct(handle);
+        }
+        is_done
+    }
+
+    /// Orders accesses to memory that is reached directly with all later ones.
+    #[inline]
+    fn order_direct(&mut self, handle: usize) {
+        causeway_sys::membarrier::full();
+        let Ok(window) = self.window_mut(handle) else {
+            return;
+        };
+        window.flushes = window.flushes.wrapping_add(1);
+        // One who waits for others by looking at memory again and again does its part for them, too.
+        if window.flushes % FLUSHES == 0 {
+            self.progress();
+        }
+    }
+
     /// Waits until what this process has begun is done at its targets: at one rank, or at all.
     #[inline]
     pub fn flush(&mut self, handle: usize, rank: Option<i32>) -> Result<Waited<()>> {
         let window = self.window_mut(handle)?;
         let rank = rank.map(|rank| window.check_rank(rank)).transpose()?;
         if window.is_direct() {
-            causeway_sys::membarrier::full();
-            window.flushes = window.flushes.wrapping_add(1);
-            // One who waits for others by looking at memory again and again does its part for them, too.
-            if window.flushes % FLUSHES == 0 {
-                self.progress();
-            }
+            self.order_direct(handle);
             return Ok(Waited::Done(()));
         }
         self.flush_notices(handle, rank)

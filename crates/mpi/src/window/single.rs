@@ -1,0 +1,97 @@
+//! One integer of 8 bytes in an area: what counters and locks of programs are made of. Such an access is done without the descriptions of
+//! buffers that other accesses have ([`super::access`]); they cost more than all else in it. It holds its stripe like any other.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::state::Place;
+use crate::datatype::{Basic, Form, Scalar};
+use crate::process::Process;
+use crate::reduction::Op;
+
+/// What is done to the integer.
+#[derive(Debug, Clone, Copy)]
+pub enum Change {
+    /// It is combined with an operand.
+    Combine(Op),
+    /// It is replaced by an operand if it equals this one.
+    IfEqual(u64),
+}
+
+impl Change {
+    /// Whether it is one of those that are done here.
+    #[inline]
+    pub fn is_simple(self, basic: Option<Basic>) -> bool {
+        let is_integer = |basic: Basic| {
+            let form = basic.form();
+            matches!(form, Form::One(Scalar::I64 | Scalar::U64))
+        };
+        let is_simple = match self {
+            Self::Combine(op) => matches!(op, Op::Sum | Op::Replace | Op::NoOp),
+            Self::IfEqual(_) => true,
+        };
+        is_simple && basic.is_some_and(is_integer)
+    }
+
+    /// What it makes of an integer.
+    #[inline]
+    fn of(self, old: u64, operand: u64) -> u64 {
+        match self {
+            Self::Combine(Op::Sum) => old.wrapping_add(operand),
+            Self::Combine(Op::Replace) => operand,
+            Self::IfEqual(compare) if compare == old => operand,
+            _ => old,
+        }
+    }
+}
+
+impl Process {
+    /// Changes an integer of a rank's memory, and returns what it was before. Nothing is returned, and nothing done, where it cannot be done
+    /// here: then it is an access like any other, which also says what is wrong.
+    #[inline]
+    pub fn change_integer(
+        &mut self,
+        handle: usize,
+        (rank, displacement): (i32, i64),
+        operand: u64,
+        change: Change,
+    ) -> Option<u64> {
+        let window = self.window(handle).ok()?;
+        let Place::Area(area) = &window.place else {
+            return None;
+        };
+        let rank = window.check_rank(rank).ok()?;
+        window.epoch.check_access(rank, false).ok()?;
+        let unit = window.units[rank as usize];
+        let offset = u64::try_from(displacement).ok()?.checked_mul(unit)?;
+        if offset.checked_add(8)? > window.sizes[rank as usize] {
+            return None;
+        }
+        let at = area.start(rank) + offset as usize;
+        // At a multiple of 8 it lies in one block.
+        let word = area.memory().word(at)?;
+        let (stripe, _) = area.stripe(rank, at);
+        stripe.try_hold(window.rank).ok()?;
+        let old = word.load(Relaxed);
+        word.store(change.of(old, operand), Relaxed);
+        stripe.release();
+        Some(old)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_changed_as_the_operations_have_it() {
+        let sum = Change::Combine(Op::Sum);
+        assert!(sum.is_simple(Some(Basic::Int64)) && sum.is_simple(Some(Basic::Aint)));
+        assert!(!sum.is_simple(Some(Basic::Double)) && !sum.is_simple(Some(Basic::Int32)));
+        assert!(!sum.is_simple(None) && !Change::Combine(Op::Max).is_simple(Some(Basic::Int64)));
+        assert_eq!(sum.of(u64::MAX, 3), 2);
+        assert_eq!(Change::Combine(Op::Replace).of(1, 3), 3);
+        assert_eq!(Change::Combine(Op::NoOp).of(1, 3), 1);
+        assert_eq!(Change::IfEqual(1).of(1, 3), 3);
+        assert_eq!(Change::IfEqual(2).of(1, 3), 1);
+    }
+}
