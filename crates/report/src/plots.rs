@@ -384,7 +384,7 @@ pub fn curves(
     x_name: impl Fn(f64) -> String,
     y_name: impl Fn(f64) -> String,
 ) -> String {
-    let (mut board, area) = board(width, (62.0, 16.0), 26.0, 262.0);
+    let (mut board, area) = board(width, (76.0, 16.0), 26.0, 262.0);
     let points = || lines.iter().flat_map(|line| &line.points);
     let mut places: Vec<f64> = points().map(|point| point.0).collect();
     places.sort_by(f64::total_cmp);

@@ -87,6 +87,7 @@ pub fn figure_text(metric: &str, value: f64) -> String {
     match metric {
         "latency_us" => crate::units::microseconds_text(value),
         "bandwidth_mb_s" if value >= 1000.0 => format!("{:.2} GB/s", value / 1000.0),
+        "bandwidth_mb_s" if value < 1.0 => format!("{:.1} kB/s", value * 1000.0),
         "bandwidth_mb_s" => format!("{value:.1} MB/s"),
         "rate_per_s" if value >= 1e6 => format!("{:.2} M/s", value / 1e6),
         "rate_per_s" => format!("{} /s", crate::units::count_text(value.max(0.0) as u64)),
