@@ -363,7 +363,7 @@ impl Conversation {
         }
         if let TransportError::Limit { .. } = error {
             entry.state = State::ToClear(incoming);
-            return self.uncleared.push_front(key);
+            return self.uncleared.push_back(key);
         }
         let send = incoming.announcement.send;
         self.queue_control(shared, refusal(send, Refusal::Failed));
@@ -371,8 +371,8 @@ impl Conversation {
         self.finish(shared, op, Err(error.into()));
     }
 
-    /// The exports of an operation have ended: one whose memory could not be exported for their number is tried again. It stays
-    /// the first until it can be, and announcements hold less than all regions, so that there are always others to end.
+    /// The exports of an operation have ended: one whose memory could not be exported for their number is tried again. While any
+    /// wait there are others to end, as announcements hold only a part of all regions.
     #[inline]
     pub(crate) fn clear_next<M>(&mut self, shared: &mut Shared<M>) {
         while let Some(key) = self.uncleared.pop_front() {
