@@ -13,6 +13,7 @@ mod offers;
 mod pairs;
 mod parked;
 mod placement;
+mod raw_peer;
 mod sleeps;
 mod waits;
 
