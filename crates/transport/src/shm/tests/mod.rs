@@ -18,7 +18,7 @@ use crate::error::{PeerError, TransferError};
 use crate::method::{Method, Packet, Peer, Sink, Token};
 
 /// Far above what anything here takes, for machines that are busy with other things.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a method delivered.
 #[derive(Debug, Default)]
