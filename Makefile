@@ -104,11 +104,12 @@ fuzz: ## Fuzz every decoder, FUZZ_SECONDS each (default 60), as many at a time a
 	@command -v c++ >/dev/null || \
 		{ echo "make fuzz needs a C++ compiler for libFuzzer (apt-get install g++)"; exit 1; }
 	$(CARGO) build --workspace --quiet --locked --example corpus
-	$(TARGET)/debug/examples/corpus fuzz/corpus
+	@mkdir -p $(TARGET)/fuzz
+	$(TARGET)/debug/examples/corpus fuzz/corpus >$(TARGET)/fuzz/decoders
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_TARGET_DIR=$(TARGET)/fuzz \
 		$(CARGO) build --release --locked --bins --manifest-path fuzz/Cargo.toml --target $(HOST)
-	@ls fuzz/fuzz_targets | sed 's/[.]rs$$//' | xargs -P "$$(nproc)" -I {} \
-		tools/fuzz-one $(TARGET)/fuzz/$(HOST)/release/{} $(FUZZ_SECONDS) $(TARGET)/fuzz/{}.log || \
+	@xargs -P "$$(nproc)" -I {} <$(TARGET)/fuzz/decoders \
+		tools/fuzz-one $(TARGET)/fuzz/$(HOST)/release/decoder {} $(FUZZ_SECONDS) $(TARGET)/fuzz/{}.log || \
 		{ echo "make fuzz: a decoder failed. Inputs that break decoders are kept, and tried first next time:"; \
 		find $(CURDIR)/fuzz/artifacts -type f; exit 1; }
 

@@ -28,14 +28,14 @@ const FORCED_END: Duration = Duration::from_secs(2);
 
 /// Something that must not outlive the command.
 #[derive(Debug)]
-enum Passing {
+enum Temporary {
     /// A file or directory at a path.
     Path(PathBuf),
     /// A file in an open directory, wherever that is moved to meanwhile.
     Below(Arc<OwnedFd>, OsString),
 }
 
-impl Passing {
+impl Temporary {
     fn remove(self) {
         match self {
             Self::Path(path) => {
@@ -52,7 +52,7 @@ impl Passing {
 
 struct Registry {
     next: u64,
-    passing: BTreeMap<u64, Passing>,
+    passing: BTreeMap<u64, Temporary>,
 }
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
@@ -99,15 +99,15 @@ impl Drop for Registration {
 
 /// Removes the file or directory at `path` if the command ends while the registration lives.
 pub fn register_path(path: &Path) -> Registration {
-    register(Passing::Path(path.to_owned()))
+    register(Temporary::Path(path.to_owned()))
 }
 
 /// Removes the file `name` in an open directory if the command ends while the registration lives.
 pub fn register_below(directory: Arc<OwnedFd>, name: &OsStr) -> Registration {
-    register(Passing::Below(directory, name.to_owned()))
+    register(Temporary::Below(directory, name.to_owned()))
 }
 
-fn register(passing: Passing) -> Registration {
+fn register(passing: Temporary) -> Registration {
     let mut registry = registry();
     let id = registry.next;
     registry.next += 1;

@@ -173,7 +173,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
         let ready = self.gather(within, "waiting for workers to be ready")?;
         let started = monotonic_ns();
         for number in 0..self.count() {
-            self.send(number, &Go)?;
+            self.send(number, &Start)?;
         }
         Ok((started, ready))
     }
@@ -271,8 +271,8 @@ impl Channel {
     /// Reports that this worker is ready, waits until all are, and returns when that was.
     pub fn barrier(&mut self, ready: &impl Serialize) -> Outcome<u64> {
         self.send(ready)?;
-        match self.receive::<Go>()? {
-            Some(Go) => Ok(monotonic_ns()),
+        match self.receive::<Start>()? {
+            Some(Start) => Ok(monotonic_ns()),
             None => Err(Failure::new("waiting for the start", "the command is gone")),
         }
     }
@@ -302,6 +302,6 @@ fn read_line<'a>(
     Ok((count > 0).then_some(line))
 }
 
-/// All workers may start.
+/// What every worker is sent when all are ready.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct Go;
+pub struct Start;

@@ -60,7 +60,7 @@ impl Card {
     /// A message has arrived. Returns whether the host is to be interrupted: its destination has registered, or, where the
     /// strategy wants it, does not seem to run. A registration counts once.
     ///
-    /// A message for an endpoint that does not exist interrupts nobody.
+    /// A message for an endpoint that does not exist interrupts no process.
     pub fn arrived(&mut self, now_ns: u64, process: Process) -> bool {
         let Some(endpoint) = self.endpoints.get_mut(usize::from(process)) else {
             return false;

@@ -138,7 +138,7 @@ impl Driver {
             .position(|view| is_sleeper(view) && view.has_pending);
         let wake = sleeper.map(|place| Action::Wake(number(place)));
         let picked = match pick {
-            // Sleepers are woken instead (§6.1.6), so that nobody is boosted while there is one.
+            // Sleepers are woken instead (§6.1.6), so that no process is boosted while there is one.
             _ if pick != Pick::Share && views.iter().any(is_sleeper) => None,
             Pick::RoundRobin => self.next_in_turn(views),
             Pick::Newest => newest(views),

@@ -3,7 +3,7 @@
 use causeway_sim::engine::MILLISECOND;
 use causeway_sim::figures::{self, Effort};
 use causeway_sim::hardware::Topology;
-use causeway_sim::node::{Await, Completed, Do, Ended, Plan, Process, Queues, ViPlan, World};
+use causeway_sim::node::{Action, Await, Completed, Ended, Plan, Process, Queues, ViPlan, World};
 use causeway_sim::profile::Profile;
 use causeway_sim::trace;
 use causeway_sim::workloads::design::Design;
@@ -64,21 +64,21 @@ fn one_node_stands_for_all() {
 }
 
 /// Does one thing after the other.
-struct Script(std::vec::IntoIter<Do>);
+struct Script(std::vec::IntoIter<Action>);
 
 impl Process for Script {
-    fn next(&mut self, _: u64, _: Option<Completed>) -> Do {
-        self.0.next().unwrap_or(Do::End)
+    fn next(&mut self, _: u64, _: Option<Completed>) -> Action {
+        self.0.next().unwrap_or(Action::End)
     }
 }
 
 /// Sends one message, or receives one.
 fn once(side: Side) -> Script {
     let bytes = 4_096;
-    let post = Do::Post { vi: 0, side, bytes };
-    let mut script = vec![post, Do::Await(Await::One(0, side))];
+    let post = Action::Post { vi: 0, side, bytes };
+    let mut script = vec![post, Action::Await(Await::One(0, side))];
     if side == Side::Send {
-        script.insert(0, Do::SleepUntil(MILLISECOND));
+        script.insert(0, Action::SleepUntil(MILLISECOND));
     }
     Script(script.into_iter())
 }

@@ -281,7 +281,7 @@ fn is_lull(error: &io::Error) -> bool {
 
 /// Why a datagram was not delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mishap {
+pub enum DeliveryError {
     /// The receiver's host reports that no socket is bound there.
     PortUnreachable,
     /// It was too large for a part of the way.
@@ -290,7 +290,7 @@ pub enum Mishap {
     Other,
 }
 
-impl Mishap {
+impl DeliveryError {
     /// What an error of sending or receiving means.
     pub fn of(error: &io::Error) -> Self {
         match Errno::from_io_error(error) {
@@ -317,7 +317,7 @@ pub struct Report {
     /// Where it was sent; the kernel does not say it of those that it refused itself.
     pub to: Option<SocketAddr>,
     /// Why it was not delivered.
-    pub mishap: Mishap,
+    pub error: DeliveryError,
     /// Its first bytes.
     front: [u8; FRONT_BYTES],
     front_len: usize,
@@ -363,10 +363,10 @@ pub fn take_report(socket: impl AsFd) -> io::Result<Option<Report>> {
         };
     };
     let errno = extended_errno(&message);
-    let mishap = Mishap::of(&io::Error::from_raw_os_error(errno));
+    let error = DeliveryError::of(&io::Error::from_raw_os_error(errno));
     Ok(Some(Report {
         to: name.address(),
-        mishap,
+        error,
         front,
         front_len: got.min(FRONT_BYTES),
     }))
@@ -472,8 +472,8 @@ mod tests {
             assert_eq!(send_many(&one, &[(b, b"undelivered")]).unwrap(), 1);
             let report = take_report(&one).unwrap().unwrap();
             assert_eq!(
-                (report.to, report.mishap),
-                (Some(b), Mishap::PortUnreachable)
+                (report.to, report.error),
+                (Some(b), DeliveryError::PortUnreachable)
             );
             assert_eq!(report.front(), b"undelivered");
             assert_eq!(take_report(&one).unwrap(), None);

@@ -69,7 +69,7 @@ impl Default for Entry {
 }
 
 impl Entry {
-    /// Nobody is inside.
+    /// No thread is inside.
     pub const fn new() -> Self {
         Self {
             state: AtomicU64::new(FREE),

@@ -12,7 +12,7 @@ fn a_stopped_process_is_told_from_one_that_runs() {
     assert!(!is_stopped(std::process::id() as i32));
     assert!(!is_stopped(0));
     let mut child = Command::new("sleep")
-        .arg("60")
+        .arg("600")
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
@@ -20,7 +20,7 @@ fn a_stopped_process_is_told_from_one_that_runs() {
     let pid = Pid::from_raw(id).unwrap();
     for (signal, stopped) in [(Signal::STOP, true), (Signal::CONT, false)] {
         kill_process(pid, signal).unwrap();
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + Duration::from_secs(60);
         while is_stopped(id) != stopped {
             assert!(Instant::now() < until, "{signal:?} is not seen");
             std::thread::yield_now();

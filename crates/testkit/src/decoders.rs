@@ -1,4 +1,4 @@
-//! Bodies that feed bytes from elsewhere to every decoder: shared by the fuzz targets under
+//! Bodies that feed bytes from elsewhere to every decoder: shared by the fuzz target under
 //! `fuzz/` and by `tests/decoders.rs`, which feeds them seeded random and mutated inputs.
 //!
 //! A body panics when a decoder breaks a promise: nothing that arrives makes it panic, and what it
@@ -38,7 +38,7 @@ use crate::random::Random;
 /// A decoder with a promise to keep.
 #[derive(Debug, Clone, Copy)]
 pub struct Decoder {
-    /// Its name, which is also that of its fuzz target.
+    /// Its name, which is also that of its corpus.
     pub name: &'static str,
     /// Feeds it.
     pub feed: fn(&[u8]),
@@ -175,15 +175,6 @@ pub fn all() -> &'static [Decoder] {
             samples: samples::configurations,
         },
     ]
-}
-
-/// The decoder called `name`; for fuzz targets.
-///
-/// # Panics
-/// If there is none.
-pub fn feed(name: &str, bytes: &[u8]) {
-    let decoder = all().iter().find(|decoder| decoder.name == name);
-    (decoder.expect("a decoder of this name").feed)(bytes);
 }
 
 /// What is accepted has exactly one encoding.

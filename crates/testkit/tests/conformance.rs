@@ -133,10 +133,12 @@ impl Factory for Datagrams {
     type Method = Udp;
 
     fn method(&self) -> Udp {
-        // A node that was idle when its peer died finds out by probing, which a test should not wait for long.
+        // A node that was idle when its peer died finds out by probing, and one that ends beside a node that is not polled
+        // lingers in vain. A test should not wait for either for long.
         let config = UdpConfig {
             key: self.key,
-            probe_interval: Duration::from_secs(1),
+            probe_interval: Duration::from_millis(500),
+            linger_timeout: Duration::from_millis(100),
             ..UdpConfig::default()
         };
         Udp::new(config).expect("epoll works here")

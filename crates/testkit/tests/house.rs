@@ -10,7 +10,7 @@ mod rust;
 #[path = "house/tree.rs"]
 mod tree;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -588,26 +588,4 @@ fn pages_tell_the_truth_about_files_and_targets() {
         }
     }
     fail_if_any("pages", &found);
-}
-
-/// Each body in `testkit::decoders` has a fuzz target, and each target a body.
-#[test]
-fn every_decoder_has_a_fuzz_target() {
-    let tree = Tree::read();
-    let bodies: BTreeMap<_, _> = causeway_testkit::decoders::all()
-        .iter()
-        .map(|body| (body.name, ()))
-        .collect();
-    let targets: BTreeSet<_> = tree
-        .rust()
-        .filter_map(|file| file.path.strip_prefix("fuzz/fuzz_targets/"))
-        .filter_map(|name| name.strip_suffix(".rs"))
-        .collect();
-    let bodies: BTreeSet<_> = bodies.into_keys().collect();
-    assert_eq!(bodies, targets, "bodies against fuzz/fuzz_targets");
-    let manifest = &tree.get("fuzz/Cargo.toml").expect("fuzz's manifest").text;
-    for target in targets {
-        let line = format!("name = \"{target}\"");
-        assert!(manifest.contains(&line), "fuzz/Cargo.toml lacks {line}");
-    }
 }

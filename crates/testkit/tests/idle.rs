@@ -116,7 +116,7 @@ fn sleeps() -> u64 {
 }
 
 /// Calls the server a number of times, from instances of its own, and then stays, or ends half of them.
-fn play_client(address: &str, act: &str) -> ! {
+fn run_client(address: &str, act: &str) -> ! {
     let mut all: Vec<(Bmi, Context)> = (0..5)
         .map(|_| {
             let mut bmi = Bmi::new(config(&[])).unwrap();
@@ -188,34 +188,54 @@ fn trouble(server: &mut Server, test: &str, address: &str, dir: &Path) {
     drop(silent);
 }
 
-#[test]
-fn an_idle_server_costs_nothing() {
+/// A server that listens on `schemes`, each of which it has trouble on. `test` is the calling test's name.
+fn costs_nothing(test: &str, schemes: &[&str]) {
     if let Some(part) = process::part() {
-        play_client(&part.arguments[0], &part.arguments[1]);
+        run_client(&part.arguments[0], &part.arguments[1]);
     }
-    let test = "an_idle_server_costs_nothing";
-    for schemes in [&["shm"][..], &["tcp"], &["udp"], &["shm", "tcp", "udp"]] {
-        let dir = tempfile::tempdir().unwrap();
-        let listen: Vec<String> = schemes
-            .iter()
-            .map(|scheme| match *scheme {
-                "shm" => format!("shm://{}", dir.path().join("s").display()),
-                scheme => format!("{scheme}://127.0.0.1:0"),
-            })
-            .collect();
-        let mut server = Server::new(&listen);
-        for address in server.bmi.listening() {
-            trouble(&mut server, test, &address, dir.path());
-        }
-        // The last clients have ended with their test's handles.
-        server.finish();
-        server.work_for(Duration::from_millis(700));
-        let (busy, sleeps) = server.rests();
-        println!("{schemes:?}: {busy:?} busy in {REST:?}, {sleeps} sleeps");
-        assert!(busy < MOST_BUSY, "{schemes:?}: {busy:?} busy in {REST:?}");
-        assert!(
-            sleeps < MOST_SLEEPS,
-            "{schemes:?}: {sleeps} sleeps in {REST:?}"
-        );
+    let dir = tempfile::tempdir().unwrap();
+    let listen: Vec<String> = schemes
+        .iter()
+        .map(|scheme| match *scheme {
+            "shm" => format!("shm://{}", dir.path().join("s").display()),
+            scheme => format!("{scheme}://127.0.0.1:0"),
+        })
+        .collect();
+    let mut server = Server::new(&listen);
+    for address in server.bmi.listening() {
+        trouble(&mut server, test, &address, dir.path());
     }
+    // The last clients have ended with their test's handles.
+    server.finish();
+    server.work_for(Duration::from_millis(700));
+    let (busy, sleeps) = server.rests();
+    println!("{schemes:?}: {busy:?} busy in {REST:?}, {sleeps} sleeps");
+    assert!(busy < MOST_BUSY, "{schemes:?}: {busy:?} busy in {REST:?}");
+    assert!(
+        sleeps < MOST_SLEEPS,
+        "{schemes:?}: {sleeps} sleeps in {REST:?}"
+    );
+}
+
+#[test]
+fn an_idle_server_of_shm_costs_nothing() {
+    costs_nothing("an_idle_server_of_shm_costs_nothing", &["shm"]);
+}
+
+#[test]
+fn an_idle_server_of_tcp_costs_nothing() {
+    costs_nothing("an_idle_server_of_tcp_costs_nothing", &["tcp"]);
+}
+
+#[test]
+fn an_idle_server_of_udp_costs_nothing() {
+    costs_nothing("an_idle_server_of_udp_costs_nothing", &["udp"]);
+}
+
+#[test]
+fn an_idle_server_of_all_methods_costs_nothing() {
+    costs_nothing(
+        "an_idle_server_of_all_methods_costs_nothing",
+        &["shm", "tcp", "udp"],
+    );
 }

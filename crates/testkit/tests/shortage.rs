@@ -166,7 +166,7 @@ fn a_server_without_descriptors_says_so_and_serves_again_when_it_has_some() {
         assert!(matches!(served[0].request(&at), Ok(2)), "{scheme}");
         served.truncate(served.len() / 2);
         let mut next = Node::new(&[]);
-        let limit = Instant::now() + Duration::from_secs(30);
+        let limit = Instant::now() + Duration::from_secs(60);
         while let Err(error) = next.request(&at) {
             // Until the server has noticed that the others have left.
             assert!(Instant::now() < limit, "{scheme}: {error}");

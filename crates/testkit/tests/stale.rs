@@ -20,7 +20,7 @@ use causeway_wire::fs::{
 /// There is one storage to freeze in this process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// What an operation on frozen storage is given.
-const IMPATIENT: Duration = Duration::from_millis(150);
+const IMPATIENT: Duration = Duration::from_millis(80);
 const PATIENT: Duration = Duration::from_secs(60);
 const PATH: &[u8] = b"/file";
 /// Inside a message; one piece; many pieces.

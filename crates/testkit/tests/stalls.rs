@@ -7,7 +7,7 @@ use causeway_bmi::{Addr, Bmi, Config, Context, InfoOption, Memory, Posted, Rende
 use causeway_testkit::patience::eventually;
 use causeway_testkit::process::{self, Child, Part};
 use causeway_watch::observer::{ObserveError, Observer};
-use causeway_wire::watch::{PeerRow, Row, Why};
+use causeway_wire::watch::{PeerRow, Row, WaitReason};
 
 const STALL_AFTER: Duration = Duration::from_millis(200);
 const MOMENT: Duration = Duration::from_millis(20);
@@ -228,7 +228,7 @@ fn a_send_whose_receive_is_never_posted() {
         let pair = Pair::new(test, scheme, "idle", "send", false);
         let (row, line) = pair.stall();
         let waiting = row.waiting.expect("an operation waits");
-        assert_eq!((waiting.why, waiting.tag), (Why::Receive, TAG));
+        assert_eq!((waiting.why, waiting.tag), (WaitReason::Receive, TAG));
         assert!(line.contains("send of 4.0 MiB, tag 7, to "), "{line}");
         assert!(line.contains("has not posted the receive"), "{line}");
         assert!(
@@ -279,7 +279,10 @@ fn a_receive_for_which_nothing_comes() {
             false,
         );
         let (row, line) = pair.stall();
-        assert_eq!(row.waiting.map(|waiting| waiting.why), Some(Why::Message));
+        assert_eq!(
+            row.waiting.map(|waiting| waiting.why),
+            Some(WaitReason::Message)
+        );
         assert!(
             line.contains("receive of up to 4.0 MiB, tag 7, from "),
             "{line}"
@@ -296,7 +299,10 @@ fn a_flood_for_which_a_stopped_process_gives_no_credit() {
     let test = "a_flood_for_which_a_stopped_process_gives_no_credit";
     let pair = Pair::new(test, "shm", "idle", "flood", true);
     let (row, line) = pair.stall();
-    assert_eq!(row.waiting.map(|waiting| waiting.why), Some(Why::Credit));
+    assert_eq!(
+        row.waiting.map(|waiting| waiting.why),
+        Some(WaitReason::Credit)
+    );
     assert!(row.unexpected_sends > 0 && row.credit < 164, "{row:?}");
     assert!(line.contains("waits for credit"), "{line}");
     assert!(line.contains(", stopped)"), "{line}");
@@ -310,7 +316,10 @@ fn a_message_that_a_stopped_process_does_not_write() {
     let test = "a_message_that_a_stopped_process_does_not_write";
     let pair = Pair::new(test, "shm", "send", "receive", true);
     let (row, line) = pair.stall();
-    assert_eq!(row.waiting.map(|waiting| waiting.why), Some(Why::Write));
+    assert_eq!(
+        row.waiting.map(|waiting| waiting.why),
+        Some(WaitReason::Write)
+    );
     assert!(
         line.contains("does not write it (0 B of 4.0 MiB moved)"),
         "{line}"
@@ -328,12 +337,15 @@ fn a_transfer_that_a_stopped_process_does_not_take() {
     eventually("the peer is ready to be written to", || {
         let rows = rows(&peer).into_iter();
         let mut reasons = rows.filter_map(|row| row.waiting.map(|waiting| waiting.why));
-        reasons.any(|why| why == Why::Write).then_some(())
+        reasons.any(|why| why == WaitReason::Write).then_some(())
     });
     pair.peer.stop();
     pair.tell("resume");
     let (row, line) = pair.stall();
-    assert_eq!(row.waiting.map(|waiting| waiting.why), Some(Why::Transfer));
+    assert_eq!(
+        row.waiting.map(|waiting| waiting.why),
+        Some(WaitReason::Transfer)
+    );
     let expected = "a transfer does not get on (0 B of 64.0 MiB moved)";
     assert!(line.contains(expected), "{line}");
     // It gets on as soon as the other one does.
@@ -355,7 +367,7 @@ fn a_connection_that_a_stopped_process_does_not_accept() {
     let (row, line) = pair.stall();
     assert_eq!(
         row.waiting.map(|waiting| waiting.why),
-        Some(Why::Connection)
+        Some(WaitReason::Connection)
     );
     assert!(line.contains("not connected yet"), "{line}");
 }

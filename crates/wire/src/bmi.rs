@@ -5,7 +5,7 @@
 //! message's bytes, the others with a [`Body`] that depends on the kind.
 //!
 //! A receiver of eager packets decodes only the header and copies the payload from where it lies.
-//! Everything else goes through [`decode`], which is pure and is the fuzz target's entry.
+//! Everything else goes through [`decode`], which is pure, and what fuzzing calls.
 //!
 //! `greeting` is how two sides begin: formats, and who calls.
 

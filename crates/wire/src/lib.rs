@@ -12,7 +12,7 @@
 //!
 //! There is no I/O here, no clock and no allocation policy: decoders borrow from or copy out of
 //! the bytes that they are given, never allocate more than the input could hold, and return
-//! [`codec::Malformed`] for anything else. Every decoder has a fuzz target under `fuzz/`.
+//! [`codec::Malformed`] for anything else. Every decoder is fuzzed: `testkit::decoders` lists them.
 //!
 //! Nor is there an operating system: network interfaces decode here too, so this crate is `no_std`.
 #![no_std]

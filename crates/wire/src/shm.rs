@@ -30,7 +30,7 @@ pub const FLAG_MEMBARRIER: u8 = 1;
 /// Why a handshake is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Why {
+pub enum RefuseReason {
     /// It breaks the protocol, or is refused for another lasting reason.
     Other = 0,
     /// The other side's user is not accepted.
@@ -39,7 +39,7 @@ pub enum Why {
     Full = 2,
 }
 
-impl Why {
+impl RefuseReason {
     fn from_u8(value: u8) -> Result<Self, Malformed> {
         Ok(match value {
             0 => Self::Other,
@@ -68,7 +68,7 @@ pub enum Record {
         /// Why, in words.
         reason: String,
         /// What kind of reason that is.
-        why: Why,
+        why: RefuseReason,
     },
     /// Wakes a process that sleeps; says nothing else.
     Wake,
@@ -262,7 +262,7 @@ impl Wire for Record {
                 })
             }
             REFUSED => Self::Refused {
-                why: Why::from_u8(input.u8("refusal kind")?)?,
+                why: RefuseReason::from_u8(input.u8("refusal kind")?)?,
                 reason: String::from_utf8_lossy(input.bytes(MAX_REASON_BYTES, "refusal")?)
                     .into_owned(),
             },

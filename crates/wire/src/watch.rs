@@ -18,7 +18,8 @@ mod tests;
 
 pub use event::{LogEvent, MAX_EVENT_TEXT, MAX_TARGET};
 pub use row::{
-    Count, InstanceRow, MAX_ADDRESS, MAX_LISTENING, OpKind, PeerRow, PhaseCode, Row, Waiting, Why,
+    Count, InstanceRow, MAX_ADDRESS, MAX_LISTENING, OpKind, PeerRow, PhaseCode, Row, WaitReason,
+    Waiting,
 };
 
 use crate::codec::Malformed;

@@ -75,7 +75,7 @@ pub enum Notice {
     Lock {
         /// The receiver's number of the window.
         window: u32,
-        /// Whether nobody else may have it.
+        /// Whether no other process may hold it.
         exclusive: bool,
     },
     /// The sender has the lock no more.

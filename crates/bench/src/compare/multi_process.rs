@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Completion, Memory, Posted, Tag, Unexpected};
 use causeway_command::failure::{Doing, Failure, Outcome};
-use causeway_command::workers::{Channel, Go};
+use causeway_command::workers::{Channel, Start};
 use causeway_wire::random::mix;
 use serde::{Deserialize, Serialize};
 
@@ -371,7 +371,7 @@ fn link(
         waiting_cpu_s: cpu_seconds() - used,
     }))?;
     // A link that left early would be missed by those that still pass on.
-    channel.receive::<Go>().map(drop)
+    channel.receive::<Start>().map(drop)
 }
 
 impl Link {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::shutdown::ScratchDirectory;
-use causeway_command::workers::{Event, Go, Pool};
+use causeway_command::workers::{Event, Pool, Start};
 
 use super::multi_process::{Assignment, Order, Passed, Report, Role};
 use super::trial::{Pattern, REPLY_BYTES, RINGS, Trial};
@@ -248,7 +248,7 @@ impl Ours {
             pool.start_together(PATIENCE)?;
             let reports = pool.gather(PATIENCE, "passing the token")?;
             for number in 0..processes {
-                pool.send(number, &Go)?;
+                pool.send(number, &Start)?;
             }
             let links: Vec<Passed> = reports
                 .into_iter()

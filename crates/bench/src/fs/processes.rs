@@ -19,14 +19,14 @@ pub(crate) struct ClientProcesses {
 
 /// The result of a measurement.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Took {
+pub(crate) struct Timing {
     /// From the common start to the last end.
     pub(crate) seconds: f64,
     /// What all workers counted, together.
     pub(crate) operations: u64,
 }
 
-impl Took {
+impl Timing {
     /// Operations in a second.
     pub(crate) fn rate(&self) -> f64 {
         self.operations as f64 / self.seconds.max(1e-9)
@@ -58,12 +58,12 @@ impl ClientProcesses {
     }
 
     /// Has every process carry out its own order, all at once.
-    pub(crate) fn measure(&mut self, order: impl Fn(usize) -> Order) -> Outcome<Took> {
+    pub(crate) fn measure(&mut self, order: impl Fn(usize) -> Order) -> Outcome<Timing> {
         for number in 0..self.pool.count() {
             self.pool.send(number, &order(number))?;
         }
         let (started, _) = self.pool.start_together(PATIENCE)?;
-        let mut took = Took {
+        let mut took = Timing {
             seconds: 0.0,
             operations: 0,
         };

@@ -132,7 +132,7 @@ pub(crate) trait Carrier {
 }
 
 /// Carries messages of one size over the message layer.
-pub(crate) struct OverLayer<'a> {
+pub(crate) struct LayerCarrier<'a> {
     pub(crate) layer: &'a mut Layer,
     pub(crate) peer: Addr,
     /// What is sent. It is another buffer than what is received into, as in the latency benchmarks of MPI and UCX: a message
@@ -141,7 +141,7 @@ pub(crate) struct OverLayer<'a> {
     pub(crate) into: Memory,
 }
 
-impl Carrier for OverLayer<'_> {
+impl Carrier for LayerCarrier<'_> {
     fn send(&mut self, word: u64) -> Outcome {
         if self.out.len() >= WORD_BYTES {
             self.out.write_at(0, &word.to_le_bytes());

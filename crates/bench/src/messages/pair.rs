@@ -128,7 +128,7 @@ impl Pair {
     pub(crate) fn measure(&mut self, order: &Order) -> Outcome<f64> {
         let reports = self.carry_out(order)?;
         match reports.into_iter().next() {
-            Some(Report::Took(seconds)) => Ok(seconds),
+            Some(Report::Timing(seconds)) => Ok(seconds),
             other => Err(Failure::new(
                 "exchanging messages",
                 format!("no time but {other:?}"),

@@ -15,7 +15,7 @@ use causeway_command::workers::Channel;
 use causeway_sys::shared::SharedWords;
 use serde::{Deserialize, Serialize};
 
-use super::exchange::{self, BareFutex, Exchange, OverLayer, PAIR_WORDS, PAIRS, Side};
+use super::exchange::{self, BareFutex, Exchange, LayerCarrier, PAIR_WORDS, PAIRS, Side};
 use crate::batches::Batches;
 use crate::layer::{Begun, Layer, PATIENCE, content};
 
@@ -91,7 +91,7 @@ pub(crate) enum Report {
     /// Where it listens.
     Listening(String),
     /// Seconds that the order took, by the median of its parts; 0 from the end that does not lead.
-    Took(f64),
+    Timing(f64),
     /// What this end saw of an exchange.
     Exchanged(Side),
 }
@@ -175,7 +175,7 @@ impl End {
             } => self.layer()?.stream(*size, *window, *rounds, *allocate)?,
             Order::Check { size, allocate } => self.layer()?.check(*size, *allocate)?,
         };
-        Ok(Report::Took(if self.leads { took } else { 0.0 }))
+        Ok(Report::Timing(if self.leads { took } else { 0.0 }))
     }
 
     fn open_socket(&mut self, port: u16, channel: &mut Channel) -> Outcome<Report> {
@@ -431,7 +431,7 @@ impl Measurement<'_> {
     fn exchange(mut self, exchange: &Exchange) -> Outcome<Side> {
         let out = self.touched(exchange.size, false)?;
         let into = self.touched(exchange.size, false)?;
-        let mut carrier = OverLayer {
+        let mut carrier = LayerCarrier {
             layer: self.layer,
             peer: self.peer,
             out,

@@ -18,7 +18,7 @@ use causeway_sys::memfd;
 use causeway_watch::observer::Observer;
 use causeway_watch::process;
 use causeway_wire::run::call::{self, NONE, State};
-use causeway_wire::watch::{OpKind, PeerRow, Row, Why};
+use causeway_wire::watch::{OpKind, PeerRow, Row, WaitReason};
 
 use super::programs::MOST;
 use super::who::Who;
@@ -362,10 +362,10 @@ fn queue_text((peer, row): &(Option<Who>, PeerRow)) -> String {
     if let Some(waiting) = &row.waiting {
         let (tag, size) = (waiting.tag as u32, waiting.size);
         let what = match (waiting.kind, waiting.why) {
-            (OpKind::Receive, Why::Message) => "receive, for which no message has come",
+            (OpKind::Receive, WaitReason::Message) => "receive, for which no message has come",
             (OpKind::Receive, _) => "receive, whose message is on its way",
-            (OpKind::Send, Why::Receive) => "send, announced to a peer without a receive",
-            (OpKind::Send, Why::Connection) => "send, not connected",
+            (OpKind::Send, WaitReason::Receive) => "send, announced to a peer without a receive",
+            (OpKind::Send, WaitReason::Connection) => "send, not connected",
             (OpKind::Send, _) => "send, on its way",
             _ => "transfer",
         };

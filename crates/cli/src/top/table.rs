@@ -3,7 +3,9 @@
 use causeway_report::style::{Style, paint};
 use causeway_report::table::line_up;
 use causeway_watch::text::{age, bytes};
-use causeway_wire::watch::{Count, InstanceRow, OpKind, PeerRow, PhaseCode, Waiting, Why, ends};
+use causeway_wire::watch::{
+    Count, InstanceRow, OpKind, PeerRow, PhaseCode, WaitReason, Waiting, ends,
+};
 use serde_json::{Value, json};
 
 use super::sample::{Peer, Process, Rate, Sample};
@@ -228,17 +230,17 @@ fn kind(waiting: &Waiting) -> &'static str {
 
 fn why(waiting: &Waiting) -> &'static str {
     match waiting.why {
-        Why::Connection => "the connection",
-        Why::Room => "room in the ring or socket",
-        Why::Credit => "credit",
-        Why::Queue => "earlier sends",
-        Why::Announcements => "receives of earlier messages",
-        Why::Receive => "the peer's receive",
-        Why::Message => "a message",
-        Why::Write => "the peer to write",
-        Why::Turn => "its turn",
-        Why::Transfer => "the transfer",
-        Why::Ending => "the end of exports",
+        WaitReason::Connection => "the connection",
+        WaitReason::Room => "room in the ring or socket",
+        WaitReason::Credit => "credit",
+        WaitReason::Queue => "earlier sends",
+        WaitReason::Announcements => "receives of earlier messages",
+        WaitReason::Receive => "the peer's receive",
+        WaitReason::Message => "a message",
+        WaitReason::Write => "the peer to write",
+        WaitReason::Turn => "its turn",
+        WaitReason::Transfer => "the transfer",
+        WaitReason::Ending => "the end of exports",
     }
 }
 
@@ -342,7 +344,7 @@ mod tests {
                 progress_ns: 0,
                 waiting: Some(Waiting {
                     kind: OpKind::Send,
-                    why: Why::Receive,
+                    why: WaitReason::Receive,
                     tag: 7,
                     size: 4 << 20,
                     moved: 0,

@@ -2,7 +2,7 @@
 //! set and again each time that the wait has doubled.
 
 use causeway_watch::{process, text};
-use causeway_wire::watch::{OpKind, PeerRow, Waiting, Why};
+use causeway_wire::watch::{OpKind, PeerRow, WaitReason, Waiting};
 
 use super::connections::End;
 use super::watch::Tally;
@@ -123,24 +123,26 @@ fn reason(waiting: &Waiting, end: &End) -> String {
         format!("{moved} of {size} moved")
     };
     match waiting.why {
-        Why::Connection => match end.notes().last() {
+        WaitReason::Connection => match end.notes().last() {
             Some(note) => format!("not connected yet ({note})"),
             None => "not connected yet".to_owned(),
         },
-        Why::Room => "the peer does not take what lies in its ring or socket".to_owned(),
-        Why::Credit => {
+        WaitReason::Room => "the peer does not take what lies in its ring or socket".to_owned(),
+        WaitReason::Credit => {
             "waits for credit: the peer's program has not taken earlier messages".to_owned()
         }
-        Why::Queue => "stands behind earlier sends".to_owned(),
-        Why::Announcements => {
+        WaitReason::Queue => "stands behind earlier sends".to_owned(),
+        WaitReason::Announcements => {
             "the peer has not posted the receives of earlier announced messages".to_owned()
         }
-        Why::Receive => "announced, the peer has not posted the receive or not read it".to_owned(),
-        Why::Message => "posted, no message has come".to_owned(),
-        Why::Write => format!("matched, the peer does not write it ({})", moved()),
-        Why::Turn => "waits for its turn among the transfers".to_owned(),
-        Why::Transfer => format!("a transfer does not get on ({})", moved()),
-        Why::Ending => "its exports are being ended".to_owned(),
+        WaitReason::Receive => {
+            "announced, the peer has not posted the receive or not read it".to_owned()
+        }
+        WaitReason::Message => "posted, no message has come".to_owned(),
+        WaitReason::Write => format!("matched, the peer does not write it ({})", moved()),
+        WaitReason::Turn => "waits for its turn among the transfers".to_owned(),
+        WaitReason::Transfer => format!("a transfer does not get on ({})", moved()),
+        WaitReason::Ending => "its exports are being ended".to_owned(),
     }
 }
 
@@ -195,30 +197,30 @@ impl<M> Conversations<M> {
         state ^ entry.moved.rotate_left(8) ^ around_it
     }
 
-    fn why(&self, op: u32, entry: &Op) -> Why {
+    fn why(&self, op: u32, entry: &Op) -> WaitReason {
         if entry.peer == NONE {
-            return Why::Message;
+            return WaitReason::Message;
         }
         let peer = &self.peers[entry.peer];
         match &entry.state {
-            State::Finishing | State::Retracting | State::Done => Why::Ending,
-            _ if !peer.is_up() => Why::Connection,
-            State::Posted => Why::Message,
-            State::Cleared { .. } | State::ToClear(_) => Why::Write,
+            State::Finishing | State::Retracting | State::Done => WaitReason::Ending,
+            _ if !peer.is_up() => WaitReason::Connection,
+            State::Posted => WaitReason::Message,
+            State::Cleared { .. } | State::ToClear(_) => WaitReason::Write,
             State::Pulling(_) | State::Pushing { .. } | State::Writing(_) | State::Moving => {
-                Why::Transfer
+                WaitReason::Transfer
             }
-            State::Placed { .. } => Why::Write,
-            _ if peer.blocked => Why::Room,
+            State::Placed { .. } => WaitReason::Write,
+            _ if peer.blocked => WaitReason::Room,
             State::Matched(_) | State::ToPush(_) | State::ToWrite(_) | State::ToMove(_) => {
-                Why::Turn
+                WaitReason::Turn
             }
-            State::Announced | State::ToAnnounce { .. } => Why::Receive,
+            State::Announced | State::ToAnnounce { .. } => WaitReason::Receive,
             State::Queued => self.why_queued(op, entry, peer),
         }
     }
 
-    fn why_queued(&self, op: u32, entry: &Op, peer: &Conversation) -> Why {
+    fn why_queued(&self, op: u32, entry: &Op, peer: &Conversation) -> WaitReason {
         let unexpected = entry.what == What::SendUnexpected;
         let queue = if unexpected {
             &peer.unexpected
@@ -226,13 +228,13 @@ impl<M> Conversations<M> {
             &peer.expected
         };
         if queue.front() != Some(&op) {
-            return Why::Queue;
+            return WaitReason::Queue;
         }
         let cost = cost(usize::try_from(entry.size).unwrap_or(usize::MAX));
         if unexpected && entry.size <= peer.eager_max && peer.account.will_afford(cost) {
-            Why::Credit
+            WaitReason::Credit
         } else {
-            Why::Announcements
+            WaitReason::Announcements
         }
     }
 }

@@ -13,6 +13,7 @@ mod offers;
 mod pairs;
 mod parked;
 mod placement;
+mod raw_peer;
 mod sleeps;
 mod waits;
 
@@ -196,7 +197,7 @@ impl Node {
 /// Steps all nodes until `until`, or fails.
 pub(super) fn drive(nodes: &mut [&mut Node], mut until: impl FnMut(&mut [&mut Node]) -> bool) {
     let start = std::time::Instant::now();
-    while start.elapsed() < Duration::from_secs(30) {
+    while start.elapsed() < Duration::from_secs(60) {
         for node in nodes.iter_mut() {
             node.step();
         }

@@ -123,7 +123,7 @@ pub struct Setting {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LatencyOf {
-    Nobody,
+    None,
     BestEffort,
     Reserved,
 }
@@ -297,7 +297,7 @@ pub(super) fn settings(figure: &'static str, effort: Effort) -> Vec<Setting> {
         ];
     }
     let latency_of = match figure {
-        "5.2" | "5.3" => LatencyOf::Nobody,
+        "5.2" | "5.3" => LatencyOf::None,
         "5.8" => LatencyOf::Reserved,
         _ => LatencyOf::BestEffort,
     };
@@ -481,7 +481,7 @@ fn rows_of(setting: &Setting, outcomes: &[ChannelOutcome]) -> Vec<Row> {
         .filter(|(flow, _)| {
             let best_effort = matches!(flow, Flow::BestEffort { .. });
             match setting.latency_of {
-                LatencyOf::Nobody => false,
+                LatencyOf::None => false,
                 LatencyOf::BestEffort => best_effort,
                 LatencyOf::Reserved => !best_effort,
             }

@@ -19,7 +19,7 @@ use crate::engine::Time;
 /// A program of a host, as a state machine.
 pub trait Process {
     /// What to do next. `now` is the process's time; `completed` is what it waited for, if it did.
-    fn next(&mut self, now: Time, completed: Option<Completed>) -> Do;
+    fn next(&mut self, now: Time, completed: Option<Completed>) -> Action;
 
     /// Called for a completion at the moment it is in memory, whether or not the process waits for it.
     fn landed(&mut self, now: Time, completed: Completed) {
@@ -29,7 +29,7 @@ pub trait Process {
 
 /// What a process does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Do {
+pub enum Action {
     /// Posts a descriptor for a message of so many bytes, and rings the doorbell.
     Post {
         /// Which of the process's virtual interfaces.
@@ -349,22 +349,24 @@ impl Host {
         };
         let found = state.found.take();
         match state.program.next(state.clock, found) {
-            Do::Post { vi, side, bytes } => self.build(process, vi, (side, Operation::Send), bytes),
-            Do::Remote {
+            Action::Post { vi, side, bytes } => {
+                self.build(process, vi, (side, Operation::Send), bytes)
+            }
+            Action::Remote {
                 vi,
                 operation,
                 bytes,
             } => self.build(process, vi, (Side::Send, operation), bytes),
-            Do::Compute(time) => Next::Compute(time),
-            Do::SleepUntil(time) => {
+            Action::Compute(time) => Next::Compute(time),
+            Action::SleepUntil(time) => {
                 state.clock = state.clock.max(time);
                 Next::At(state.clock)
             }
-            Do::End => {
+            Action::End => {
                 state.state = State::Ended;
                 Next::Nothing
             }
-            Do::Await(what) => {
+            Action::Await(what) => {
                 state.state = State::Awaiting {
                     what,
                     since: state.clock,

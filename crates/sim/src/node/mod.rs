@@ -21,7 +21,7 @@ pub mod plan;
 pub mod record;
 pub mod world;
 
-pub use host::{Await, Completed, Do, Process};
+pub use host::{Action, Await, Completed, Process};
 pub use plan::{BuildError, Plan, Queues, Room, ViPlan};
 pub use record::{Mark, Record, Stage};
 pub use world::{Ended, World};

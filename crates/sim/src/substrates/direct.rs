@@ -2,8 +2,8 @@
 //!
 //! What a program takes here is its own work and the layer's; tests of programs and of the machine use it.
 
-use super::machine::{Substrate, Taken};
-use super::process::{Answer, Call};
+use super::machine::{CallEffect, Substrate};
+use super::process::{Call, CallResult};
 use super::world::{PacketId, World};
 use crate::am::port::Rank;
 use crate::engine::Time;
@@ -20,23 +20,23 @@ impl Substrate for Direct {
         0
     }
 
-    fn take(
+    fn carry_out(
         &mut self,
         world: &mut World<PacketId>,
         process: Rank,
         call: Call,
         _before: u64,
-    ) -> Taken {
+    ) -> CallEffect {
         match call {
             Call::Send { to, message } => {
                 world.admit((process, to), message, 0, &[], |world, id| {
                     world.at(world.now() + self.latency, id);
-                    Taken::Then(0, Answer::Done)
+                    CallEffect::Then(0, CallResult::Done)
                 })
             }
             Call::Receive => match world.consume(process) {
                 Some(packet) => world.hand_over(packet, 0),
-                None => Taken::Then(0, Answer::Received(None)),
+                None => CallEffect::Then(0, CallResult::Received(None)),
             },
             Call::Wait(_) | Call::Attach { .. } | Call::Pass => world.simple_call(process, &call),
         }

@@ -11,8 +11,8 @@
 use std::collections::VecDeque;
 
 use super::costs::{Costs, words};
-use super::machine::{Substrate, Taken};
-use super::process::{Answer, Call};
+use super::machine::{CallEffect, Substrate};
+use super::process::{Call, CallResult};
 use super::world::{PacketId, World};
 use crate::am::port::{Message, Rank};
 use crate::engine::Time;
@@ -206,7 +206,7 @@ impl KernelPath {
         to: Rank,
         message: Message,
         before: u64,
-    ) -> Taken {
+    ) -> CallEffect {
         let bytes = message.bytes();
         let stages = self.send_stages(&message);
         world.admit((process, to), message, before, &stages, |world, id| {
@@ -214,19 +214,24 @@ impl KernelPath {
             match self.devices.get_mut(host as usize) {
                 Some(device) if device.is_busy => {
                     device.waiting.push_back(id);
-                    Taken::Then(0, Answer::Done)
+                    CallEffect::Then(0, CallResult::Done)
                 }
                 _ => {
                     self.launch(world, host, id);
-                    Taken::Then(self.launch_cycles(bytes), Answer::Done)
+                    CallEffect::Then(self.launch_cycles(bytes), CallResult::Done)
                 }
             }
         })
     }
 
-    fn receive(&mut self, world: &mut World<KernelEvent>, process: Rank, before: u64) -> Taken {
+    fn receive(
+        &mut self,
+        world: &mut World<KernelEvent>,
+        process: Rank,
+        before: u64,
+    ) -> CallEffect {
         let Some(mut packet) = world.consume(process) else {
-            return Taken::Then(0, Answer::Received(None));
+            return CallEffect::Then(0, CallResult::Received(None));
         };
         let stages = self.return_stages(packet.message.bytes());
         let after = stages.iter().map(|(_, cycles)| cycles).sum();
@@ -259,13 +264,13 @@ impl Substrate for KernelPath {
         }
     }
 
-    fn take(
+    fn carry_out(
         &mut self,
         world: &mut World<KernelEvent>,
         process: Rank,
         call: Call,
         before: u64,
-    ) -> Taken {
+    ) -> CallEffect {
         match call {
             Call::Send { to, message } => self.send(world, process, to, message, before),
             Call::Receive => self.receive(world, process, before),

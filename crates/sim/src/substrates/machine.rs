@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::process::{Answer, Call, PortCosts, Process, SimPort, Spent, Turn, Yielded};
+use super::process::{Call, CallResult, PortCosts, Process, SimPort, Spent, Turn, Yielded};
 use super::processor::Wakes;
 use super::world::{Event, Journey, World};
 use crate::am::AmError;
@@ -10,10 +10,10 @@ use crate::am::port::{Awaited, Function, Rank};
 use crate::engine::Time;
 use crate::statistics::Statistics;
 
-/// What a substrate does with a call whose first part has been computed.
-pub(super) enum Taken {
-    /// The processor works so many cycles more, and the program goes on with the result.
-    Then(u64, Answer),
+/// What a call comes to, once the cycles before its effect have been computed.
+pub(super) enum CallEffect {
+    /// The processor computes for so many cycles more, then the call returns the result.
+    Then(u64, CallResult),
     /// The program waits.
     Wait,
 }
@@ -26,14 +26,14 @@ pub(super) trait Substrate {
     /// The cycles that the processor works before `call` has its effect.
     fn before(&self, world: &World<Self::Event>, process: Rank, call: &Call) -> u64;
 
-    /// The effect. `before` is what [`Self::before`] has said.
-    fn take(
+    /// Carries the call out. `before` is what [`Self::before`] has returned.
+    fn carry_out(
         &mut self,
         world: &mut World<Self::Event>,
         process: Rank,
         call: Call,
         before: u64,
-    ) -> Taken;
+    ) -> CallEffect;
 
     /// Something has happened.
     fn event(&mut self, world: &mut World<Self::Event>, event: Self::Event);
@@ -68,7 +68,7 @@ pub enum Doing {
 
 /// One process at a standstill.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct StalledProcess {
     /// Which.
     pub rank: Rank,
     /// What it was doing.
@@ -79,7 +79,7 @@ pub struct Standing {
     pub polled: Time,
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for StalledProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "process {} ", self.rank)?;
         match &self.doing {
@@ -114,7 +114,7 @@ pub enum SimError {
         /// When.
         at: Time,
         /// The processes that have not ended, and those that others wait for.
-        standing: Vec<Standing>,
+        standing: Vec<StalledProcess>,
     },
     /// A process leaves its messages lying.
     #[error(
@@ -129,7 +129,7 @@ pub enum SimError {
         /// When.
         at: Time,
         /// As for a deadlock.
-        standing: Vec<Standing>,
+        standing: Vec<StalledProcess>,
     },
     /// The programs go on and on.
     #[error("the programs have not ended after {} µs:{}", at / 1_000_000, list(standing))]
@@ -137,7 +137,7 @@ pub enum SimError {
         /// When.
         at: Time,
         /// As for a deadlock.
-        standing: Vec<Standing>,
+        standing: Vec<StalledProcess>,
     },
     /// A stack could not be had.
     #[error("no stack of {bytes} bytes for process {rank}: {error}")]
@@ -157,7 +157,7 @@ pub enum SimError {
 /// The most processes that a message lists.
 const MOST_LISTED: usize = 16;
 
-fn list(standing: &[Standing]) -> String {
+fn list(standing: &[StalledProcess]) -> String {
     let mut text: String = standing
         .iter()
         .take(MOST_LISTED)
@@ -244,8 +244,8 @@ struct Slot<R> {
 }
 
 enum Stage {
-    /// About to go on with a result.
-    Answered(Answer),
+    /// Its call is about to return this.
+    Returning(CallResult),
     /// Computing towards a call's effect.
     Calling(Call, u64),
     /// Between two events of the machine.
@@ -281,7 +281,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
                     .map_err(|error| SimError::Stack { rank, bytes, error })?;
                 Ok(Slot {
                     process: Some(process),
-                    stage: Stage::Answered(Answer::Done),
+                    stage: Stage::Returning(CallResult::Done),
                     waits_for: None,
                     polled: 0,
                     done: None,
@@ -317,7 +317,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
             .filter_map(|slot| slot.process.as_mut())
         {
             if !process.has_ended() {
-                process.resume(Answer::Stop);
+                process.resume(CallResult::Stop);
             }
         }
     }
@@ -379,21 +379,21 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         };
         slot.waits_for = None;
         match std::mem::replace(&mut slot.stage, Stage::Between) {
-            Stage::Between => self.resume(rank, Answer::Done),
-            Stage::Answered(answer) => self.resume(rank, answer),
-            Stage::Calling(call, before) => self.take(rank, call, before),
+            Stage::Between => self.resume(rank, CallResult::Done),
+            Stage::Returning(result) => self.resume(rank, result),
+            Stage::Calling(call, before) => self.carry_out(rank, call, before),
         }
     }
 
-    fn resume(&mut self, rank: Rank, answer: Answer) -> Result<(), SimError> {
+    fn resume(&mut self, rank: Rank, result: CallResult) -> Result<(), SimError> {
         let Some(slot) = self.slots.get_mut(rank as usize) else {
             return Ok(());
         };
         let Some(process) = slot.process.as_mut() else {
             return Ok(());
         };
-        match process.resume(answer) {
-            Turn::Asks(yielded) => self.ask(rank, yielded),
+        match process.resume(result) {
+            Turn::Calls(yielded) => self.call(rank, yielded),
             Turn::Returned(Err(error)) => Err(SimError::Program { rank, error }),
             Turn::Returned(Ok(output)) => {
                 slot.process = None;
@@ -409,7 +409,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
     }
 
     /// The program has computed and makes a call.
-    fn ask(&mut self, rank: Rank, yielded: Yielded) -> Result<(), SimError> {
+    fn call(&mut self, rank: Rank, yielded: Yielded) -> Result<(), SimError> {
         let Yielded {
             spent,
             call,
@@ -448,17 +448,19 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         });
     }
 
-    fn take(&mut self, rank: Rank, call: Call, before: u64) -> Result<(), SimError> {
+    fn carry_out(&mut self, rank: Rank, call: Call, before: u64) -> Result<(), SimError> {
         let awaited = match &call {
             Call::Wait(awaited) => Some(*awaited),
             _ => None,
         };
-        let taken = self.substrate.take(&mut self.world, rank, call, before);
-        match taken {
-            Taken::Then(0, answer) => self.resume(rank, answer),
-            Taken::Then(after, answer) => {
+        let effect = self
+            .substrate
+            .carry_out(&mut self.world, rank, call, before);
+        match effect {
+            CallEffect::Then(0, result) => self.resume(rank, result),
+            CallEffect::Then(after, result) => {
                 if let Some(slot) = self.slots.get_mut(rank as usize) {
-                    slot.stage = Stage::Answered(answer);
+                    slot.stage = Stage::Returning(result);
                 }
                 let function = self
                     .world
@@ -472,9 +474,9 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
                 self.compute(rank, &spent, function);
                 Ok(())
             }
-            Taken::Wait => {
+            CallEffect::Wait => {
                 if let Some(slot) = self.slots.get_mut(rank as usize) {
-                    slot.stage = Stage::Answered(Answer::Done);
+                    slot.stage = Stage::Returning(CallResult::Done);
                     slot.waits_for = awaited;
                 }
                 let host = self.world.host_of(rank);
@@ -529,7 +531,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
     }
 
     /// Those that have not ended, and those that have but are still waited for.
-    fn standing(&self) -> Vec<Standing> {
+    fn standing(&self) -> Vec<StalledProcess> {
         let awaited: Vec<Rank> = self
             .slots
             .iter()
@@ -544,7 +546,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
                 (Some(_), Some(awaited)) => Doing::Waits(awaited),
                 (Some(_), None) => Doing::Runs,
             };
-            standing.push(Standing {
+            standing.push(StalledProcess {
                 rank,
                 doing,
                 unread: (inbox.len(), inbox.front().map(|packet| packet.from)),

@@ -33,7 +33,7 @@ mod world;
 mod tests;
 
 pub use costs::{Card, Costs, Hardware, Kernel, Layer, Library, Programs, Room};
-pub use machine::{Doing, Done, Limits, Outcome, SimError, Standing};
+pub use machine::{Doing, Done, Limits, Outcome, SimError, StalledProcess};
 pub use process::{Clocking, SimPort};
 pub use world::{Journey, Stage};
 

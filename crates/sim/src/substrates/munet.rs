@@ -13,10 +13,10 @@
 use std::collections::VecDeque;
 
 use super::costs::section;
-use super::machine::{Limits, Machine, Outcome, SimError, Substrate, Taken};
+use super::machine::{CallEffect, Limits, Machine, Outcome, SimError, Substrate};
 use super::one_way::{self, OneWay};
 use super::poll_loop::{NetworkProcessor, Notice, PollLoop};
-use super::process::{Answer, Call, Clocking, PortCosts, SimPort};
+use super::process::{Call, CallResult, Clocking, PortCosts, SimPort};
 use super::processor::HostTimes;
 use super::world::{Journey, PacketId, World, WorldSettings};
 use crate::am::AmError;
@@ -384,13 +384,13 @@ impl Substrate for Endpoints {
         self.settings.host_cycles(time)
     }
 
-    fn take(
+    fn carry_out(
         &mut self,
         world: &mut World<MuEvent>,
         process: Rank,
         call: Call,
         before: u64,
-    ) -> Taken {
+    ) -> CallEffect {
         match call {
             Call::Send { to, message } => {
                 world.admit((process, to), message, before, &[], |world, id| {
@@ -399,12 +399,12 @@ impl Substrate for Endpoints {
                         card.queue.push_back(id);
                     }
                     self.wake(world, host, USED);
-                    Taken::Then(0, Answer::Done)
+                    CallEffect::Then(0, CallResult::Done)
                 })
             }
             Call::Receive => {
                 let Some(packet) = world.consume(process) else {
-                    return Taken::Then(0, Answer::Received(None));
+                    return CallEffect::Then(0, CallResult::Received(None));
                 };
                 let time = self.settings.receive_time(data(&packet.message));
                 let after = self.settings.host_cycles(time);

@@ -29,10 +29,10 @@ pub(super) enum Call {
     Pass,
 }
 
-/// What the machine returns.
+/// What the machine resumes a program with: the result of its call.
 #[derive(Debug)]
-pub(super) enum Answer {
-    /// Go on.
+pub(super) enum CallResult {
+    /// It is done.
     Done,
     /// There is no room for this message.
     NoRoom(Message),
@@ -93,7 +93,7 @@ pub(super) struct PortCosts {
 
 /// The port of a simulated process.
 pub struct SimPort<'y> {
-    yielder: &'y Yielder<Answer, Yielded>,
+    yielder: &'y Yielder<CallResult, Yielded>,
     rank: Rank,
     ranks: u32,
     costs: PortCosts,
@@ -129,9 +129,9 @@ impl SimPort<'_> {
         }
     }
 
-    fn call(&mut self, call: Call) -> Answer {
+    fn call(&mut self, call: Call) -> CallResult {
         self.reconcile();
-        let answer = self.yielder.suspend(Yielded {
+        let result = self.yielder.suspend(Yielded {
             spent: self.spent.take(),
             call,
             function: self.function,
@@ -139,7 +139,7 @@ impl SimPort<'_> {
         if self.since.is_some() {
             self.since = Some(Instant::now());
         }
-        answer
+        result
     }
 }
 
@@ -162,30 +162,30 @@ impl Port for SimPort<'_> {
 
     fn attach(&mut self, _region: Region, bytes: usize) -> Result<(), Stop> {
         match self.call(Call::Attach { bytes }) {
-            Answer::Stop => Err(Stop),
+            CallResult::Stop => Err(Stop),
             _ => Ok(()),
         }
     }
 
     fn send(&mut self, to: Rank, message: Message) -> Result<Option<Message>, Stop> {
         match self.call(Call::Send { to, message }) {
-            Answer::Stop => Err(Stop),
-            Answer::NoRoom(message) => Ok(Some(message)),
+            CallResult::Stop => Err(Stop),
+            CallResult::NoRoom(message) => Ok(Some(message)),
             _ => Ok(None),
         }
     }
 
     fn receive(&mut self) -> Result<Option<(Rank, Message)>, Stop> {
         match self.call(Call::Receive) {
-            Answer::Stop => Err(Stop),
-            Answer::Received(received) => Ok(received),
+            CallResult::Stop => Err(Stop),
+            CallResult::Received(received) => Ok(received),
             _ => Ok(None),
         }
     }
 
     fn wait(&mut self, awaited: Awaited) -> Result<(), Stop> {
         match self.call(Call::Wait(awaited)) {
-            Answer::Stop => Err(Stop),
+            CallResult::Stop => Err(Stop),
             _ => Ok(()),
         }
     }
@@ -229,14 +229,14 @@ impl Port for SimPort<'_> {
 /// What a coroutine has come to.
 pub(super) enum Turn<R> {
     /// It calls the machine.
-    Asks(Yielded),
+    Calls(Yielded),
     /// The program has returned.
     Returned(Result<R, AmError>),
 }
 
 /// A program with its stack.
 pub(super) struct Process<R> {
-    coroutine: Coroutine<Answer, Yielded, Result<R, AmError>, DefaultStack>,
+    coroutine: Coroutine<CallResult, Yielded, Result<R, AmError>, DefaultStack>,
 }
 
 impl<R: 'static> Process<R> {
@@ -249,8 +249,8 @@ impl<R: 'static> Process<R> {
         program: impl for<'y> FnOnce(SimPort<'y>) -> Result<R, AmError> + 'static,
     ) -> std::io::Result<Self> {
         let stack = DefaultStack::new(stack_bytes)?;
-        let coroutine = Coroutine::with_stack(stack, move |yielder, first: Answer| {
-            if matches!(first, Answer::Stop) {
+        let coroutine = Coroutine::with_stack(stack, move |yielder, first: CallResult| {
+            if matches!(first, CallResult::Stop) {
                 return Err(AmError::Stopped);
             }
             let spent = Rc::new(Cell::new(Spent::default()));
@@ -283,9 +283,9 @@ impl<R: 'static> Process<R> {
     }
 
     /// Lets the program run to its next call, or to its end.
-    pub(super) fn resume(&mut self, answer: Answer) -> Turn<R> {
-        match self.coroutine.resume(answer) {
-            CoroutineResult::Yield(yielded) => Turn::Asks(yielded),
+    pub(super) fn resume(&mut self, result: CallResult) -> Turn<R> {
+        match self.coroutine.resume(result) {
+            CoroutineResult::Yield(yielded) => Turn::Calls(yielded),
             CoroutineResult::Return(result) => Turn::Returned(result),
         }
     }

@@ -18,46 +18,46 @@ enum Act {
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct Received {
     barrier: Barrier,
     from: Vec<Rank>,
 }
 
-impl HasBarrier for Heard {
+impl HasBarrier for Received {
     fn barrier(&mut self) -> &mut Barrier {
         &mut self.barrier
     }
 }
 
-fn on_word(arrival: &mut Arrival<'_, Heard>) -> Result<(), AmError> {
+fn on_word(arrival: &mut Arrival<'_, Received>) -> Result<(), AmError> {
     let source = arrival.source;
     arrival.state.from.push(source);
     Ok(())
 }
 
-const HANDLERS: &Handlers<Heard> = &[on_arrival, on_release, on_word];
+const HANDLERS: &Handlers<Received> = &[on_arrival, on_release, on_word];
 
 #[derive(Clone)]
 struct Script(Body);
 
 impl Program for Script {
-    type State = Heard;
+    type State = Received;
     type Output = ();
 
-    fn handlers() -> &'static Handlers<Heard> {
+    fn handlers() -> &'static Handlers<Received> {
         HANDLERS
     }
 
-    fn begin(&self, _rank: Rank, _ranks: u32) -> Result<Heard, AmError> {
-        Ok(Heard::default())
+    fn begin(&self, _rank: Rank, _ranks: u32) -> Result<Received, AmError> {
+        Ok(Received::default())
     }
 
-    fn run<A: ActiveMessages<State = Heard>>(&self, am: &mut A) -> Result<(), AmError> {
+    fn run<A: ActiveMessages<State = Received>>(&self, am: &mut A) -> Result<(), AmError> {
         let rank = am.rank();
         let mut act = |act: Act| match act {
             Act::Send(to) => am.request(to, HandlerId(2), &[]),
-            Act::AwaitFrom(from) => am.wait_until(Awaited::from(from, "a word"), |heard| {
-                heard.from.contains(&from)
+            Act::AwaitFrom(from) => am.wait_until(Awaited::from(from, "a word"), |received| {
+                received.from.contains(&from)
             }),
             Act::Poll => am.poll().map(|_| ()),
             Act::Compute(cycles) => {

@@ -12,9 +12,9 @@
 use std::collections::VecDeque;
 
 use super::costs::{Costs, words};
-use super::machine::{Substrate, Taken};
+use super::machine::{CallEffect, Substrate};
 use super::poll_loop::{NetworkProcessor, Notice, PollLoop};
-use super::process::{Answer, Call};
+use super::process::{Call, CallResult};
 use super::tlb::{Page, Tlb};
 use super::world::{Packet, PacketId, World};
 use crate::am::port::{Fragment, HEADER_BYTES, Message, Rank};
@@ -431,7 +431,7 @@ impl UserPath {
         to: Rank,
         message: Message,
         before: u64,
-    ) -> Taken {
+    ) -> CallEffect {
         let is_full = self.endpoints.get(process as usize).is_none_or(|endpoint| {
             endpoint.send_queue.len() >= self.costs.room.send_queue as usize
         });
@@ -445,13 +445,13 @@ impl UserPath {
             }
             let (host, source) = (world.host_of(process), self.source_of(process));
             self.wake(world, host, source);
-            Taken::Then(0, Answer::Done)
+            CallEffect::Then(0, CallResult::Done)
         })
     }
 
-    fn receive(&mut self, world: &mut World<UserEvent>, process: Rank) -> Taken {
+    fn receive(&mut self, world: &mut World<UserEvent>, process: Rank) -> CallEffect {
         let Some(mut packet) = world.consume(process) else {
-            return Taken::Then(0, Answer::Received(None));
+            return CallEffect::Then(0, CallResult::Received(None));
         };
         if let Some(slot) = packet.slot.take()
             && let Some(endpoint) = self.endpoints.get_mut(process as usize)
@@ -512,19 +512,19 @@ impl Substrate for UserPath {
         }
     }
 
-    fn take(
+    fn carry_out(
         &mut self,
         world: &mut World<UserEvent>,
         process: Rank,
         call: Call,
         before: u64,
-    ) -> Taken {
+    ) -> CallEffect {
         match call {
             Call::Send { to, message } => self.send(world, process, to, message, before),
             Call::Receive => self.receive(world, process),
             Call::Attach { bytes } => {
                 self.attach(process, bytes);
-                Taken::Then(0, Answer::Done)
+                CallEffect::Then(0, CallResult::Done)
             }
             Call::Wait(_) | Call::Pass => world.simple_call(process, &call),
         }

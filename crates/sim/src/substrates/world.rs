@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::machine::Taken;
-use super::process::{Answer, Call};
+use super::machine::CallEffect;
+use super::process::{Call, CallResult};
 use super::processor::{Alarm, Clock, Host, HostTimes, Wakes};
 use crate::am::port::{Message, Rank};
 use crate::engine::{Engine, Time, duration_at};
@@ -328,10 +328,10 @@ impl<E: Copy> World<E> {
     }
 
     /// `from` has been refused, and wants to know when there is room again. It has its message back.
-    pub(super) fn refuse(&mut self, from: Rank, message: Message) -> Taken {
+    pub(super) fn refuse(&mut self, from: Rank, message: Message) -> CallEffect {
         set(&mut self.refused, from, true);
         set(&mut self.room_came, from, false);
-        Taken::Then(0, Answer::NoRoom(message))
+        CallEffect::Then(0, CallResult::NoRoom(message))
     }
 
     /// A process's message takes its room and goes on as a packet, unless there is none. The call began `before` cycles ago;
@@ -342,8 +342,8 @@ impl<E: Copy> World<E> {
         message: Message,
         before: u64,
         stages: &[(&'static str, u64)],
-        go_on: impl FnOnce(&mut Self, PacketId) -> Taken,
-    ) -> Taken {
+        go_on: impl FnOnce(&mut Self, PacketId) -> CallEffect,
+    ) -> CallEffect {
         if !self.has_room(from, to) {
             return self.refuse(from, message);
         }
@@ -366,18 +366,21 @@ impl<E: Copy> World<E> {
     }
 
     /// A call to receive gives the program its packet, after so many cycles.
-    pub(super) fn hand_over(&mut self, mut packet: Packet, after: u64) -> Taken {
+    pub(super) fn hand_over(&mut self, mut packet: Packet, after: u64) -> CallEffect {
         let returned = self.now() + self.cycles(after);
         self.arrived(&mut packet, returned);
-        Taken::Then(after, Answer::Received(Some((packet.from, packet.message))))
+        CallEffect::Then(
+            after,
+            CallResult::Received(Some((packet.from, packet.message))),
+        )
     }
 
     /// Calls that are the same on every substrate: a process waits, unless it need not, and everything else is done at
     /// once.
-    pub(super) fn simple_call(&mut self, process: Rank, call: &Call) -> Taken {
+    pub(super) fn simple_call(&mut self, process: Rank, call: &Call) -> CallEffect {
         match call {
-            Call::Wait(_) if !self.need_not_wait(process) => Taken::Wait,
-            _ => Taken::Then(0, Answer::Done),
+            Call::Wait(_) if !self.need_not_wait(process) => CallEffect::Wait,
+            _ => CallEffect::Then(0, CallResult::Done),
         }
     }
 

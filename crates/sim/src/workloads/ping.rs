@@ -8,7 +8,7 @@ use causeway_firmware::{Settings, Side};
 use super::{Keep, LONGEST, RunError, check};
 use crate::engine::{MICROSECOND, MILLISECOND, Time};
 use crate::node::{
-    Await, Completed, Do, Mark, Plan, Process, Queues, Record, Stage, ViPlan, World,
+    Action, Await, Completed, Mark, Plan, Process, Queues, Record, Stage, ViPlan, World,
 };
 use crate::profile::Profile;
 use crate::statistics::Histogram;
@@ -53,39 +53,39 @@ struct PingPong {
 }
 
 impl Process for PingPong {
-    fn next(&mut self, now: Time, _: Option<Completed>) -> Do {
+    fn next(&mut self, now: Time, _: Option<Completed>) -> Action {
         let bytes = self.bytes;
-        let post = |side| Do::Post { vi: 0, side, bytes };
+        let post = |side| Action::Post { vi: 0, side, bytes };
         let step = self.step;
         self.step += 1;
         match (self.begins, step) {
             // A receive is always posted before the message for it can come.
             (_, 0) => post(Side::Receive),
             // Time for the other end to do the same.
-            (true, 1) => Do::SleepUntil(PONG_START),
+            (true, 1) => Action::SleepUntil(PONG_START),
             (true, 2) => {
                 self.started = now;
                 post(Side::Send)
             }
-            (true, 3) | (false, 1) => Do::Await(Await::One(0, Side::Receive)),
+            (true, 3) | (false, 1) => Action::Await(Await::One(0, Side::Receive)),
             (true, 4) => {
                 self.round_trips.borrow_mut().push(now - self.started);
-                Do::Await(Await::One(0, Side::Send))
+                Action::Await(Await::One(0, Side::Send))
             }
             (false, 2) => post(Side::Receive),
             (false, 3) => post(Side::Send),
-            (false, 4) => Do::Await(Await::One(0, Side::Send)),
+            (false, 4) => Action::Await(Await::One(0, Side::Send)),
             _ => {
                 self.round += 1;
                 if self.round == self.rounds {
-                    return Do::End;
+                    return Action::End;
                 }
                 if self.begins {
                     self.step = 2;
                     return post(Side::Receive);
                 }
                 self.step = 2;
-                Do::Await(Await::One(0, Side::Receive))
+                Action::Await(Await::One(0, Side::Receive))
             }
         }
     }
@@ -246,19 +246,19 @@ enum BulkPhase {
 }
 
 impl Process for PingBulk {
-    fn next(&mut self, now: Time, _: Option<Completed>) -> Do {
+    fn next(&mut self, now: Time, _: Option<Completed>) -> Action {
         let (bytes, window) = (self.bytes, self.window);
-        let post = |side| Do::Post { vi: 0, side, bytes };
+        let post = |side| Action::Post { vi: 0, side, bytes };
         let (phase, action) = match self.phase {
             // Two windows of receives, as the other end may be one ahead.
             BulkPhase::Prepare(i) if i < 2 * window => {
                 (BulkPhase::Prepare(i + 1), post(Side::Receive))
             }
-            BulkPhase::Prepare(_) => (BulkPhase::Send(0), Do::SleepUntil(BULK_START)),
+            BulkPhase::Prepare(_) => (BulkPhase::Send(0), Action::SleepUntil(BULK_START)),
             BulkPhase::Send(i) if i + 1 < window => (BulkPhase::Send(i + 1), post(Side::Send)),
             BulkPhase::Send(_) => (BulkPhase::Receive(0), post(Side::Send)),
             BulkPhase::Receive(i) => {
-                let receive = Do::Await(Await::One(0, Side::Receive));
+                let receive = Action::Await(Await::One(0, Side::Receive));
                 (BulkPhase::Repost(i), receive)
             }
             BulkPhase::Repost(i) if i + 1 < window => {
@@ -266,14 +266,14 @@ impl Process for PingBulk {
             }
             BulkPhase::Repost(_) => (BulkPhase::Reap(0), post(Side::Receive)),
             BulkPhase::Reap(i) if i < window => {
-                let reap = Do::Await(Await::One(0, Side::Send));
+                let reap = Action::Await(Await::One(0, Side::Send));
                 (BulkPhase::Reap(i + 1), reap)
             }
             BulkPhase::Reap(_) => {
                 self.ended.borrow_mut().push(now);
                 self.round += 1;
                 if self.round == self.rounds {
-                    return Do::End;
+                    return Action::End;
                 }
                 (BulkPhase::Send(1), post(Side::Send))
             }

@@ -23,7 +23,7 @@ use super::random::Random;
 use super::{Keep, RunError, sound};
 use crate::engine::{MICROSECOND, SECOND, Time, duration_at};
 use crate::node::BuildError;
-use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, Room, ViPlan, World};
+use crate::node::{Action, Await, Completed, Plan, Process, Queues, Record, Room, ViPlan, World};
 use crate::profile::Profile;
 use crate::statistics::Histogram;
 
@@ -269,7 +269,7 @@ const LONGEST: u32 = 16_384;
 
 impl Generator {
     /// Posts a message that waits, if there is room.
-    fn post_waiting(&mut self, place: usize) -> Option<Do> {
+    fn post_waiting(&mut self, place: usize) -> Option<Action> {
         let source = &mut self.sources[place];
         if source.outstanding >= SEND_DEPTH {
             return None;
@@ -278,7 +278,7 @@ impl Generator {
         source.outstanding += 1;
         let log = &mut self.logs.borrow_mut()[source.channel];
         log.injected.push(at);
-        Some(Do::Post {
+        Some(Action::Post {
             vi: source.vi,
             side: Side::Send,
             bytes,
@@ -287,18 +287,18 @@ impl Generator {
 }
 
 impl Process for Generator {
-    fn next(&mut self, now: Time, _: Option<Completed>) -> Do {
+    fn next(&mut self, now: Time, _: Option<Completed>) -> Action {
         loop {
             let Some(&Reverse((at, place))) = self.due.peek() else {
-                return Do::End;
+                return Action::End;
             };
             if at >= self.end {
-                return Do::End;
+                return Action::End;
             }
             if at > now {
                 // Between injections, what had to wait for room is posted.
                 let room = (0..self.sources.len()).find_map(|place| self.post_waiting(place));
-                return room.unwrap_or(Do::SleepUntil(at));
+                return room.unwrap_or(Action::SleepUntil(at));
             }
             self.due.pop();
             let source = &mut self.sources[place];
@@ -338,15 +338,15 @@ struct Sink {
 }
 
 impl Process for Sink {
-    fn next(&mut self, _: Time, completed: Option<Completed>) -> Do {
-        let post = |vi| Do::Post {
+    fn next(&mut self, _: Time, completed: Option<Completed>) -> Action {
+        let post = |vi| Action::Post {
             vi,
             side: Side::Receive,
             bytes: LONGEST,
         };
         let count = self.channels.len() as u32;
         if count == 0 {
-            return Do::End;
+            return Action::End;
         }
         if self.prepared < count * RECEIVE_DEPTH {
             self.prepared += 1;
@@ -354,7 +354,7 @@ impl Process for Sink {
         }
         match completed {
             Some(completed) => post(completed.vi),
-            None => Do::Await(Await::Queue),
+            None => Action::Await(Await::Queue),
         }
     }
 
@@ -515,7 +515,7 @@ fn build(
     let nodes = experiment.shape.nodes();
     let channels = &experiment.channels;
     if channels.is_empty() || nodes < 2 {
-        return Err(RunError::Empty("no channels, or nobody to send to"));
+        return Err(RunError::Empty("no channels, or no node to send to"));
     }
     let topology = profile.topology(nodes)?;
     let mut settings = settings.clone();

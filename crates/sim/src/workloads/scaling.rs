@@ -15,7 +15,7 @@ use causeway_firmware::{Settings, Side};
 use super::random::Random;
 use super::{Keep, LONGEST, RunError, check};
 use crate::engine::{MICROSECOND, Time};
-use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, ViPlan, World};
+use crate::node::{Action, Await, Completed, Plan, Process, Queues, Record, ViPlan, World};
 use crate::profile::Profile;
 use crate::statistics::Histogram;
 
@@ -220,8 +220,8 @@ impl Exchange {
         self.vis[(message / self.load.burst) as usize]
     }
 
-    fn post(&self, message: u32, side: Side) -> Do {
-        Do::Post {
+    fn post(&self, message: u32, side: Side) -> Action {
+        Action::Post {
             vi: self.vi(message),
             side,
             bytes: self.load.bytes,
@@ -236,7 +236,7 @@ impl Exchange {
     }
 
     /// An entry of the completion queue has come.
-    fn entry(&mut self, now: Time, completed: Completed) -> Option<Do> {
+    fn entry(&mut self, now: Time, completed: Completed) -> Option<Action> {
         if completed.side == Side::Send {
             return None;
         }
@@ -250,7 +250,7 @@ impl Exchange {
 }
 
 impl Process for Exchange {
-    fn next(&mut self, now: Time, mut completed: Option<Completed>) -> Do {
+    fn next(&mut self, now: Time, mut completed: Option<Completed>) -> Action {
         let total = self.total();
         loop {
             match self.phase {
@@ -260,9 +260,9 @@ impl Process for Exchange {
                 }
                 Phase::Prepare(_) => {
                     self.phase = Phase::Begin;
-                    return Do::SleepUntil(self.start);
+                    return Action::SleepUntil(self.start);
                 }
-                Phase::Begin if self.round == WARM_UP + self.load.rounds => return Do::End,
+                Phase::Begin if self.round == WARM_UP + self.load.rounds => return Action::End,
                 Phase::Begin => self.phase = Phase::Send(0),
                 Phase::Send(i) => {
                     self.sent_at[i as usize] = now;
@@ -275,7 +275,7 @@ impl Process for Exchange {
                 }
                 Phase::Receive(i) => {
                     self.phase = Phase::Repost(i);
-                    return Do::Await(Await::One(self.vi(i), Side::Receive));
+                    return Action::Await(Await::One(self.vi(i), Side::Receive));
                 }
                 Phase::Repost(i) => {
                     self.note(now, i);
@@ -288,7 +288,7 @@ impl Process for Exchange {
                         false => Phase::Begin,
                     };
                     self.round += u32::from(i + 1 == total);
-                    return Do::Await(Await::One(self.vi(i), Side::Send));
+                    return Action::Await(Await::One(self.vi(i), Side::Send));
                 }
                 Phase::Queue(left) => {
                     let entry = completed.take();
@@ -297,7 +297,7 @@ impl Process for Exchange {
                     }
                     if left > 0 {
                         self.phase = Phase::Queue(left - 1);
-                        return Do::Await(Await::Queue);
+                        return Action::Await(Await::Queue);
                     }
                     self.round += 1;
                     self.phase = Phase::Begin;
@@ -332,14 +332,14 @@ enum OnePhase {
 }
 
 impl OneOfAll {
-    fn post(&self, vi: u32, side: Side) -> Do {
+    fn post(&self, vi: u32, side: Side) -> Action {
         let bytes = self.load.bytes;
-        Do::Post { vi, side, bytes }
+        Action::Post { vi, side, bytes }
     }
 }
 
 impl Process for OneOfAll {
-    fn next(&mut self, now: Time, completed: Option<Completed>) -> Do {
+    fn next(&mut self, now: Time, completed: Option<Completed>) -> Action {
         if let (Some(completed), OnePhase::Wait { message, reap }) = (completed, self.phase) {
             if completed.side == Side::Receive {
                 self.phase = OnePhase::Wait {
@@ -363,7 +363,7 @@ impl Process for OneOfAll {
             }
             OnePhase::Prepare(_) => {
                 self.phase = OnePhase::Send;
-                Do::SleepUntil(self.start)
+                Action::SleepUntil(self.start)
             }
             OnePhase::Wait {
                 message: false,
@@ -373,7 +373,7 @@ impl Process for OneOfAll {
                 self.phase = OnePhase::Send;
                 self.next(now, None)
             }
-            OnePhase::Send if self.round == WARM_UP + self.load.rounds => Do::End,
+            OnePhase::Send if self.round == WARM_UP + self.load.rounds => Action::End,
             OnePhase::Send => {
                 self.chosen = self.random.below(u64::from(self.interfaces)) as u32;
                 self.sent_at = now;
@@ -383,9 +383,9 @@ impl Process for OneOfAll {
                 };
                 self.post(self.chosen, Side::Send)
             }
-            OnePhase::Wait { .. } if self.load.completion_queue => Do::Await(Await::Queue),
-            OnePhase::Wait { message: true, .. } => Do::Await(Await::AnyReceive),
-            OnePhase::Wait { .. } => Do::Await(Await::One(self.chosen, Side::Send)),
+            OnePhase::Wait { .. } if self.load.completion_queue => Action::Await(Await::Queue),
+            OnePhase::Wait { message: true, .. } => Action::Await(Await::AnyReceive),
+            OnePhase::Wait { .. } => Action::Await(Await::One(self.chosen, Side::Send)),
         }
     }
 }

@@ -16,7 +16,7 @@ use causeway_wire::vi::Operation;
 use super::random::Random;
 use super::{Keep, RunError, sound};
 use crate::engine::{MICROSECOND, MILLISECOND, SECOND, Time, duration_at};
-use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, Room, ViPlan, World};
+use crate::node::{Action, Await, Completed, Plan, Process, Queues, Record, Room, ViPlan, World};
 use crate::profile::Profile;
 use crate::statistics::Histogram;
 
@@ -304,7 +304,7 @@ impl Node {
     }
 
     /// Posts a message that waits, if its interface has room.
-    fn post_waiting(&mut self) -> Option<Do> {
+    fn post_waiting(&mut self) -> Option<Action> {
         let has_room = |one: &Interface| one.posted < SEND_DEPTH && !one.waiting.is_empty();
         let place = self.interfaces.iter().position(has_room)?;
         let one = &mut self.interfaces[place];
@@ -314,13 +314,13 @@ impl Node {
         one.number = one.number.wrapping_add(1);
         let (operation, side) = (self.traffic.operation, Side::Send);
         let Some(at) = injected else {
-            return Some(Do::Post { vi, side, bytes });
+            return Some(Action::Post { vi, side, bytes });
         };
         let connection = self.number * self.traffic.nodes + one.peer;
         self.shared.borrow_mut().pending[connection].push_back((number, at, bytes));
         Some(match operation {
-            Operation::Send => Do::Post { vi, side, bytes },
-            operation => Do::Remote {
+            Operation::Send => Action::Post { vi, side, bytes },
+            operation => Action::Remote {
                 vi,
                 operation,
                 bytes,
@@ -398,27 +398,27 @@ impl Node {
 }
 
 impl Process for Node {
-    fn next(&mut self, now: Time, completed: Option<Completed>) -> Do {
+    fn next(&mut self, now: Time, completed: Option<Completed>) -> Action {
         if let Some(completed) = completed {
             self.completed(now, completed);
         }
         if let Some(vi) = self.repost.pop_front() {
-            return Do::Post {
+            return Action::Post {
                 vi,
                 side: Side::Receive,
                 bytes: LONGEST,
             };
         }
         if now < self.start {
-            return Do::SleepUntil(self.start);
+            return Action::SleepUntil(self.start);
         }
         self.inject(now);
         if let Some(post) = self.post_waiting() {
             return post;
         }
         match self.due.peek() {
-            Some(&Reverse(at)) => Do::Await(Await::QueueUntil(at)),
-            None => Do::Await(Await::Queue),
+            Some(&Reverse(at)) => Action::Await(Await::QueueUntil(at)),
+            None => Action::Await(Await::Queue),
         }
     }
 }
@@ -484,7 +484,7 @@ type Built = (World, Rc<RefCell<Shared>>, (Time, Time));
 fn build(profile: &Profile, settings: &Settings, traffic: &Traffic) -> Result<Built, RunError> {
     let nodes = traffic.nodes;
     if nodes < 2 {
-        return Err(RunError::Empty("nobody to send to"));
+        return Err(RunError::Empty("no node to send to"));
     }
     let servers = servers(traffic);
     let mut clients = vec![Vec::new(); nodes];

@@ -1,6 +1,6 @@
 //! Peers in other processes: that they work, and that their death is noticed in every state.
 //!
-//! Each test takes its own full name: its process runs it again as the puppet.
+//! Each test takes its own full name: its process runs it again as the peer process.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use causeway_transport::{
 use super::Factory;
 use super::lifecycle::is_absence;
 use super::node::{List, Node};
-use super::puppet::{Order, Stage, listening_puppet, played};
+use super::peer_process::{Order, ProcessPair, listening_peer_process, ran_as_peer};
 use super::sleep::{Sleeper, asleep_until_down};
 use crate::patience::Patience;
 use crate::process::Child;
@@ -26,12 +26,12 @@ fn is_death(cause: &PeerError) -> bool {
     )
 }
 
-/// Kills the puppet and waits until its death is reported.
-fn kill<M: Method>(stage: &mut Stage<M>) -> PeerError {
-    stage.child.kill();
-    let cause = match stage.node.method.capabilities().tells_of_death {
-        true => stage.node.await_down(stage.peer),
-        false => stage.node.find_absent(stage.peer),
+/// Kills the peer process and waits until its death is reported.
+fn kill<M: Method>(pair: &mut ProcessPair<M>) -> PeerError {
+    pair.child.kill();
+    let cause = match pair.node.method.capabilities().tells_of_death {
+        true => pair.node.await_down(pair.peer),
+        false => pair.node.find_absent(pair.peer),
     };
     assert!(is_death(&cause), "{cause:?}");
     cause
@@ -39,26 +39,26 @@ fn kill<M: Method>(stage: &mut Stage<M>) -> PeerError {
 
 /// After its death the peer is absent: a send to the old handle finds that out.
 pub fn of_an_idle_peer<F: Factory>(factory: &F, test: &str) {
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
-    let mut stage = Stage::calling(factory, test);
-    if let Some(Identity::Local { pid, .. }) = stage.node.method.identity(stage.peer) {
-        assert_eq!(pid, stage.child.pid(), "the kernel names the process");
+    let mut pair = ProcessPair::calling(factory, test);
+    if let Some(Identity::Local { pid, .. }) = pair.node.method.identity(pair.peer) {
+        assert_eq!(pid, pair.child.pid(), "the kernel names the process");
     }
-    kill(&mut stage);
-    let cause = stage.node.find_absent(stage.peer);
+    kill(&mut pair);
+    let cause = pair.node.find_absent(pair.peer);
     assert!(is_absence(&cause), "{cause:?}");
 }
 
 /// What arrived before the death is an unbroken front of the stream, and nothing comes after.
 pub fn of_a_peer_that_streams<F: Factory>(factory: &F, test: &str) {
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
     for size in [8, 3000] {
-        let mut stage = Stage::calling(factory, test);
-        stage.order(&Order::Flood(size));
+        let mut pair = ProcessPair::calling(factory, test);
+        pair.order(&Order::Flood(size));
         let mut number = 0_u64;
         let mut take = |node: &mut Node<F::Method>| {
             while let Some((_, packet)) = node.packet() {
@@ -69,60 +69,60 @@ pub fn of_a_peer_that_streams<F: Factory>(factory: &F, test: &str) {
             number
         };
         let mut patience = Patience::new("the stream has begun");
-        while take(&mut stage.node) < 3_000 {
-            stage.node.step();
+        while take(&mut pair.node) < 3_000 {
+            pair.node.step();
             patience.spend();
         }
-        stage.child.kill();
-        while stage.node.down(stage.peer).is_none() {
-            stage.node.step();
-            take(&mut stage.node);
+        pair.child.kill();
+        while pair.node.down(pair.peer).is_none() {
+            pair.node.step();
+            take(&mut pair.node);
             patience.spend();
         }
         for _ in 0..100 {
-            stage.node.step();
+            pair.node.step();
         }
-        assert!(stage.node.packet().is_none(), "nothing after the death");
+        assert!(pair.node.packet().is_none(), "nothing after the death");
     }
 }
 
 /// The death of a peer whose packets are held back is reported, and what has come of them delivered before.
 pub fn of_a_paused_peer<F: Factory>(factory: &F, test: &str) {
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
-    let mut stage = Stage::calling(factory, test);
-    stage.node.method.pause(stage.peer);
+    let mut pair = ProcessPair::calling(factory, test);
+    pair.node.method.pause(pair.peer);
     let packet = vec![7; 2000];
-    stage.order(&Order::Echo(packet.clone()));
+    pair.order(&Order::Echo(packet.clone()));
     let mut patience = Patience::new("the packet is there");
-    while !stage.node.method.readiness(stage.peer).readable {
-        assert!(stage.node.packet().is_none());
-        stage.node.step();
+    while !pair.node.method.readiness(pair.peer).readable {
+        assert!(pair.node.packet().is_none());
+        pair.node.step();
         patience.spend();
     }
-    kill(&mut stage);
-    assert!(stage.node.packet() == Some((stage.peer, packet)));
-    assert_eq!(stage.node.packet(), None);
+    kill(&mut pair);
+    assert!(pair.node.packet() == Some((pair.peer, packet)));
+    assert_eq!(pair.node.packet(), None);
 }
 
 /// Packets that will not be read do not keep the death from being noticed.
 pub fn of_a_peer_that_does_not_read<F: Factory>(factory: &F, test: &str) {
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
-    let mut stage = Stage::calling(factory, test);
-    stage.order(&Order::Stall);
+    let mut pair = ProcessPair::calling(factory, test);
+    pair.order(&Order::Stall);
     let packet = Order::Echo(vec![0; 2000]);
     let bytes = causeway_wire::codec::Wire::to_bytes(&packet);
     let mut refusals = 0;
     while refusals < 100 {
-        if !stage.node.try_send(stage.peer, &bytes) {
+        if !pair.node.try_send(pair.peer, &bytes) {
             refusals += 1;
-            stage.node.step();
+            pair.node.step();
         }
     }
-    kill(&mut stage);
+    kill(&mut pair);
 }
 
 /// Writing into its memory; see below.
@@ -141,12 +141,12 @@ pub fn in_the_middle_of_transfers_from_it<F: Factory>(factory: &F, test: &str) {
 fn in_the_middle_of_transfers<F: Factory>(factory: &F, test: &str, direction: Direction) {
     const LEN: usize = 8 << 20;
     const MOST: usize = 24;
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
     for steps_before in [0, 1, 7, 40] {
-        let mut stage = Stage::calling(factory, test);
-        let region = stage.exported(LEN, 0x55, false);
+        let mut pair = ProcessPair::calling(factory, test);
+        let region = pair.exported(LEN, 0x55, false);
         let mut started = Vec::new();
         let mut start = |node: &mut Node<F::Method>, peer: Peer| {
             if started.len() < MOST {
@@ -158,18 +158,18 @@ fn in_the_middle_of_transfers<F: Factory>(factory: &F, test: &str, direction: Di
             }
         };
         for _ in 0..steps_before {
-            start(&mut stage.node, stage.peer);
-            stage.node.step();
+            start(&mut pair.node, pair.peer);
+            pair.node.step();
         }
-        stage.child.stop();
+        pair.child.stop();
         for _ in 0..20 {
-            start(&mut stage.node, stage.peer);
-            stage.node.step();
+            start(&mut pair.node, pair.peer);
+            pair.node.step();
         }
-        kill(&mut stage);
-        assert_eq!(stage.node.in_progress(), 0);
-        assert_eq!(stage.node.seen.done.len(), started.len());
-        for (token, result) in stage.node.seen.done.drain(..) {
+        kill(&mut pair);
+        assert_eq!(pair.node.in_progress(), 0);
+        assert_eq!(pair.node.seen.done.len(), started.len());
+        for (token, result) in pair.node.seen.done.drain(..) {
             let (_, ours) = (started.iter())
                 .find(|(started, _)| *started == token)
                 .expect("a transfer of this test");
@@ -191,110 +191,113 @@ fn in_the_middle_of_transfers<F: Factory>(factory: &F, test: &str, direction: Di
 /// go on.
 pub fn in_the_middle_of_its_own_transfers<F: Factory>(factory: &F, test: &str) {
     const LEN: usize = 4 << 20;
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
-    let mut stage = Stage::called(factory, test);
+    let mut pair = ProcessPair::called(factory, test);
     for direction in [Direction::Put, Direction::Get, Direction::Put] {
         let ours = Memory::zeroed(LEN);
-        let region = stage.node.export(stage.peer, &ours, Access::ReadWrite);
-        let progress = stage
+        let region = pair.node.export(pair.peer, &ours, Access::ReadWrite);
+        let progress = pair
             .node
-            .export(stage.peer, &ours.slice(0..8), Access::ReadWrite);
-        stage.order(&Order::Repeat(direction, region));
+            .export(pair.peer, &ours.slice(0..8), Access::ReadWrite);
+        pair.order(&Order::Repeat(direction, region));
         // A small write behind the large transfers shows that they are under way.
-        stage.order(&Order::Repeat(Direction::Put, progress));
-        let mut patience = Patience::new("the puppet writes into exported memory");
+        pair.order(&Order::Repeat(Direction::Put, progress));
+        let mut patience = Patience::new("the peer process writes into exported memory");
         let mut front = [0; 8];
         while front != [0xaa; 8] {
-            stage.node.step();
+            pair.node.step();
             ours.read_at(0, &mut front);
             patience.spend();
         }
-        kill(&mut stage);
-        stage.node.method.revoke(stage.peer, region.key);
-        stage.node.method.revoke(stage.peer, progress.key);
-        stage = Stage::called_at(stage.node, stage.address, test);
-        stage.still_works();
+        kill(&mut pair);
+        pair.node.method.revoke(pair.peer, region.key);
+        pair.node.method.revoke(pair.peer, progress.key);
+        pair = ProcessPair::called_at(pair.node, pair.address, test);
+        pair.still_works();
     }
 }
 
 /// A listener that was killed is replaced at the same address, whatever it left behind; the same
 /// handle reaches its successor.
 pub fn of_the_listener_then_restart<F: Factory>(factory: &F, test: &str) {
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
-    let mut stage = Stage::calling(factory, test);
+    let mut pair = ProcessPair::calling(factory, test);
     for round in 0..4 {
         if round % 2 == 1 {
             // On its way when it dies.
-            stage.order(&Order::Flood(100));
+            pair.order(&Order::Flood(100));
         }
-        kill(&mut stage);
-        let (child, address) = listening_puppet(test, &stage.address);
-        assert_eq!(address, stage.address);
-        stage.child = child;
-        stage.node.seen.packets.clear();
-        stage.still_works();
-        let region = stage.exported(10_000, round, false);
+        kill(&mut pair);
+        let (child, address) = listening_peer_process(test, &pair.address);
+        assert_eq!(address, pair.address);
+        pair.child = child;
+        pair.node.seen.packets.clear();
+        pair.still_works();
+        let region = pair.exported(10_000, round, false);
         let ours = Memory::zeroed(10_000);
-        transfer(&mut stage, &List::simple(Direction::Get, &ours, region)).expect("readable");
+        transfer(&mut pair, &List::simple(Direction::Get, &ours, region)).expect("readable");
         assert!(ours.to_vec() == vec![round; 10_000]);
     }
 }
 
 /// A caller that was killed is gone, and its handle stays so.
 pub fn of_the_caller<F: Factory>(factory: &F, test: &str) {
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
-    let mut stage = Stage::called(factory, test);
-    kill(&mut stage);
-    let refused = stage.node.method.send(stage.peer, &[b"x"]);
+    let mut pair = ProcessPair::called(factory, test);
+    kill(&mut pair);
+    let refused = pair.node.method.send(pair.peer, &[b"x"]);
     assert!(matches!(refused, Err(SendError::Gone(_))), "{refused:?}");
-    let dead = stage.peer;
-    stage = Stage::called_at(stage.node, stage.address, test);
-    assert_ne!(stage.peer, dead);
-    stage.still_works();
+    let dead = pair.peer;
+    pair = ProcessPair::called_at(pair.node, pair.address, test);
+    assert_ne!(pair.peer, dead);
+    pair.still_works();
 }
 
 /// The death of a peer ends the node's sleep, whichever side had connected.
 pub fn while_asleep<F: Factory>(factory: &F, test: &str) {
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
-    for stage in [Stage::calling(factory, test), Stage::called(factory, test)] {
-        let mut stage = stage;
-        stage.node.fall_asleep();
-        stage.child.kill();
-        asleep_until_down(&mut stage.node, stage.peer);
+    for pair in [
+        ProcessPair::calling(factory, test),
+        ProcessPair::called(factory, test),
+    ] {
+        let mut pair = pair;
+        pair.node.fall_asleep();
+        pair.child.kill();
+        asleep_until_down(&mut pair.node, pair.peer);
     }
 }
 
 /// A peer that dies while it sleeps, with packets that it has not received.
 pub fn of_a_sleeper<F: Factory>(factory: &F, test: &str) {
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
-    let mut stage = Stage::calling(factory, test);
+    let mut pair = ProcessPair::calling(factory, test);
     // Long enough for it to fall asleep for good.
     std::thread::sleep(Duration::from_millis(50));
-    stage.child.stop();
+    pair.child.stop();
     for _ in 0..10 {
-        stage.order(&Order::Echo(b"wake up".to_vec()));
-        stage.node.step();
+        pair.order(&Order::Echo(b"wake up".to_vec()));
+        pair.node.step();
     }
-    kill(&mut stage);
-    assert!(stage.node.packet().is_none(), "it never replied");
+    kill(&mut pair);
+    assert!(pair.node.packet().is_none(), "it never replied");
 }
 
 /// The process behind a handle dies before the first packet.
 pub fn before_anything_was_sent<F: Factory>(factory: &F, test: &str) {
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
-    let (mut child, address) = listening_puppet(test, &factory.address());
+    let (mut child, address) = listening_peer_process(test, &factory.address());
     let mut node = Node::new(factory.method());
     let peer = node.connect(&address);
     node.step();
@@ -306,38 +309,38 @@ pub fn before_anything_was_sent<F: Factory>(factory: &F, test: &str) {
 /// The death of one peer concerns no other peer, not even transfers in progress.
 pub fn of_one_leaves_the_others_alone<F: Factory>(factory: &F, test: &str) {
     const LEN: usize = 16 << 20;
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
-    let one = Stage::calling(factory, test);
-    let Stage {
+    let one = ProcessPair::calling(factory, test);
+    let ProcessPair {
         node,
         peer: first,
         child: mut victim,
         ..
     } = one;
-    let mut stage = Stage::call_from(node, factory, test);
-    let region = stage.exported(LEN, 0x33, false);
+    let mut pair = ProcessPair::call_from(node, factory, test);
+    let region = pair.exported(LEN, 0x33, false);
     let ours = Memory::zeroed(LEN);
     let list = List::simple(Direction::Get, &ours, region);
-    let token = stage.node.try_transfer(stage.peer, &list).expect("room");
+    let token = pair.node.try_transfer(pair.peer, &list).expect("room");
     victim.kill();
     let mut patience = Patience::new("the other peer's transfer completes");
-    while stage.node.seen.done.is_empty() {
-        stage.node.step();
+    while pair.node.seen.done.is_empty() {
+        pair.node.step();
         patience.spend();
     }
-    assert_eq!(stage.node.seen.done.pop_front(), Some((token, Ok(()))));
+    assert_eq!(pair.node.seen.done.pop_front(), Some((token, Ok(()))));
     assert!(ours.to_vec() == vec![0x33; LEN]);
-    assert!(is_death(&stage.node.await_down(first)));
-    stage.still_works();
+    assert!(is_death(&pair.node.await_down(first)));
+    pair.still_works();
 }
 
 /// Callers that are killed at random moments, also while they connect, leave the listener in
 /// order.
 pub fn of_many_in_a_row<F: Factory>(factory: &F, test: &str) {
     const CALLERS: usize = 30;
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
     let (mut node, address) = Node::listening(factory);
@@ -365,65 +368,71 @@ pub fn of_many_in_a_row<F: Factory>(factory: &F, test: &str) {
     }
     node.seen.packets.clear();
     node.seen.events.clear();
-    let mut stage = Stage::called_at(node, address, test);
-    stage.still_works();
+    let mut pair = ProcessPair::called_at(node, address, test);
+    pair.still_works();
 }
 
 /// A peer that ends in an orderly way is reported as such, after its last packet.
 pub fn by_exit_is_an_orderly_end<F: Factory>(factory: &F, test: &str) {
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
-    for stage in [Stage::calling(factory, test), Stage::called(factory, test)] {
-        let mut stage = stage;
-        stage.order(&Order::Exit);
-        let cause = stage.node.await_down(stage.peer);
+    for pair in [
+        ProcessPair::calling(factory, test),
+        ProcessPair::called(factory, test),
+    ] {
+        let mut pair = pair;
+        pair.order(&Order::Exit);
+        let cause = pair.node.await_down(pair.peer);
         assert_eq!(cause, PeerError::Closed);
-        assert!(stage.child.finish().success());
+        assert!(pair.child.finish().success());
     }
 }
 
 /// Everything works between processes as it does within one.
 pub fn packets_and_transfers_between_processes<F: Factory>(factory: &F, test: &str) {
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
-    for stage in [Stage::calling(factory, test), Stage::called(factory, test)] {
-        let mut stage = stage;
-        let largest = stage.node.method.limits().max_packet - 5;
+    for pair in [
+        ProcessPair::calling(factory, test),
+        ProcessPair::called(factory, test),
+    ] {
+        let mut pair = pair;
+        let largest = pair.node.method.limits().max_packet - 5;
         let mut random = Random::new(seed(9));
         for _ in 0..300 {
             let len = random.spread(14).min(largest);
             let bytes = random.bytes(len);
-            stage.order(&Order::Echo(bytes.clone()));
-            assert!(stage.receive() == bytes, "an echo of {len} bytes");
+            pair.order(&Order::Echo(bytes.clone()));
+            assert!(pair.receive() == bytes, "an echo of {len} bytes");
         }
         for len in [1, 1000, 100_000, 9 << 20] {
-            // Memory of the puppet, read and written from here.
-            let region = stage.exported(len, 0x66, false);
+            // Memory of the peer process, read and written from here.
+            let region = pair.exported(len, 0x66, false);
             let ours = Memory::zeroed(len);
             let get = List::simple(Direction::Get, &ours, region);
-            transfer(&mut stage, &get).expect("readable");
+            transfer(&mut pair, &get).expect("readable");
             assert!(ours.to_vec() == vec![0x66; len]);
             let put = List::simple(Direction::Put, &Memory::from_vec(vec![0x77; len]), region);
-            transfer(&mut stage, &put).expect("writable");
-            stage.order(&Order::Peek(len as u64 - 1, 1));
-            assert_eq!(stage.receive(), [0x77]);
-            // Memory of this process, read and written by the puppet.
+            transfer(&mut pair, &put).expect("writable");
+            pair.order(&Order::Peek(len as u64 - 1, 1));
+            assert_eq!(pair.receive(), [0x77]);
+            // Memory of this process, read and written by the peer process.
             let ours = Memory::from_vec(vec![0x11; len]);
-            let region = stage.node.export(stage.peer, &ours, Access::ReadWrite);
-            stage.order(&Order::Transfer(Direction::Get, region, 0));
-            let mut replies = [stage.receive(), stage.receive()];
+            let region = pair.node.export(pair.peer, &ours, Access::ReadWrite);
+            pair.order(&Order::Transfer(Direction::Get, region, 0));
+            let mut replies = [pair.receive(), pair.receive()];
             replies.sort();
             assert_eq!(replies, [vec![0x11], b"landed".to_vec()]);
-            stage.order(&Order::Transfer(Direction::Put, region, 0x22));
-            let mut replies = [stage.receive(), stage.receive()];
+            pair.order(&Order::Transfer(Direction::Put, region, 0x22));
+            let mut replies = [pair.receive(), pair.receive()];
             replies.sort();
             assert_eq!(replies, [vec![0x22], b"landed".to_vec()]);
             assert!(ours.to_vec() == vec![0x22; len]);
-            stage.node.method.revoke(stage.peer, region.key);
+            pair.node.method.revoke(pair.peer, region.key);
         }
-        stage.still_works();
+        pair.still_works();
     }
 }
 
@@ -431,32 +440,32 @@ pub fn packets_and_transfers_between_processes<F: Factory>(factory: &F, test: &s
 /// process that made the memory.
 pub fn mapping_between_processes<F: Factory>(factory: &F, test: &str) {
     const LEN: usize = 100_000;
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
-    let mut stage = Stage::calling(factory, test);
-    let region = stage.exported(LEN, 0x12, true);
+    let mut pair = ProcessPair::calling(factory, test);
+    let region = pair.exported(LEN, 0x12, true);
     let ours = Memory::zeroed(LEN);
-    transfer(&mut stage, &List::simple(Direction::Get, &ours, region)).expect("readable");
+    transfer(&mut pair, &List::simple(Direction::Get, &ours, region)).expect("readable");
     assert!(ours.to_vec() == vec![0x12; LEN]);
-    let mapped = stage.node.method.map(stage.peer, &region);
-    let maps = stage.node.method.capabilities().maps_memory;
+    let mapped = pair.node.method.map(pair.peer, &region);
+    let maps = pair.node.method.capabilities().maps_memory;
     assert_eq!(mapped.is_some(), maps, "as the method states");
     let Some(mapped) = mapped else {
-        let report = stage.node.method.report(stage.peer).expect("a report");
+        let report = pair.node.method.report(pair.peer).expect("a report");
         assert!(!report.facts.is_empty(), "the reason is on record");
         return;
     };
     assert!(mapped.to_vec() == vec![0x12; LEN]);
     mapped.write_at(77_777, b"ours");
-    stage.order(&Order::Peek(77_777, 4));
-    assert_eq!(stage.receive(), b"ours");
-    stage.order(&Order::Poke(5, 0x99));
-    assert_eq!(stage.receive(), [0x99]);
+    pair.order(&Order::Peek(77_777, 4));
+    assert_eq!(pair.receive(), b"ours");
+    pair.order(&Order::Poke(5, 0x99));
+    assert_eq!(pair.receive(), [0x99]);
     let mut byte = [0];
     mapped.read_at(5, &mut byte);
     assert_eq!(byte, [0x99]);
-    kill(&mut stage);
+    kill(&mut pair);
     mapped.read_at(5, &mut byte);
     assert_eq!(byte, [0x99], "mapped memory does not vanish under its user");
 }
@@ -464,14 +473,14 @@ pub fn mapping_between_processes<F: Factory>(factory: &F, test: &str) {
 /// Thousands of rounds between two processes in which either may fall asleep at any moment.
 pub fn no_wake_up_is_lost_between_processes<F: Factory>(factory: &F, test: &str) {
     const ROUNDS: u64 = 5_000;
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
-    let mut stage = Stage::calling(factory, test);
+    let mut pair = ProcessPair::calling(factory, test);
     let mut sleeper = Sleeper::new(seed(10));
     for round in 0..ROUNDS {
-        stage.order(&Order::Echo(round.to_le_bytes().to_vec()));
-        let reply = sleeper.next_packet(&mut stage.node);
+        pair.order(&Order::Echo(round.to_le_bytes().to_vec()));
+        let reply = sleeper.next_packet(&mut pair.node);
         assert_eq!(reply, round.to_le_bytes());
     }
     sleeper.check();
@@ -481,20 +490,20 @@ pub fn no_wake_up_is_lost_between_processes<F: Factory>(factory: &F, test: &str)
 /// was when it is resumed.
 pub fn a_stopped_peer_blocks_no_other<F: Factory>(factory: &F, test: &str) {
     const LEN: usize = 4 << 20;
-    if played(factory) {
+    if ran_as_peer(factory) {
         return;
     }
-    let stopped = Stage::calling(factory, test);
+    let stopped = ProcessPair::calling(factory, test);
     let mut stopped_stage = stopped;
     let region = stopped_stage.exported(LEN, 1, false);
     stopped_stage.child.stop();
-    let Stage {
+    let ProcessPair {
         node,
         peer,
         child,
         address,
     } = stopped_stage;
-    let mut other = Stage::call_from(node, factory, test);
+    let mut other = ProcessPair::call_from(node, factory, test);
     let ours = Memory::zeroed(LEN);
     let get = List::simple(Direction::Get, &ours, region);
     other.node.try_transfer(peer, &get).expect("room");
@@ -512,49 +521,49 @@ pub fn a_stopped_peer_blocks_no_other<F: Factory>(factory: &F, test: &str) {
         other.still_works();
     }
     child.resume();
-    let Stage {
+    let ProcessPair {
         node,
         child: _other,
         ..
     } = other;
-    let mut stage = Stage {
+    let mut pair = ProcessPair {
         node,
         peer,
         child,
         address,
     };
     for _ in 0..sent {
-        assert_eq!(stage.receive(), b"late");
+        assert_eq!(pair.receive(), b"late");
     }
     let mut patience = Patience::new("the transfer with the resumed peer completes");
-    while stage.node.seen.done.is_empty() {
-        stage.node.step();
+    while pair.node.seen.done.is_empty() {
+        pair.node.step();
         patience.spend();
     }
     assert_eq!(
-        stage.node.seen.done.pop_front().map(|(_, result)| result),
+        pair.node.seen.done.pop_front().map(|(_, result)| result),
         Some(Ok(()))
     );
     assert!(ours.to_vec() == vec![1; LEN]);
-    stage.still_works();
+    pair.still_works();
 }
 
-/// Runs a transfer with the puppet to its completion.
-fn transfer<M: Method>(stage: &mut Stage<M>, list: &List) -> Result<(), TransferError> {
-    let mut patience = Patience::new("a transfer with the puppet completes");
+/// Runs a transfer with the peer process to its completion.
+fn transfer<M: Method>(pair: &mut ProcessPair<M>, list: &List) -> Result<(), TransferError> {
+    let mut patience = Patience::new("a transfer with the peer process completes");
     let token = loop {
-        if let Some(token) = stage.node.try_transfer(stage.peer, list) {
+        if let Some(token) = pair.node.try_transfer(pair.peer, list) {
             break token;
         }
-        stage.node.step();
+        pair.node.step();
         patience.spend();
     };
     loop {
-        if let Some((done, result)) = stage.node.seen.done.pop_front() {
+        if let Some((done, result)) = pair.node.seen.done.pop_front() {
             assert_eq!(done, token);
             return result;
         }
-        stage.node.step();
+        pair.node.step();
         patience.spend();
     }
 }

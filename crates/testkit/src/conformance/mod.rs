@@ -16,10 +16,10 @@
 //! - [`replies`]: handlers that send from within a poll.
 //! - [`lifecycle`]: absent peers, restarts, departures, disconnecting, stale handles.
 //! - [`sleep`]: arming, waking, and that no wake-up is lost.
-//! - `puppet` and [`death`]: a peer in another process, killed in every state.
+//! - `peer_process` and [`death`]: a peer in another process, killed in every state.
 
 mod node;
-mod puppet;
+mod peer_process;
 
 pub mod atomics;
 pub mod death;

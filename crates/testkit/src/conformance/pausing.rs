@@ -8,7 +8,7 @@ use causeway_transport::{Access, Direction, Method, Peer};
 
 use super::Factory;
 use super::node::{List, Node, Pair, receive, send};
-use crate::patience::Patience;
+use crate::patience::{GENEROUS, Patience};
 use crate::random::{Random, seed};
 
 /// Refusals in a row, with progress on both sides in between, after which a sender counts as held up.
@@ -208,7 +208,7 @@ pub fn lets_the_receiver_sleep<F: Factory>(factory: &F) {
         }
         pair.b.method.resume(pair.to_a);
         if pair.b.method.arm(Instant::now()) {
-            let woken = pair.b.wait_readable(Duration::from_secs(20));
+            let woken = pair.b.wait_readable(GENEROUS);
             assert!(woken, "asleep beside packets that are wanted");
         }
         pair.b.method.disarm();

@@ -134,7 +134,7 @@ pub fn are_held_up_as_all_packets<F: Factory>(factory: &F) {
 }
 
 /// What a handler reads has arrived when it is told so, and the notification is behind it; what it may not read is not
-/// said to have been read, and nobody is notified.
+/// said to have been read, and no notification is sent.
 pub fn read_what_their_peers_export<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let (to_b, to_a) = (pair.to_b, pair.to_a);

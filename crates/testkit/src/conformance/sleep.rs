@@ -7,7 +7,7 @@ use causeway_transport::{Access, Direction, Method, Parking, Peer, WakeFlag};
 
 use super::Factory;
 use super::node::{List, Node, Pair};
-use crate::patience::Patience;
+use crate::patience::{GENEROUS, Patience};
 use crate::random::{Random, seed};
 
 /// Lets `awake` make progress until `sleeper`, which is armed, is woken; disarms it.
@@ -165,7 +165,7 @@ pub fn arming_with_work_pending_does_not_sleep<F: Factory>(factory: &F) {
         }
         if pair.b.method.arm(Instant::now()) {
             assert!(
-                pair.b.wait_readable(Duration::from_secs(20)),
+                pair.b.wait_readable(GENEROUS),
                 "round {round}: asleep beside a packet"
             );
         }
@@ -291,8 +291,8 @@ pub(super) struct Sleeper {
 }
 
 impl Sleeper {
-    /// Longer than any partner that is awake takes to reply, shorter than a test's patience.
-    const ALARM: Duration = Duration::from_secs(10);
+    /// Longer than any partner that is awake takes to reply, however loaded the machine.
+    const ALARM: Duration = GENEROUS;
     /// A packet may come in the very moment in which a nap ends by its own deadline; that this
     /// happens often is too unlikely.
     const MOST_COINCIDENCES: usize = 10;

@@ -624,7 +624,7 @@ pub fn both_ways_between_two_peers_at_once<F: Factory>(factory: &F) {
 }
 
 /// What was written at once has arrived when its sender is told so, and the notification is behind it, in the order of packets;
-/// what may not be written is not said to have been, changes nothing, and nobody is notified.
+/// what may not be written is not said to have been, changes nothing, and no notification is sent.
 pub fn written_at_once<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let (to_b, to_a) = (pair.to_b, pair.to_a);

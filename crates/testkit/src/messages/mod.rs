@@ -6,7 +6,7 @@
 //!
 //! - `node`: an instance of the layer that remembers what was posted and what has completed, and
 //!   checks contents.
-//! - `puppet`: the other process, and the orders that it takes.
+//! - `peer_process`: the other process, and the orders that it takes.
 //! - [`situations`]: the states, each of them ended in every way: the peer dies, restarts, hangs; the
 //!   operation is cancelled; the connection is dropped.
 //! - [`moments`]: traffic of every kind in both directions, and a death at a random moment.
@@ -14,7 +14,7 @@
 //! - [`pairs`]: two instances of one process that call each other.
 
 mod node;
-mod puppet;
+mod peer_process;
 
 pub mod moments;
 pub mod pairs;

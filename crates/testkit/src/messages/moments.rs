@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use causeway_bmi::{Direction, OpError};
 
 use super::Medium;
-use super::puppet::{Stage, played};
+use super::peer_process::{ProcessPair, ran_as_peer};
 use crate::random::{Random, seed};
 
 /// Sizes on both sides of every limit.
@@ -24,30 +24,30 @@ pub fn of_a_restart<M: Medium>(medium: &M, test: &str) {
 }
 
 fn at_random_moments<M: Medium>(medium: &M, test: &str, restart: bool) {
-    if played(medium) {
+    if ran_as_peer(medium) {
         return;
     }
     let mut random = Random::new(seed(if restart { 11 } else { 12 }));
-    let mut stage = Stage::new(medium, test);
+    let mut pair = ProcessPair::new(medium, test);
     for round in 0..ROUNDS {
         if round > 0 && restart {
-            stage.restart();
-            stage.still_works(stage.peer);
-            stage.holds_nothing();
+            pair.restart();
+            pair.still_works(pair.peer);
+            pair.holds_nothing();
         } else if round > 0 {
-            stage = Stage::new(medium, test);
+            pair = ProcessPair::new(medium, test);
         }
-        traffic(&mut stage, &mut random);
+        traffic(&mut pair, &mut random);
         let moment = Duration::from_micros(random.below(8000) as u64);
         let until = Instant::now() + moment;
         while Instant::now() < until {
-            stage.node.step();
+            pair.node.step();
         }
-        stage.child.kill();
-        stage.node.complete_all("after a death");
-        for operation in stage.node.operations.values() {
+        pair.child.kill();
+        pair.node.complete_all("after a death");
+        for operation in pair.node.operations.values() {
             let fine = match &operation.result {
-                Some(Err(OpError::Peer { address, .. })) => *address == stage.address,
+                Some(Err(OpError::Peer { address, .. })) => *address == pair.address,
                 _ => operation.succeeded(),
             };
             assert!(fine, "round {round}: {operation:?}");
@@ -57,36 +57,36 @@ fn at_random_moments<M: Medium>(medium: &M, test: &str, restart: bool) {
                 "round {round}: {operation:?}"
             );
         }
-        stage.node.operations.clear();
+        pair.node.operations.clear();
     }
 }
 
-fn traffic<M: Medium>(stage: &mut Stage<'_, M>, random: &mut Random) {
+fn traffic<M: Medium>(pair: &mut ProcessPair<'_, M>, random: &mut Random) {
     for number in 0..24 {
         let size = SIZES[random.below(SIZES.len())];
         let tag = 1000 + number;
         match random.below(6) {
-            0 => drop(stage.node.send(stage.peer, tag, size)),
+            0 => drop(pair.node.send(pair.peer, tag, size)),
             1 => {
-                stage.let_receive(tag, size);
-                stage.node.send(stage.peer, tag, size);
+                pair.let_receive(tag, size);
+                pair.node.send(pair.peer, tag, size);
             }
-            2 => drop(stage.node.receive(stage.peer, tag, size)),
+            2 => drop(pair.node.receive(pair.peer, tag, size)),
             3 => {
-                stage.let_send(tag, size);
-                stage.node.receive(stage.peer, tag, size);
+                pair.let_send(tag, size);
+                pair.node.receive(pair.peer, tag, size);
             }
             4 => {
                 let bytes = vec![3; size.min(60_000)];
-                stage.node.send_unexpected(stage.peer, tag, bytes);
+                pair.node.send_unexpected(pair.peer, tag, bytes);
             }
             _ => {
-                let region = stage.let_export(tag, size.max(1));
+                let region = pair.let_export(tag, size.max(1));
                 let way = match random.one_in(2) {
                     true => Direction::Get,
                     false => Direction::Put,
                 };
-                stage.node.transfer(stage.peer, way, tag, region);
+                pair.node.transfer(pair.peer, way, tag, region);
             }
         }
     }

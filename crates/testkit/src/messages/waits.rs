@@ -66,7 +66,7 @@ struct Peer<'a, M: Medium> {
 
 impl<M: Medium> Peer<'_, M> {
     /// Carries out orders until the waiter has no more.
-    fn play(mut self, orders: &Receiver<Order>) {
+    fn run(mut self, orders: &Receiver<Order>) {
         loop {
             match orders.try_recv() {
                 Ok(order) => {
@@ -199,8 +199,8 @@ fn is_long(length: Duration) -> bool {
     length >= Duration::from_secs(1)
 }
 
-/// Runs `scene` with an instance that waits, and a peer that has sent its first message.
-fn stage<M: Medium + Sync>(medium: &M, scene: impl FnOnce(&mut Waiter<'_>)) {
+/// Runs `body` with an instance that waits, and a peer that has sent its first message.
+fn with_peer<M: Medium + Sync>(medium: &M, body: impl FnOnce(&mut Waiter<'_>)) {
     let mut node = Node::new(medium.layer(Some(&medium.address())));
     let address = &node.layer.listening()[0];
     let happened = &AtomicBool::new(false);
@@ -222,10 +222,10 @@ fn stage<M: Medium + Sync>(medium: &M, scene: impl FnOnce(&mut Waiter<'_>)) {
                 others: Vec::new(),
                 random: Random::new(seed(11)),
             };
-            peer.play(&ordered);
+            peer.run(&ordered);
         });
         let peer = first_caller(&mut node);
-        scene(&mut Waiter {
+        body(&mut Waiter {
             node,
             peer,
             region: exports.recv().expect("the peer exports memory"),
@@ -269,7 +269,7 @@ fn cells(mut round: impl FnMut(Duration) -> u64) {
 
 /// A message that fits a packet arrives.
 pub fn a_message<M: Medium + Sync>(medium: &M, _: &str) {
-    stage(medium, |waiter| {
+    with_peer(medium, |waiter| {
         cells(|length| {
             let received = waiter.node.receive(waiter.peer, NEWS, 8);
             waiter.wait_for(Order::Send(8), length, received)
@@ -279,7 +279,7 @@ pub fn a_message<M: Medium + Sync>(medium: &M, _: &str) {
 
 /// A message that is moved by a transfer arrives.
 pub fn a_large_message<M: Medium + Sync>(medium: &M, _: &str) {
-    stage(medium, |waiter| {
+    with_peer(medium, |waiter| {
         cells(|length| {
             let received = waiter.node.receive(waiter.peer, NEWS, LARGE);
             waiter.wait_for(Order::Send(LARGE), length, received)
@@ -290,7 +290,7 @@ pub fn a_large_message<M: Medium + Sync>(medium: &M, _: &str) {
 /// A transfer that the waiter has started completes. The peer takes no part in it that it could report, so only a
 /// long wait counts.
 pub fn a_transfer<M: Medium + Sync>(medium: &M, _: &str) {
-    stage(medium, |waiter| {
+    with_peer(medium, |waiter| {
         let region = waiter.region;
         cells(|length| {
             let read = waiter
@@ -304,7 +304,7 @@ pub fn a_transfer<M: Medium + Sync>(medium: &M, _: &str) {
 
 /// A peer takes messages that had used all credit up: one that waits for credit is sent.
 pub fn returned_credit<M: Medium + Sync>(medium: &M, _: &str) {
-    stage(medium, |waiter| {
+    with_peer(medium, |waiter| {
         let mut total = 0;
         cells(|length| {
             let last = use_credit_up(&mut waiter.node, waiter.peer, &mut total);
@@ -333,7 +333,7 @@ fn use_credit_up(node: &mut Node, to: Addr, total: &mut usize) -> u64 {
 
 /// An unexpected message arrives.
 pub fn an_unexpected_message<M: Medium + Sync>(medium: &M, _: &str) {
-    stage(medium, |waiter| {
+    with_peer(medium, |waiter| {
         cells(|length| {
             waiter.wait(Order::SendUnexpected, length, |node| {
                 !std::mem::take(&mut node.unexpected).is_empty()
@@ -344,7 +344,7 @@ pub fn an_unexpected_message<M: Medium + Sync>(medium: &M, _: &str) {
 
 /// Another peer connects, and sends.
 pub fn a_new_peer<M: Medium + Sync>(medium: &M, _: &str) {
-    stage(medium, |waiter| {
+    with_peer(medium, |waiter| {
         cells(|length| {
             waiter.wait(Order::Connect, length, |node| {
                 !std::mem::take(&mut node.unexpected).is_empty()
@@ -357,7 +357,7 @@ pub fn a_new_peer<M: Medium + Sync>(medium: &M, _: &str) {
 pub fn a_departure<M: Medium + Sync>(medium: &M, _: &str) {
     cells(|length| {
         let mut late = 0;
-        stage(medium, |waiter| {
+        with_peer(medium, |waiter| {
             let received = waiter.node.receive(waiter.peer, NEWS, 8);
             late = waiter.wait_for(Order::Disconnect, length, received);
         });
@@ -400,7 +400,7 @@ pub fn a_death<M: Medium + Sync>(medium: &M, test: &str) {
 /// Another thread calls: before the wait, with polls in between, and during it.
 pub fn a_call<M: Medium + Sync>(medium: &M, _: &str) {
     const CALLS: usize = 50;
-    stage(medium, |waiter| {
+    with_peer(medium, |waiter| {
         let waker = waiter.node.layer.waker();
         for length in LENGTHS {
             for polls in 0..4 {

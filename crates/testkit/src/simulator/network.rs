@@ -97,7 +97,7 @@ enum Fate {
 
 /// Something on its way, ordered by when it arrives, then by when it was sent.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Flight {
+struct InTransit {
     at: Time,
     order: u64,
     from: SocketAddr,
@@ -116,7 +116,7 @@ pub struct Network {
     /// A weakness that is built in on purpose.
     pub sabotage: Option<Sabotage>,
     random: Random,
-    flights: BinaryHeap<Reverse<Flight>>,
+    in_transit: BinaryHeap<Reverse<InTransit>>,
     order: u64,
     /// Sockets and what has arrived there.
     inboxes: BTreeMap<SocketAddr, VecDeque<Delivery>>,
@@ -146,7 +146,7 @@ impl Shared {
             faults: Faults::none(),
             sabotage: None,
             random: Random::new(seed),
-            flights: BinaryHeap::new(),
+            in_transit: BinaryHeap::new(),
             order: 0,
             inboxes: BTreeMap::new(),
             cut: Vec::new(),
@@ -272,7 +272,7 @@ impl Network {
 
     /// When the next thing arrives.
     pub fn next_arrival(&self) -> Option<Time> {
-        self.flights.peek().map(|Reverse(flight)| flight.at)
+        self.in_transit.peek().map(|Reverse(datagram)| datagram.at)
     }
 
     /// Sends a datagram from a socket, if that is still open.
@@ -343,7 +343,7 @@ impl Network {
 
     fn fly(&mut self, at: Time, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>, returns: bool) {
         self.order += 1;
-        self.flights.push(Reverse(Flight {
+        self.in_transit.push(Reverse(InTransit {
             at,
             order: self.order,
             from,
@@ -369,17 +369,17 @@ impl Network {
     /// Moves time on to `at`, and delivers what arrives until then.
     pub fn advance(&mut self, at: Time) {
         while self.next_arrival().is_some_and(|next| next <= at) {
-            let Some(Reverse(flight)) = self.flights.pop() else {
+            let Some(Reverse(datagram)) = self.in_transit.pop() else {
                 break;
             };
-            self.now = self.now.max(flight.at);
-            let Flight {
+            self.now = self.now.max(datagram.at);
+            let InTransit {
                 from,
                 to,
                 bytes,
                 returns,
                 ..
-            } = flight;
+            } = datagram;
             let mark = fingerprint(&bytes);
             if let Some(inbox) = self.inboxes.get_mut(&to) {
                 inbox.push_back(match returns {

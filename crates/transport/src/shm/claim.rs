@@ -45,7 +45,7 @@ pub(super) struct Initiated {
 
 /// The words say what no honest helper writes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Nonsense;
+pub(super) struct InvalidClaims;
 
 /// From which part of a transfer a side may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl<W: Word> Share<'_, W> {
         initiated: &mut Initiated,
         most: u32,
         from: From,
-    ) -> Result<Range<u32>, Nonsense> {
+    ) -> Result<Range<u32>, InvalidClaims> {
         loop {
             let word = self.look(initiated)?;
             let Claims { front, back } = initiated.seen;
@@ -118,13 +118,13 @@ impl<W: Word> Share<'_, W> {
             // Only a claim of the helper's can have come between, and each takes something.
             self.look(initiated)?;
             if initiated.seen.back == back {
-                return Err(Nonsense);
+                return Err(InvalidClaims);
             }
         }
     }
 
     /// The initiator takes all that is left.
-    pub(super) fn close(&self, initiated: &mut Initiated) -> Result<(), Nonsense> {
+    pub(super) fn close(&self, initiated: &mut Initiated) -> Result<(), InvalidClaims> {
         while initiated.seen.left() > 0 {
             let left = initiated.seen.left();
             self.claim_front(initiated, left, From::Anywhere)?;
@@ -133,23 +133,23 @@ impl<W: Word> Share<'_, W> {
     }
 
     /// Reads the claims and checks them against what is known.
-    fn look(&self, initiated: &mut Initiated) -> Result<u64, Nonsense> {
+    fn look(&self, initiated: &mut Initiated) -> Result<u64, InvalidClaims> {
         let word = self.claims.load(Acquire);
-        let seen = Claims::unpack(word).map_err(|_| Nonsense)?;
+        let seen = Claims::unpack(word).map_err(|_| InvalidClaims)?;
         if seen.front != initiated.seen.front || seen.back > initiated.seen.back {
-            return Err(Nonsense);
+            return Err(InvalidClaims);
         }
         initiated.seen = seen;
         Ok(word)
     }
 
     /// How far the helper is.
-    pub(super) fn helped(&self, initiated: &Initiated) -> Result<Helped, Nonsense> {
+    pub(super) fn helped(&self, initiated: &Initiated) -> Result<Helped, InvalidClaims> {
         let done = self.done.load(Acquire);
         let claimed = u64::from(initiated.units - initiated.seen.back);
         let units = done & !FAILED;
         if initiated.is_all_claimed() && units > claimed {
-            return Err(Nonsense);
+            return Err(InvalidClaims);
         }
         Ok(Helped {
             any: claimed > 0,

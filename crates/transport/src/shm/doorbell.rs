@@ -3,17 +3,17 @@
 //!
 //! Ringing sets the peer's bit, then a bit in the summary, then looks whether the process is armed
 //! (sleeps or is about to). Going to sleep sets `armed`, fences, and looks at the summary: either the
-//! sleeper sees the ring or the ringer sees the sleeper.
+//! sleeper sees the ring or the notifier sees the sleeper.
 //!
 //! The owner's other threads, which set a flag instead of a bit, keep to the same order ([`unpark`]).
 //!
-//! `armed` holds the number of the sleep, never the same twice. A ringer takes it back only after its
+//! `armed` holds the number of the sleep, never the same twice. A notifier takes it back only after its
 //! wake-up is on the way, so that no sender relies on one that cannot be sent, and only if the number is
-//! still the one it saw, so that a ringer that comes late does not hide the next sleep.
+//! still the one it saw, so that a notifier that comes late does not hide the next sleep.
 //!
-//! A sleeper on descriptors is woken by a record on a socket. A parked owner sleeps on `armed` itself: a ringer
+//! A sleeper on descriptors is woken by a record on a socket. A parked owner sleeps on `armed` itself: a notifier
 //! marks the word as called, which keeps an owner awake that is about to park, wakes
-//! those that sleep on it, and only then takes it back. A ringer that dies in between leaves a word that still
+//! those that sleep on it, and only then takes it back. A notifier that dies in between leaves a word that still
 //! asks others for waking.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
@@ -140,7 +140,7 @@ pub(super) fn is_quiet<'a>(
 /// Announces a [`sleep`]. The caller fences (for rings that were polled: the heavy fence) before it looks
 /// whether all [`is_quiet`].
 pub(super) fn arm(bell: &impl BellMemory, sleep: u64) {
-    // Swapped, not stored, here and in `disarm`, so that what a ringer takes back finds a definite
+    // Swapped, not stored, here and in `disarm`, so that what a notifier takes back finds a definite
     // place between the two.
     bell.armed().swap(sleep, SeqCst);
 }

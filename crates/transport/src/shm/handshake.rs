@@ -15,7 +15,7 @@ use causeway_sys::socket::{Accepted, Credentials, Received, RecordSocket};
 use causeway_wire::codec::Wire;
 use causeway_wire::shm::{
     FLAG_MEMBARRIER, FORMATS, Hello, MAX_REASON_BYTES, MAX_RECORD_BYTES, PairLayout, Process,
-    Record, Welcome, Why,
+    Record, RefuseReason, Welcome,
 };
 use rustix::io::Errno;
 
@@ -411,9 +411,9 @@ fn refusal(cause: &PeerError) -> Record {
     }
     reason.truncate(end);
     let why = match cause {
-        PeerError::Unauthorised(_) => Why::Unauthorised,
-        PeerError::Full(_) => Why::Full,
-        _ => Why::Other,
+        PeerError::Unauthorised(_) => RefuseReason::Unauthorised,
+        PeerError::Full(_) => RefuseReason::Full,
+        _ => RefuseReason::Other,
     };
     Record::Refused { reason, why }
 }

@@ -10,7 +10,7 @@ use loom::thread;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use super::doorbell::{self, BellMemory, SleepOn};
-use super::ring::{Consumer, Front, Producer, RingMemory, Sent};
+use super::ring::{Consumer, Peeked, Producer, RingMemory, Sent};
 use causeway_wire::shm::SlotKind;
 
 /// Slots of the model's ring. Each packet takes one.
@@ -156,8 +156,8 @@ impl RingMemory for ModelRing {
 
 /// Takes what is there, checks it against what comes next.
 fn take(ring: &mut Consumer<ModelRing>, shared: &Shared, next: &mut u64) -> bool {
-    match ring.front() {
-        Front::Packet { slot, kind, len } => {
+    match ring.peek() {
+        Peeked::Packet { slot, kind, len } => {
             assert_eq!((kind, len), (SlotKind::Packet, 1));
             let payload = shared.payloads[slot as usize].load(Relaxed);
             assert_eq!(payload, *next, "in order, whole");
@@ -167,13 +167,13 @@ fn take(ring: &mut Consumer<ModelRing>, shared: &Shared, next: &mut u64) -> bool
             }
             true
         }
-        Front::Empty => {
+        Peeked::Empty => {
             if ring.ran_dry() {
                 shared.sender.ring();
             }
             false
         }
-        Front::Corrupt(word) => panic!("{word:#x}"),
+        Peeked::Corrupt(word) => panic!("{word:#x}"),
     }
 }
 
@@ -309,36 +309,36 @@ fn await_bits(bell: &Bell, bits: u32, on: SleepOn) {
     }
 }
 
-/// Two ringers for one sleeper: one that is late with taking the announcement back does not hide the
+/// Two notifiers for one sleeper: one that is late with taking the announcement back does not hide the
 /// next sleep from the other.
-fn two_ringers(on: SleepOn) {
+fn two_notifiers(on: SleepOn) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
         let shared = Shared::new();
-        let ringers = [0, 1].map(|bit| {
+        let notifiers = [0, 1].map(|bit| {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.receiver.ring_bit(bit))
         });
         await_bits(&shared.receiver, 0b11, on);
-        for ringer in ringers {
-            ringer.join().unwrap();
+        for notifier in notifiers {
+            notifier.join().unwrap();
         }
     });
 }
 
 #[test]
-fn loom_two_ringers_wake_one_sleeper() {
-    two_ringers(SleepOn::Descriptors);
+fn loom_two_notifiers_wake_one_sleeper() {
+    two_notifiers(SleepOn::Descriptors);
 }
 
 #[test]
-fn loom_two_ringers_wake_one_that_is_parked() {
-    two_ringers(SleepOn::Word);
+fn loom_two_notifiers_wake_one_that_is_parked() {
+    two_notifiers(SleepOn::Word);
 }
 
-/// A ringer that gets only as far as `mute` does not keep the other from waking.
-fn a_mute_ringer(on: SleepOn, mute: fn(&Bell, u64)) {
+/// A notifier that gets only as far as `mute` does not keep the other from waking.
+fn a_notifier_that_stops(on: SleepOn, mute: fn(&Bell, u64)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
@@ -351,25 +351,25 @@ fn a_mute_ringer(on: SleepOn, mute: fn(&Bell, u64)) {
                 }
             })
         };
-        let ringer = {
+        let notifier = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.receiver.ring_bit(1))
         };
         await_bits(&shared.receiver, 0b10, on);
         mute.join().unwrap();
-        ringer.join().unwrap();
+        notifier.join().unwrap();
     });
 }
 
 #[test]
-fn loom_a_ringer_that_cannot_wake_hides_no_sleeper() {
-    a_mute_ringer(SleepOn::Descriptors, |_, _| {});
+fn loom_a_notifier_that_cannot_wake_hides_no_sleeper() {
+    a_notifier_that_stops(SleepOn::Descriptors, |_, _| {});
 }
 
 /// It dies behind its call.
 #[test]
-fn loom_a_ringer_that_dies_hides_nobody_that_is_parked() {
-    a_mute_ringer(SleepOn::Word, |bell, sleep| {
+fn loom_a_notifier_that_dies_hides_no_parked_thread() {
+    a_notifier_that_stops(SleepOn::Word, |bell, sleep| {
         doorbell::mark_called(bell, sleep)
     });
 }
@@ -380,7 +380,7 @@ fn loom_a_ringer_that_dies_hides_nobody_that_is_parked() {
 fn loom_a_sleeper_that_does_not_look_again_is_found() {
     loom::model(|| {
         let shared = Shared::new();
-        let ringer = {
+        let notifier = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.receiver.ring())
         };
@@ -389,6 +389,6 @@ fn loom_a_sleeper_that_does_not_look_again_is_found() {
             shared.receiver.sleep.wait();
         }
         assert_eq!(shared.receiver.summary.load(Acquire), 1);
-        ringer.join().unwrap();
+        notifier.join().unwrap();
     });
 }

@@ -14,8 +14,8 @@ use causeway_sys::socket::{Credentials, Received, RecordSocket};
 use causeway_wire::codec::Wire;
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
 use causeway_wire::shm::{
-    FLAG_MEMBARRIER, MAX_RECORD_BYTES, PairLayout, Process, Record, SLOT_BYTES, SlotKind,
-    WAKE_RECORD, Welcome, Why, doorbell as bell_format,
+    FLAG_MEMBARRIER, MAX_RECORD_BYTES, PairLayout, Process, Record, RefuseReason, SLOT_BYTES,
+    SlotKind, WAKE_RECORD, Welcome, doorbell as bell_format,
 };
 
 use super::atomics::Atomics;
@@ -363,9 +363,9 @@ impl Pair {
                 self.meet(flags, process, bell)
             }
             (Record::Refused { reason, why }, Stage::Greeting) => Err(match why {
-                Why::Unauthorised => PeerError::Unauthorised(reason),
-                Why::Full => PeerError::Full(reason),
-                Why::Other => PeerError::Refused(reason),
+                RefuseReason::Unauthorised => PeerError::Unauthorised(reason),
+                RefuseReason::Full => PeerError::Full(reason),
+                RefuseReason::Other => PeerError::Refused(reason),
             }),
             (Record::Wake, _) => Ok(()),
             (Record::Goodbye, _) => {

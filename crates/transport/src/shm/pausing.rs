@@ -3,7 +3,7 @@
 
 use super::Shm;
 use super::pair::Pair;
-use super::ring::Front;
+use super::ring::Peeked;
 use crate::method::{Peer, Readiness};
 use causeway_wire::shm::SlotKind;
 
@@ -40,9 +40,9 @@ impl Pair {
 
     /// See [`crate::Method::readiness`].
     pub(super) fn readiness(&mut self) -> Readiness {
-        let front = self.consumer.front();
+        let front = self.consumer.peek();
         let kind = SlotKind::Packet;
-        let readable = matches!(front, Front::Packet { kind: found, .. } if found == kind);
+        let readable = matches!(front, Peeked::Packet { kind: found, .. } if found == kind);
         let writable = self.failing.is_none() && self.has_room();
         self.blocked |= !writable;
         Readiness { readable, writable }

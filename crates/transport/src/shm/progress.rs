@@ -16,7 +16,7 @@ use super::doorbell::{self, BellMemory, SleepOn};
 use super::handshake::{HALF_OPEN_KEY, LISTENER_KEY};
 use super::pair::{Pair, Stage};
 use super::peers::{Entry, Link};
-use super::ring::{Front, Queue};
+use super::ring::{Peeked, Queue};
 use super::transfer::{self, Step};
 use super::{split_copy, split_initiator};
 use crate::error::PeerError;
@@ -548,9 +548,9 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
         if alone && taken > 0 {
             return pair.producer.expect_reply();
         }
-        let (slot, kind, len) = match pair.consumer.front() {
-            Front::Packet { slot, kind, len } => (slot, kind, len),
-            Front::Empty => {
+        let (slot, kind, len) = match pair.consumer.peek() {
+            Peeked::Packet { slot, kind, len } => (slot, kind, len),
+            Peeked::Empty => {
                 if taken > 0 {
                     pair.producer.expect_reply();
                 }
@@ -559,7 +559,7 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
                 }
                 return;
             }
-            Front::Corrupt(word) => {
+            Peeked::Corrupt(word) => {
                 pair.failing.get_or_insert(PeerError::Protocol(format!(
                     "its ring holds {word:#018x} where a packet begins"
                 )));

@@ -299,7 +299,7 @@ impl<M: RingMemory> Producer<M> {
 
 /// What is at the front of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Front {
+pub(super) enum Peeked {
     /// Nothing now.
     Empty,
     /// A packet.
@@ -382,16 +382,16 @@ impl<M: RingMemory> Consumer<M> {
     /// What is at the front. Nothing that the other process can write makes this anything but one of
     /// the replies.
     #[inline]
-    pub(super) fn front(&mut self) -> Front {
+    pub(super) fn peek(&mut self) -> Peeked {
         let slots = self.memory.slots();
         loop {
             let slot = self.head & (slots - 1);
             let word = self.memory.header(slot).load(Acquire);
             if word == 0 {
-                return Front::Empty;
+                return Peeked::Empty;
             }
             let Ok(SlotWord { kind, len }) = SlotWord::unpack(word) else {
-                return Front::Corrupt(word);
+                return Peeked::Corrupt(word);
             };
             let len = len as usize;
             match kind {
@@ -400,9 +400,9 @@ impl<M: RingMemory> Consumer<M> {
                 SlotKind::Packet | SlotKind::Internal
                     if len <= self.max_packet && slot + slots_of(len) <= slots =>
                 {
-                    return Front::Packet { slot, kind, len };
+                    return Peeked::Packet { slot, kind, len };
                 }
-                _ => return Front::Corrupt(word),
+                _ => return Peeked::Corrupt(word),
             }
         }
     }

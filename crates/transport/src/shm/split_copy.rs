@@ -26,7 +26,7 @@ use causeway_wire::shm::PairLayout;
 use causeway_wire::shm::split_copy::{self, BLOCKS, PUT, UNIT_BYTES};
 use smallvec::SmallVec;
 
-use super::claim::{self, From, Helped, Initiated, Nonsense, Share};
+use super::claim::{self, From, Helped, Initiated, InvalidClaims, Share};
 use super::copying::{self, Piece};
 use super::pair::{Attach, Pair, Stage};
 use super::quarantine::DeferredFree;
@@ -211,7 +211,7 @@ impl Offers {
         offer: &mut Offer,
         most: u64,
         from: From,
-    ) -> Result<Range<u64>, Nonsense> {
+    ) -> Result<Range<u64>, InvalidClaims> {
         let share = self.page.share(offer.block);
         let units = share.claim_front(&mut offer.initiated, units_in(most), from)?;
         self.note_claimed(offer);
@@ -225,20 +225,20 @@ impl Offers {
     }
 
     /// Neither side takes anything of it any more.
-    pub(super) fn close(&mut self, offer: &mut Offer) -> Result<(), Nonsense> {
+    pub(super) fn close(&mut self, offer: &mut Offer) -> Result<(), InvalidClaims> {
         self.page.share(offer.block).close(&mut offer.initiated)?;
         self.note_claimed(offer);
         Ok(())
     }
 
     /// Has the transfer done again without help.
-    pub(super) fn redo(&mut self, offer: &mut Offer) -> Result<(), Nonsense> {
+    pub(super) fn redo(&mut self, offer: &mut Offer) -> Result<(), InvalidClaims> {
         offer.again = true;
         self.close(offer)
     }
 
     /// How far the helper is.
-    pub(super) fn helped(&self, offer: &Offer) -> Result<Helped, Nonsense> {
+    pub(super) fn helped(&self, offer: &Offer) -> Result<Helped, InvalidClaims> {
         self.page.share(offer.block).helped(&offer.initiated)
     }
 
@@ -248,12 +248,12 @@ impl Offers {
     }
 
     /// Whether all parts are taken and the helper has finished its.
-    pub(super) fn is_settled(&self, offer: &Offer) -> Result<bool, Nonsense> {
+    pub(super) fn is_settled(&self, offer: &Offer) -> Result<bool, InvalidClaims> {
         Ok(offer.initiated.is_all_claimed() && self.helped(offer)?.finished)
     }
 
     /// Frees a settled transfer's block; returns whether all was copied.
-    pub(super) fn free(&mut self, offer: &Offer) -> Result<bool, Nonsense> {
+    pub(super) fn free(&mut self, offer: &Offer) -> Result<bool, InvalidClaims> {
         let failed = self.helped(offer)?.failed;
         self.used &= !(1 << offer.block);
         Ok(!failed && !offer.again)

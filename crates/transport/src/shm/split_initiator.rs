@@ -8,7 +8,7 @@ use causeway_wire::shm::PairLayout;
 use causeway_wire::shm::split_copy::UNIT_BYTES;
 use smallvec::SmallVec;
 
-use super::claim::{From, Nonsense};
+use super::claim::{From, InvalidClaims};
 use super::copying::{self, Piece, PieceError};
 use super::pair::{Attach, Pair};
 use super::split_copy::Description;
@@ -119,7 +119,7 @@ pub(super) fn step(pair: &mut Pair) -> Step {
     }
 }
 
-fn distrust(pair: &mut Pair, _: Nonsense) -> Step {
+fn distrust(pair: &mut Pair, _: InvalidClaims) -> Step {
     pair.failing.get_or_insert(PeerError::Protocol(
         "it claims parts of a transfer that it cannot have".to_owned(),
     ));
@@ -134,7 +134,7 @@ pub(super) fn has_news(pair: &Pair) -> bool {
 }
 
 /// Takes parts of the shared transfers, as many as one step copies.
-fn take(pair: &mut Pair) -> Result<Parts, Nonsense> {
+fn take(pair: &mut Pair) -> Result<Parts, InvalidClaims> {
     let mut parts = Parts::new();
     let mut room = BATCH;
     let mut written = 0;
@@ -180,7 +180,7 @@ pub(super) fn settle(pair: &mut Pair) {
     }
 }
 
-fn try_settle(pair: &mut Pair) -> Result<(), Nonsense> {
+fn try_settle(pair: &mut Pair) -> Result<(), InvalidClaims> {
     let Some(active) = pair.transfers.queue.front_mut() else {
         return Ok(());
     };
@@ -205,7 +205,7 @@ fn key_of(pair: &Pair, part: &Part) -> Option<(Direction, u64)> {
 }
 
 /// Copies parts of several transfers.
-fn copy_parts(pair: &mut Pair, parts: &[Part]) -> Result<(), Nonsense> {
+fn copy_parts(pair: &mut Pair, parts: &[Part]) -> Result<(), InvalidClaims> {
     let keys = parts.iter().filter_map(|part| key_of(pair, part));
     let mut written: SmallVec<[u64; 1]> = keys
         .filter(|(direction, _)| *direction == Direction::Put)

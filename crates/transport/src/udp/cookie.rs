@@ -15,17 +15,17 @@ const VALID_FOR: Duration = Duration::from_secs(10);
 const TIME_BYTES: usize = 8;
 
 /// Makes cookies and knows them again.
-pub(super) struct Jar {
+pub(super) struct Cookies {
     secret: [u8; 32],
 }
 
-impl Jar {
+impl Cookies {
     pub(super) fn new(secret: [u8; 32]) -> Self {
         Self { secret }
     }
 
     /// The cookie for a caller at `address` that calls its end of the connection `caller`.
-    pub(super) fn bake(&self, address: SocketAddr, caller: u64, now: Time) -> [u8; COOKIE_BYTES] {
+    pub(super) fn make(&self, address: SocketAddr, caller: u64, now: Time) -> [u8; COOKIE_BYTES] {
         let time = (now.as_millis() as u64).to_le_bytes();
         // Every field has a fixed length, and a part of the digest is kept back: SHA-256 needs no
         // further construction to be a keyed proof here.
@@ -49,7 +49,7 @@ impl Jar {
     }
 
     /// Whether `cookie` is one of ours for this caller, and fresh.
-    pub(super) fn knows(
+    pub(super) fn accepts(
         &self,
         cookie: &[u8; COOKIE_BYTES],
         address: SocketAddr,
@@ -59,11 +59,11 @@ impl Jar {
         let Some(time) = cookie.first_chunk::<TIME_BYTES>() else {
             return false;
         };
-        let baked = Time::from_millis(u64::from_le_bytes(*time));
-        if baked > now || now - baked > VALID_FOR {
+        let made_at = Time::from_millis(u64::from_le_bytes(*time));
+        if made_at > now || now - made_at > VALID_FOR {
             return false;
         }
-        let expected = self.bake(address, caller, baked);
+        let expected = self.make(address, caller, made_at);
         // In constant time: the difference says nothing about where it lies.
         let differences = expected.iter().zip(cookie).map(|(a, b)| a ^ b);
         differences.fold(0, |all, one| all | one) == 0
@@ -76,23 +76,23 @@ mod tests {
 
     #[test]
     fn a_cookie_is_good_for_one_caller_and_some_time() {
-        let jar = Jar::new([7; 32]);
+        let cookies = Cookies::new([7; 32]);
         let here: SocketAddr = "127.0.0.1:5".parse().unwrap();
         let there: SocketAddr = "[::1]:5".parse().unwrap();
         let now = Time::from_millis(123_456);
-        let cookie = jar.bake(here, 9, now);
-        assert!(jar.knows(&cookie, here, 9, now));
-        assert!(jar.knows(&cookie, here, 9, now + VALID_FOR));
-        assert!(!jar.knows(&cookie, here, 9, now + 2 * VALID_FOR));
-        assert!(!jar.knows(&cookie, here, 9, now - VALID_FOR));
-        assert!(!jar.knows(&cookie, there, 9, now));
-        assert!(!jar.knows(&cookie, here, 8, now));
-        assert!(!Jar::new([8; 32]).knows(&cookie, here, 9, now));
-        assert!(!jar.knows(&[0; COOKIE_BYTES], here, 9, now));
+        let cookie = cookies.make(here, 9, now);
+        assert!(cookies.accepts(&cookie, here, 9, now));
+        assert!(cookies.accepts(&cookie, here, 9, now + VALID_FOR));
+        assert!(!cookies.accepts(&cookie, here, 9, now + 2 * VALID_FOR));
+        assert!(!cookies.accepts(&cookie, here, 9, now - VALID_FOR));
+        assert!(!cookies.accepts(&cookie, there, 9, now));
+        assert!(!cookies.accepts(&cookie, here, 8, now));
+        assert!(!Cookies::new([8; 32]).accepts(&cookie, here, 9, now));
+        assert!(!cookies.accepts(&[0; COOKIE_BYTES], here, 9, now));
         for at in 0..COOKIE_BYTES {
             let mut altered = cookie;
             altered[at] ^= 1;
-            assert!(!jar.knows(&altered, here, 9, now));
+            assert!(!cookies.accepts(&altered, here, 9, now));
         }
     }
 }

@@ -19,7 +19,7 @@ use causeway_wire::datagram::{self, Datagram, Kind, Prefix, Segment};
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::tcp::Holder;
 
-use super::cookie::Jar;
+use super::cookie::Cookies;
 use super::link::{Phase, Scratch};
 use super::table::{Origin, PeerState};
 use super::{Remote, Time, UdpConfig};
@@ -73,7 +73,7 @@ pub struct Core {
     pub(super) by_caller: HashMap<(Remote, u64), Peer>,
     /// The sockets that take calls.
     pub(super) listening: BTreeSet<u32>,
-    pub(super) jar: Jar,
+    pub(super) cookies: Cookies,
     /// Callers that have not come up.
     pub(super) half_open: HalfOpen<Time>,
     pub(super) limit_log: LogLimit<Time>,
@@ -99,7 +99,7 @@ impl Core {
             by_number: HashMap::new(),
             by_caller: HashMap::new(),
             listening: BTreeSet::new(),
-            jar: Jar::new(secret),
+            cookies: Cookies::new(secret),
             limit_log: LogLimit::default(),
             refusal_log: LogLimit::default(),
             ready: VecDeque::new(),

@@ -24,9 +24,9 @@ pub(super) type Begun = Box<HandshakeState>;
 
 /// Random numbers that the caller of the core gave.
 #[derive(Clone)]
-struct Given([u8; EPHEMERAL_BYTES]);
+struct SuppliedRandom([u8; EPHEMERAL_BYTES]);
 
-impl Random for Given {
+impl Random for SuppliedRandom {
     fn try_fill_bytes(&mut self, into: &mut [u8]) -> Result<(), Error> {
         let given = self.0.get(..into.len()).ok_or(Error::Rng)?;
         into.copy_from_slice(given);
@@ -35,7 +35,7 @@ impl Random for Given {
 }
 
 /// Everything as usual, except where random numbers come from.
-struct Resolver(Given);
+struct Resolver(SuppliedRandom);
 
 impl CryptoResolver for Resolver {
     fn resolve_rng(&self) -> Option<Box<dyn Random>> {
@@ -74,7 +74,7 @@ impl Call<'_> {
         bytes.extend_from_slice(&self.caller.to_le_bytes());
         bytes.extend_from_slice(self.cookie);
         bytes.push(FORMATS.highest);
-        // Nobody on the way can talk two sides with several formats into an older one. Earlier builds have only one.
+        // An attacker on the way cannot talk two sides with several formats into an older one. Earlier builds have only one.
         if self.formats != [FORMATS; 2] {
             bytes.extend(self.formats.map(|of| [of.lowest, of.above()]).concat());
         }
@@ -88,7 +88,7 @@ fn builder(
     random: [u8; EPHEMERAL_BYTES],
     initiator: bool,
 ) -> Result<HandshakeState, Error> {
-    let resolver: BoxedCryptoResolver = Box::new(Resolver(Given(random)));
+    let resolver: BoxedCryptoResolver = Box::new(Resolver(SuppliedRandom(random)));
     let builder = snow::Builder::with_resolver(PROTOCOL.parse()?, resolver)
         .psk(0, key)?
         .prologue(prologue)?;

@@ -298,10 +298,13 @@ impl Core {
             (false, Auth::ClusterKey) => return self.refuse(from, caller, Refusal::NoKey),
             _ => {}
         }
-        if !self.jar.knows(&theirs.cookie, from.address, caller, now) {
+        if !self
+            .cookies
+            .accepts(&theirs.cookie, from.address, caller, now)
+        {
             let greeting = Greeting {
                 auth: theirs.auth,
-                cookie: self.jar.bake(from.address, caller, now),
+                cookie: self.cookies.make(from.address, caller, now),
                 ..Greeting::default()
             };
             return self.greet_address(Kind::Cookie, from, caller, 0, &greeting);

@@ -24,7 +24,7 @@ pub(super) const TIMEOUTS_TO_COLLAPSE: u32 = 3;
 
 /// A datagram on its way that its receiver shall acknowledge.
 #[derive(Debug, Clone, Copy)]
-struct Flight {
+struct SentDatagram {
     number: u64,
     offset: u64,
     len: usize,
@@ -46,7 +46,7 @@ pub(super) struct Outgoing {
     /// How far the peer lets the stream go.
     limit: u64,
     /// In the order of their numbers.
-    flights: VecDeque<Flight>,
+    sent: VecDeque<SentDatagram>,
     bytes_in_flight: usize,
     /// Lost spans by offset.
     again: BTreeMap<u64, usize>,
@@ -70,7 +70,7 @@ impl Outgoing {
             start: 0,
             next: 0,
             limit: FIRST_LIMIT,
-            flights: VecDeque::new(),
+            sent: VecDeque::new(),
             bytes_in_flight: 0,
             again: BTreeMap::new(),
             next_number: 0,
@@ -91,7 +91,7 @@ impl Outgoing {
     /// Memory held now.
     pub(super) fn owned_bytes(&self) -> usize {
         self.buffer.capacity()
-            + self.flights.capacity() * size_of::<Flight>()
+            + self.sent.capacity() * size_of::<SentDatagram>()
             + self.again.len() * size_of::<(u64, usize)>()
     }
 
@@ -181,7 +181,7 @@ impl Outgoing {
         now: Time,
     ) {
         let (offset, len) = span.unwrap_or_default();
-        self.flights.push_back(Flight {
+        self.sent.push_back(SentDatagram {
             number,
             offset,
             len,
@@ -210,19 +210,21 @@ impl Outgoing {
         self.limit = self.limit.max(ack.limit);
         let mut arrived_bytes = 0;
         let least = ack.largest.saturating_sub(64 * BITMAP_WORDS as u64);
-        let from = self.flights.partition_point(|flight| flight.number < least);
-        for flight in self.flights.range_mut(from..) {
-            if flight.number > ack.largest {
+        let from = self
+            .sent
+            .partition_point(|datagram| datagram.number < least);
+        for datagram in self.sent.range_mut(from..) {
+            if datagram.number > ack.largest {
                 break;
             }
-            if !flight.in_flight || !covers(ack, flight.number) {
+            if !datagram.in_flight || !covers(ack, datagram.number) {
                 continue;
             }
-            flight.in_flight = false;
-            arrived_bytes += flight.bytes;
-            if flight.number == ack.largest {
+            datagram.in_flight = false;
+            arrived_bytes += datagram.bytes;
+            if datagram.number == ack.largest {
                 let delay = Time::from_micros(ack.delay_us.into());
-                rtt.sample(now.saturating_sub(flight.sent_at), delay);
+                rtt.sample(now.saturating_sub(datagram.sent_at), delay);
             }
         }
         arrived_bytes += self.release(ack.received, ack.largest);
@@ -257,13 +259,16 @@ impl Outgoing {
             self.send_again(offset, len);
         }
         let mut bytes = 0;
-        for flight in &mut self.flights {
-            if flight.number > largest {
+        for datagram in &mut self.sent {
+            if datagram.number > largest {
                 break;
             }
-            if flight.in_flight && flight.len > 0 && flight.offset + flight.len as u64 <= received {
-                flight.in_flight = false;
-                bytes += flight.bytes;
+            if datagram.in_flight
+                && datagram.len > 0
+                && datagram.offset + datagram.len as u64 <= received
+            {
+                datagram.in_flight = false;
+                bytes += datagram.bytes;
             }
         }
         bytes
@@ -275,31 +280,35 @@ impl Outgoing {
         let patience = rtt.overtaken_for();
         self.overtaken_at = None;
         let mut lost = Vec::new();
-        for flight in &mut self.flights {
-            if flight.number >= largest {
+        for datagram in &mut self.sent {
+            if datagram.number >= largest {
                 break;
             }
-            if !flight.in_flight {
+            if !datagram.in_flight {
                 continue;
             }
-            let late_at = flight.sent_at + patience;
-            if largest - flight.number >= OVERTAKEN_BY || now >= late_at {
-                flight.in_flight = false;
-                lost.push(*flight);
+            let late_at = datagram.sent_at + patience;
+            if largest - datagram.number >= OVERTAKEN_BY || now >= late_at {
+                datagram.in_flight = false;
+                lost.push(*datagram);
             } else if self.overtaken_at.is_none() {
                 self.overtaken_at = Some(late_at);
             }
         }
-        for flight in lost {
-            window.lost(flight.number, self.next_number);
-            self.bytes_in_flight -= flight.bytes;
-            self.send_again(flight.offset, flight.len);
+        for datagram in lost {
+            window.lost(datagram.number, self.next_number);
+            self.bytes_in_flight -= datagram.bytes;
+            self.send_again(datagram.offset, datagram.len);
         }
-        while self.flights.front().is_some_and(|flight| !flight.in_flight) {
-            self.flights.pop_front();
+        while self
+            .sent
+            .front()
+            .is_some_and(|datagram| !datagram.in_flight)
+        {
+            self.sent.pop_front();
         }
-        if self.flights.is_empty() && self.flights.capacity() > 64 {
-            self.flights = VecDeque::new();
+        if self.sent.is_empty() && self.sent.capacity() > 64 {
+            self.sent = VecDeque::new();
         }
     }
 
@@ -337,13 +346,13 @@ impl Outgoing {
         // The oldest spans go again; that they are lost is not certain, so the rest stays in flight.
         let mut found = 0;
         let mut spans = [(0, 0); PROBES_PER_TIMEOUT];
-        for flight in self.flights.iter_mut().filter(|flight| flight.in_flight) {
+        for datagram in self.sent.iter_mut().filter(|datagram| datagram.in_flight) {
             let Some(slot) = spans.get_mut(found) else {
                 break;
             };
-            *slot = (flight.offset, flight.len);
-            flight.in_flight = false;
-            self.bytes_in_flight -= flight.bytes;
+            *slot = (datagram.offset, datagram.len);
+            datagram.in_flight = false;
+            self.bytes_in_flight -= datagram.bytes;
             found += 1;
         }
         for (offset, len) in spans.into_iter().take(found) {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use causeway_sys::datagram::{self, MAX_BATCH, Mishap};
+use causeway_sys::datagram::{self, DeliveryError, MAX_BATCH};
 use causeway_sys::fork::Owner;
 use causeway_sys::{net, random};
 use causeway_wire::datagram::{MAX_DATAGRAM_BYTES, PREFIX_BYTES, SAFE_DATAGRAM_BYTES};
@@ -60,7 +60,7 @@ pub struct Sockets {
     sockets: Vec<Socket>,
     random: Vec<u8>,
     /// What was noticed, with the fronts of the datagrams concerned.
-    noticed: Vec<(Remote, Mishap, [u8; PREFIX_BYTES])>,
+    noticed: Vec<(Remote, DeliveryError, [u8; PREFIX_BYTES])>,
     came: Vec<(SocketAddr, std::ops::Range<usize>)>,
     /// The socket that is read first in the next round.
     first: usize,
@@ -119,16 +119,16 @@ impl Sockets {
                 // Of a datagram that the kernel refused itself, sending has said so already.
                 let Some(address) = report.to else { continue };
                 let socket = number as u32;
-                self.notice(Remote { socket, address }, report.mishap, report.front());
+                self.notice(Remote { socket, address }, report.error, report.front());
             }
         }
         any
     }
 
-    fn notice(&mut self, to: Remote, mishap: Mishap, datagram: &[u8]) {
+    fn notice(&mut self, to: Remote, kind: DeliveryError, datagram: &[u8]) {
         let front = datagram.first_chunk::<PREFIX_BYTES>();
         if let Some(front) = front.filter(|_| self.noticed.len() < MOST_NOTICED) {
-            self.noticed.push((to, mishap, *front));
+            self.noticed.push((to, kind, *front));
         }
     }
 }
@@ -261,16 +261,16 @@ impl DatagramIo for Sockets {
                 Ok(0) => return,
                 Ok(sent) => batch.advance(sent),
                 Err(error) => {
-                    let mishap = Mishap::of(&error);
+                    let kind = DeliveryError::of(&error);
                     // An earlier datagram's misfortune is reported at the next call, whatever it is.
                     failures += 1;
-                    if mishap == Mishap::PortUnreachable && failures <= MAX_BATCH {
+                    if kind == DeliveryError::PortUnreachable && failures <= MAX_BATCH {
                         self.take_reports();
                         continue;
                     }
                     if let Some(&(address, bytes)) = datagrams.first() {
                         let socket = number;
-                        self.notice(Remote { socket, address }, mishap, bytes);
+                        self.notice(Remote { socket, address }, kind, bytes);
                     }
                     batch.advance(1);
                 }
@@ -319,14 +319,16 @@ impl DatagramIo for Sockets {
         }
         // The fronts lie behind the last slot.
         arrivals.room.truncate(RECEIVES_PER_ROUND * SLOT_BYTES);
-        for (to, mishap, front) in self.noticed.drain(..) {
+        for (to, kind, front) in self.noticed.drain(..) {
             let start = arrivals.room.len();
             arrivals.room.extend_from_slice(&front);
             let range = start..arrivals.room.len();
-            match mishap {
-                Mishap::PortUnreachable => arrivals.list.push(Arrival::Unreachable(to, range)),
-                Mishap::TooLarge => arrivals.list.push(Arrival::TooLarge(to, range)),
-                Mishap::Other => {}
+            match kind {
+                DeliveryError::PortUnreachable => {
+                    arrivals.list.push(Arrival::Unreachable(to, range))
+                }
+                DeliveryError::TooLarge => arrivals.list.push(Arrival::TooLarge(to, range)),
+                DeliveryError::Other => {}
             }
         }
     }

@@ -254,13 +254,13 @@ fn a_connection_that_means_nothing_is_disowned_and_calls_to_callers_are_not_take
     assert_eq!(Datagram::decode(&reset), Ok(Datagram::Reset(expected)));
     // The socket from which others are called takes no calls.
     let mut caller = method(None);
-    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let target: Address = format!("udp://{}", nobody.local_addr().unwrap())
+    let unanswering = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let target: Address = format!("udp://{}", unanswering.local_addr().unwrap())
         .parse()
         .unwrap();
     let peer = caller.connect(Instant::now(), &target).unwrap();
     caller.send(peer, &[b"hello"]).unwrap();
-    let (_, outlet) = nobody.recv_from(&mut [0; 200]).unwrap();
+    let (_, outlet) = unanswering.recv_from(&mut [0; 200]).unwrap();
     let raw = RawCaller::calling(&format!("udp://{outlet}").parse().unwrap());
     raw.open(99, Greeting::default());
     let reset = loop {
@@ -294,7 +294,7 @@ fn half_open_connections_are_few_and_end() {
     let source = Source::User(rustix::process::geteuid().as_raw());
     let first = |core: &core::Core| core.half_open.to_evict(source).unwrap().0.since;
     let oldest = first(&udp.core);
-    let cookie = udp.core.jar.bake(from.address, 9, oldest);
+    let cookie = udp.core.cookies.make(from.address, 9, oldest);
     let (_, greeting) = opening(FORMATS, 9, cookie);
     let almost = oldest + Duration::from_millis(999);
     for (now, is_let_in) in [(almost, false), (oldest + Duration::from_secs(1), true)] {
@@ -309,7 +309,7 @@ fn half_open_connections_are_few_and_end() {
     assert_eq!((udp.core.half_open.len(), udp.core.peers.len()), (0, 0));
     assert!(
         seen.up.is_empty() && seen.down.is_empty(),
-        "nobody was told"
+        "no event was reported"
     );
 }
 

@@ -52,7 +52,7 @@ fn records_have_these_bytes() {
     golden(&welcome, &[&[2][..], &preamble, &process].concat());
     let refused = Record::Refused {
         reason: "no".into(),
-        why: Why::Unauthorised,
+        why: RefuseReason::Unauthorised,
     };
     golden(&refused, &[3, 1, 2, 0, 0, 0, b'n', b'o']);
     golden(&Record::Wake, &WAKE_RECORD);

@@ -120,7 +120,7 @@ codes! {
 
 codes! {
     /// What an operation waits for.
-    Why, "reason to wait":
+    WaitReason, "reason to wait":
     /// The connection.
     Connection = 1,
     /// Room in the method: its ring or socket is full.
@@ -151,7 +151,7 @@ pub struct Waiting {
     /// What it is.
     pub kind: OpKind,
     /// What it waits for.
-    pub why: Why,
+    pub why: WaitReason,
     /// Its tag.
     pub tag: u64,
     /// Bytes of its memory.
@@ -451,7 +451,7 @@ fn waiting(input: &mut Reader<'_>, kind: u8, why: u8) -> Result<Option<Waiting>,
     }
     Ok(Some(Waiting {
         kind: OpKind::from_code(kind)?,
-        why: Why::from_code(why)?,
+        why: WaitReason::from_code(why)?,
         tag,
         size,
         moved,

@@ -37,7 +37,7 @@ fn peer() -> PeerRow {
         progress_ns: 0x32,
         waiting: Some(Waiting {
             kind: OpKind::Send,
-            why: Why::Receive,
+            why: WaitReason::Receive,
             tag: 7,
             size: 4 << 20,
             moved: 0,

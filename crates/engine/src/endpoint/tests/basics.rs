@@ -407,7 +407,7 @@ fn a_waker_is_heard_while_messages_keep_coming() {
             }
             looks.get() == LOOKS
         });
-        assert!(!gave_up, "{medium:?}: nobody heard the call");
+        assert!(!gave_up, "{medium:?}: the call was not heard");
         assert!(looks.get() >= CALL_AT, "{medium:?}: it ended uncalled");
     }
 }
@@ -438,9 +438,9 @@ fn callers_choose_how_many_tcp_connections_there_are() {
 #[test]
 fn stale_handles_are_refused() {
     let mut a = node("stale");
-    let to = a.bmi.lookup("mem://nobody").unwrap();
-    assert_eq!(a.bmi.lookup("mem://nobody").unwrap(), to);
-    assert_eq!(a.bmi.reverse_lookup(to).unwrap(), "mem://nobody");
+    let to = a.bmi.lookup("mem://unbound").unwrap();
+    assert_eq!(a.bmi.lookup("mem://unbound").unwrap(), to);
+    assert_eq!(a.bmi.reverse_lookup(to).unwrap(), "mem://unbound");
     a.bmi.release(to);
     assert!(a.bmi.reverse_lookup(to).is_some());
     a.bmi.release(to);
@@ -508,7 +508,7 @@ fn one_stream_does_not_make_a_receiver_busy_where_both_sides_copy() {
 fn falls_back_to_the_next_address_and_says_why() {
     let mut server = node("fallback-server");
     let mut a = node("fallback-client");
-    let list = "mem://fallback-nobody,mem://fallback-server";
+    let list = "mem://fallback-unbound,mem://fallback-server";
     let to = a.bmi.lookup(list).unwrap();
     a.send(to, &[memory(0, 8)], 1, 1);
     drive(&mut [&mut a, &mut server], |nodes| {
@@ -591,7 +591,7 @@ fn transfers_to_a_silent_peer_do_not_hold_up_others() {
     let mut silent = Mem::new(Options::default()).unwrap();
     let address = "mem://behind-silent".parse().unwrap();
     causeway_transport::Method::listen(&mut silent, &address).unwrap();
-    let nobody = a.bmi.lookup("mem://behind-silent").unwrap();
+    let silent = a.bmi.lookup("mem://behind-silent").unwrap();
     let region = b
         .bmi
         .export(from, &memory(5, 100_000), Access::Read)
@@ -606,7 +606,7 @@ fn transfers_to_a_silent_peer_do_not_hold_up_others() {
         into[0].clone()
     };
     for user in 0..1000 {
-        post(&mut a, nobody, user);
+        post(&mut a, silent, user);
     }
     // More than are started at once.
     let into: Vec<_> = (1000..1100).map(|user| post(&mut a, to, user)).collect();

@@ -21,17 +21,17 @@ fn failed_by_peer(node: &Node, user: u64, address: &str) -> bool {
 #[test]
 fn nobody_listens() {
     let mut a = node("death-refused");
-    let to = a.bmi.lookup("mem://death-nobody").unwrap();
+    let to = a.bmi.lookup("mem://death-unbound").unwrap();
     let data = memory(0, LARGE);
     let list = std::slice::from_ref(&data);
     a.send(to, list, 1, 1);
     a.send_unexpected(to, &memory(0, 5), 1, 2);
     a.recv(to, &[Memory::zeroed(5)], 1, 3);
     drive(&mut [&mut a], |nodes| nodes[0].done.len() == 3);
-    assert!((1..=3).all(|user| failed_by_peer(&a, user, "mem://death-nobody")));
+    assert!((1..=3).all(|user| failed_by_peer(&a, user, "mem://death-unbound")));
     assert_eq!(data.sharers(), 1);
     // A process listens there: the same handle works.
-    let mut late = node("death-nobody");
+    let mut late = node("death-unbound");
     a.send_unexpected(to, &memory(7, 5), 1, 4);
     drive(&mut [&mut a, &mut late], |nodes| {
         nodes[1].collect_unexpected();

@@ -6,68 +6,21 @@ use causeway_transport::{
 use causeway_wire::bmi::{self as wire, Announcement, Clearance, Header, Kind, Refusal};
 use causeway_wire::random::SplitMix64;
 
+use super::raw_peer::RawPeer;
 use super::*;
-
-/// A method used by hand.
-struct Raw {
-    mem: Mem,
-    to: Handle,
-}
-
-#[derive(Default)]
-struct Heard {
-    packets: Vec<Vec<u8>>,
-    down: usize,
-}
-
-impl Sink for Heard {
-    fn packet(&mut self, _: Handle, packet: Packet<'_>) {
-        self.packets.push(packet.to_vec(0));
-    }
-    fn transfer_done(&mut self, _: Handle, _: Token, _: Result<(), Failed>) {}
-    fn peer_up(&mut self, _: Handle) {}
-    fn peer_down(&mut self, _: Handle, _: PeerError) {
-        self.down += 1;
-    }
-    fn writable(&mut self, _: Handle) {}
-}
-
-impl Raw {
-    fn new(name: &str) -> Self {
-        let mut mem = Mem::new(Options::default()).unwrap();
-        let address: Address = format!("mem://{name}").parse().unwrap();
-        let to = mem.connect(Instant::now(), &address).unwrap();
-        Self { mem, to }
-    }
-
-    fn greet(&mut self) {
-        let mut hello = Header::new(Kind::Hello, wire::HELLO_WORD);
-        hello.credit = 1 << 16;
-        self.send(&hello.encode());
-    }
-
-    fn send(&mut self, packet: &[u8]) {
-        self.mem.send(self.to, &[packet]).unwrap();
-    }
-
-    fn hear(&mut self) -> Heard {
-        let mut heard = Heard::default();
-        self.mem.poll(Instant::now(), &mut heard);
-        heard
-    }
-}
 
 /// Whether the node drops a peer that says this after the greeting.
 fn is_dropped(node: &mut Node, name: &str, packets: &[Vec<u8>]) -> bool {
-    let mut raw = Raw::new(name);
-    raw.greet();
+    let mut raw = RawPeer::new(name);
+    raw.greet_as_first_format();
     idle(&mut [node]);
-    raw.hear();
+    raw.poll();
     for packet in packets {
         raw.send(packet);
     }
     idle(&mut [node]);
-    let dropped = raw.hear().down > 0;
+    raw.poll();
+    let dropped = raw.received.downs > 0;
     drop(raw);
     idle(&mut [node]);
     dropped
@@ -136,16 +89,17 @@ fn nonsense_is_a_protocol_error() {
     for (what, packets) in cases {
         // The queue underneath is shorter than the longest case.
         let dropped = if packets.len() > 200 {
-            let mut raw = Raw::new(name);
-            raw.greet();
+            let mut raw = RawPeer::new(name);
+            raw.greet_as_first_format();
             idle(&mut [&mut node]);
-            raw.hear();
+            raw.poll();
             for packet in packets {
                 raw.send(&packet);
                 node.step();
             }
             idle(&mut [&mut node]);
-            raw.hear().down > 0
+            raw.poll();
+            raw.received.downs > 0
         } else {
             is_dropped(&mut node, name, &packets)
         };
@@ -176,10 +130,11 @@ fn before_the_greeting() {
         header(Kind::Hello, wire::HELLO_WORD + (1 << 40)),
         [header(Kind::Hello, wire::HELLO_WORD), vec![0]].concat(),
     ] {
-        let mut raw = Raw::new(name);
+        let mut raw = RawPeer::new(name);
         raw.send(&first);
         idle(&mut [&mut node]);
-        assert_eq!(raw.hear().down, 1);
+        raw.poll();
+        assert_eq!(raw.received.downs, 1);
     }
     idle(&mut [&mut node]);
     assert_eq!(node.bmi.doing(), Info::default());
@@ -226,8 +181,8 @@ fn random_and_flipped_packets_never_panic() {
     let to = good.bmi.lookup("mem://random").unwrap();
     let from = meet(&mut good, &mut node, to);
     for round in 0..300u64 {
-        let mut raw = Raw::new(name);
-        raw.greet();
+        let mut raw = RawPeer::new(name);
+        raw.greet_as_first_format();
         node.step();
         for _ in 0..50 {
             let mut packet = header(Kind::Eager, random.below(4));
@@ -282,8 +237,8 @@ fn a_peer_that_asks_without_listening_is_dropped() {
             ..Options::default()
         },
     );
-    let mut raw = Raw::new(name);
-    raw.greet();
+    let mut raw = RawPeer::new(name);
+    raw.greet_as_first_format();
     idle(&mut [&mut node]);
     let body = Announcement {
         send: 5,

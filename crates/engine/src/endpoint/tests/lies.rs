@@ -3,17 +3,16 @@
 
 use causeway_transport::tcp::{Tcp, TcpConfig};
 use causeway_transport::udp::{Udp, UdpConfig};
-use causeway_transport::{
-    Address, Method, Packet, Peer as Handle, Sink, Token, Transfer, TransferError as Failed,
-};
-use causeway_wire::bmi::{self as wire, Announcement, Body, Clearance, Header, Kind};
+use causeway_transport::{Method, Transfer};
+use causeway_wire::bmi::{self as wire, Announcement, Body, Header, Kind};
 
+use super::raw_peer::RawPeer;
 use super::*;
 
 const SIZE: usize = 600_000;
 const TAG: Tag = 9;
 
-/// Which parts of the message the puppet writes before it says that all of it is written.
+/// Which parts of the message the peer writes before it says that all of it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writes {
     Everything,
@@ -40,65 +39,15 @@ impl Writes {
     }
 }
 
-/// A method that is used by hand.
-struct Puppet {
-    method: Box<dyn Method>,
-    to: Handle,
-    heard: Heard,
-}
-
-#[derive(Default)]
-struct Heard {
-    greeted: bool,
-    clearance: Option<Clearance>,
-    moved: usize,
-    down: bool,
-}
-
-impl Sink for Heard {
-    fn packet(&mut self, _: Handle, packet: Packet<'_>) {
-        let packet = packet.to_vec(0);
-        // The first one, which grants room for messages.
-        self.greeted = true;
-        if let Ok((_, Body::Clearance(clearance))) = wire::decode(&packet) {
-            self.clearance = Some(clearance);
-        }
-    }
-    fn transfer_done(&mut self, _: Handle, _: Token, result: Result<(), Failed>) {
-        assert_eq!(result, Ok(()));
-        self.moved += 1;
-    }
-    fn peer_up(&mut self, _: Handle) {}
-    fn peer_down(&mut self, _: Handle, _: PeerError) {
-        self.down = true;
-    }
-    fn writable(&mut self, _: Handle) {}
-}
-
-impl Puppet {
-    fn calls(address: &str) -> Self {
-        let address: Address = address.parse().unwrap();
-        let mut method: Box<dyn Method> = match address.scheme() {
-            "tcp" => Box::new(Tcp::new(TcpConfig::default()).unwrap()),
-            _ => Box::new(Udp::new(UdpConfig::default()).unwrap()),
-        };
-        let to = method.connect(Instant::now(), &address).unwrap();
-        let heard = Heard::default();
-        let mut this = Self { method, to, heard };
-        let mut hello = Header::new(Kind::Hello, wire::HELLO_WORD);
-        hello.credit = 1 << 16;
-        this.send(&hello.encode());
-        this
-    }
-
-    fn send(&mut self, packet: &[u8]) {
-        self.method.send(self.to, &[packet]).unwrap();
-    }
-
-    fn step(&mut self) {
-        self.method.poll(Instant::now(), &mut self.heard);
-        self.method.tick(Instant::now(), &mut self.heard);
-    }
+/// A peer that calls an instance, and greets it in format 1.
+fn greeting_peer(address: &str) -> RawPeer {
+    let method: Box<dyn Method> = match address.split_once(':') {
+        Some(("tcp", _)) => Box::new(Tcp::new(TcpConfig::default()).unwrap()),
+        _ => Box::new(Udp::new(UdpConfig::default()).unwrap()),
+    };
+    let mut raw = RawPeer::over(method, address);
+    raw.greet_as_first_format();
+    raw
 }
 
 /// What becomes of a receive whose sender writes so much, and what its memory has then.
@@ -117,14 +66,14 @@ fn receive_what(scheme: &str, writes: Writes) -> (Result<u64, OpError>, Memory) 
         done: Vec::new(),
         unexpected: Vec::new(),
     };
-    let mut puppet = Puppet::calls(&node.bmi.listening()[0]);
+    let mut raw = greeting_peer(&node.bmi.listening()[0]);
     drive(&mut [&mut node], |_| {
-        puppet.step();
-        puppet.heard.greeted
+        raw.poll();
+        !raw.received.packets.is_empty()
     });
-    puppet.send(&Header::new(Kind::Unexpected, 1).encode());
+    raw.send(&Header::new(Kind::Unexpected, 1).encode());
     drive(&mut [&mut node], |nodes| {
-        puppet.step();
+        raw.poll();
         nodes[0].collect_unexpected();
         !nodes[0].unexpected.is_empty()
     });
@@ -138,16 +87,25 @@ fn receive_what(scheme: &str, writes: Writes) -> (Result<u64, OpError>, Memory) 
         load: 0,
         regions: Vec::new().into(),
     };
-    puppet.send(&wire::encode_announcement(
+    raw.send(&wire::encode_announcement(
         Header::new(Kind::Announce, TAG),
         &announcement,
         Vec::new(),
     ));
+    let mut clearance = None;
     drive(&mut [&mut node], |_| {
-        puppet.step();
-        puppet.heard.clearance.is_some()
+        raw.poll();
+        clearance = raw
+            .received
+            .bodies()
+            .into_iter()
+            .find_map(|body| match body {
+                Body::Clearance(clearance) => Some(clearance),
+                _ => None,
+            });
+        clearance.is_some()
     });
-    let clearance = puppet.heard.clearance.take().unwrap();
+    let clearance = clearance.unwrap();
     let [region] = clearance.regions[..] else {
         panic!("one receive of one piece: {clearance:?}");
     };
@@ -162,22 +120,22 @@ fn receive_what(scheme: &str, writes: Writes) -> (Result<u64, OpError>, Memory) 
             notify: None,
             token: token as u64,
         };
-        puppet.method.transfer(puppet.to, transfer).unwrap();
+        raw.method.transfer(raw.to, transfer).unwrap();
     }
     drive(&mut [&mut node], |_| {
-        puppet.step();
-        puppet.heard.moved == parts.len()
+        raw.poll();
+        raw.received.transfers == parts.len()
     });
-    puppet.send(&Header::new(Kind::Written, clearance.receive).encode());
+    raw.send(&Header::new(Kind::Written, clearance.receive).encode());
     drive(&mut [&mut node], |nodes| {
-        puppet.step();
+        raw.poll();
         nodes[0].result(1).is_some()
     });
     let result = node.result(1).unwrap().clone();
     if result.is_err() {
         drive(&mut [&mut node], |_| {
-            puppet.step();
-            puppet.heard.down
+            raw.poll();
+            raw.received.downs > 0
         });
     }
     (result, into)

@@ -121,7 +121,7 @@ fn losses_are_news_and_name_the_peer() {
     let news = a.bmi.news();
     assert_eq!((a.bmi.losses(), a.bmi.loss(to)), (0, None));
     drop(b);
-    assert!(a.bmi.wait_for_news(news, Duration::from_secs(30)));
+    assert!(a.bmi.wait_for_news(news, Duration::from_secs(60)));
     assert_eq!(a.bmi.losses(), 1);
     assert!(a.bmi.loss(to).is_some());
 }

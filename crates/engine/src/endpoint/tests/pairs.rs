@@ -1,12 +1,10 @@
 //! Two instances that call each other have one name and one connection; those of format 1 have two. (The same over every
 //! method is in testkit's `messages::pairs`.)
 
-use causeway_transport::{
-    Address, Method, Packet, Peer as Handle, Sink, Token, TransferError as Failed,
-};
 use causeway_wire::bmi::{self as wire, Body, Header, InstanceId, Introduction, Kind};
 use causeway_wire::formats::Formats;
 
+use super::raw_peer::RawPeer;
 use super::*;
 
 const TAG: Tag = 5;
@@ -322,72 +320,23 @@ fn letting_go_and_coming_back_loses_nothing() {
     }
 }
 
-/// A method used by hand.
-struct Raw {
-    mem: Mem,
-    to: Handle,
-    heard: Heard,
-}
-
-#[derive(Default)]
-struct Heard {
-    packets: Vec<Vec<u8>>,
-    down: usize,
-}
-
-impl Sink for Heard {
-    fn packet(&mut self, _: Handle, packet: Packet<'_>) {
-        self.packets.push(packet.to_vec(0));
-    }
-    fn transfer_done(&mut self, _: Handle, _: Token, _: Result<(), Failed>) {}
-    fn peer_up(&mut self, _: Handle) {}
-    fn peer_down(&mut self, _: Handle, _: PeerError) {
-        self.down += 1;
-    }
-    fn writable(&mut self, _: Handle) {}
-}
-
-impl Raw {
-    fn calls(name: &str) -> Self {
-        let mut mem = Mem::new(Options::default()).unwrap();
-        let address: Address = format!("mem://{name}").parse().unwrap();
-        let to = mem.connect(Instant::now(), &address).unwrap();
-        let heard = Heard::default();
-        Self { mem, to, heard }
-    }
-
-    fn send(&mut self, packet: &[u8]) {
-        self.mem.send(self.to, &[packet]).unwrap();
-    }
-
-    fn hear(&mut self) {
-        self.mem.poll(Instant::now(), &mut self.heard);
-    }
-
-    /// Calls, says that it is this, and goes on if the other side consents.
-    fn introduces(name: &str, node: &mut Node, id: InstanceId, address: &str) -> Self {
-        let mut raw = Self::calls(name);
-        let mut hello = Formats::OURS.hello(true);
-        hello.credit = 1 << 16;
-        raw.send(&hello.encode());
-        let introduction = Introduction {
-            id,
-            addresses: vec![address.to_owned()],
-        };
-        raw.send(&wire::encode_introduction(&introduction, 4096));
+/// Calls, says that it is this, and goes on if the other side consents.
+fn introduced(name: &str, node: &mut Node, id: InstanceId, address: &str) -> RawPeer {
+    let mut raw = RawPeer::new(name);
+    raw.greet(Formats::OURS.hello(true));
+    let introduction = Introduction {
+        id,
+        addresses: vec![address.to_owned()],
+    };
+    raw.send(&wire::encode_introduction(&introduction, 4096));
+    idle(&mut [node]);
+    raw.poll();
+    let mut bodies = raw.received.bodies().into_iter();
+    if bodies.any(|body| matches!(body, Body::Introduction(_))) {
+        raw.send(&Header::new(Kind::Ready, Formats::OURS.highest.into()).encode());
         idle(&mut [node]);
-        raw.hear();
-        let mut bodies = raw
-            .heard
-            .packets
-            .iter()
-            .map(|packet| wire::decode(packet).unwrap().1);
-        if bodies.any(|body| matches!(body, Body::Introduction(_))) {
-            raw.send(&Header::new(Kind::Ready, Formats::OURS.highest.into()).encode());
-            idle(&mut [node]);
-        }
-        raw
     }
+    raw
 }
 
 fn unexpected(tag: Tag, bytes: &[u8]) -> Vec<u8> {
@@ -410,7 +359,7 @@ fn a_liar_takes_nobodys_name() {
             a.recv(to_b, &[Memory::zeroed(1)], 77, 77);
             a.step();
         }
-        let mut liar = Raw::introduces(&name, &mut a, id, &of_b);
+        let mut liar = introduced(&name, &mut a, id, &of_b);
         liar.send(&unexpected(6, b"lies"));
         drive(&mut [&mut a], |nodes| {
             nodes[0].collect_unexpected();
@@ -422,9 +371,13 @@ fn a_liar_takes_nobodys_name() {
         exchange(&mut a, &mut b, to_b, to_a, 10);
         let again = a.bmi.lookup(&of_b).unwrap();
         assert_eq!(again, to_b, "{when}");
-        liar.hear();
+        liar.poll();
         assert!(
-            !liar.heard.packets.iter().any(|packet| packet.len() > 100),
+            !liar
+                .received
+                .packets
+                .iter()
+                .any(|packet| packet.len() > 100),
             "{when}"
         );
     }
@@ -448,7 +401,7 @@ fn hostile_introductions() {
     let mut cut = introduction(&["mem://x"]);
     cut.pop();
     let ready = bare(Kind::Ready, Formats::OURS.highest.into());
-    let mine = introduction(&["mem://nobody"]);
+    let mine = introduction(&["mem://unbound"]);
     let cases: Vec<(&str, Vec<Vec<u8>>)> = vec![
         ("cut", vec![hello.clone(), cut]),
         ("a message first", vec![hello.clone(), unexpected(1, b"x")]),
@@ -478,13 +431,13 @@ fn hostile_introductions() {
         ),
     ];
     for (what, packets) in cases {
-        let mut raw = Raw::calls(name);
+        let mut raw = RawPeer::new(name);
         for packet in packets {
             raw.send(&packet);
             idle(&mut [&mut node]);
         }
-        raw.hear();
-        assert!(raw.heard.down > 0, "{what}");
+        raw.poll();
+        assert!(raw.received.downs > 0, "{what}");
     }
     // Texts that are no addresses, or those of others, are nobody's.
     let odd = introduction(&[
@@ -493,7 +446,7 @@ fn hostile_introductions() {
         "mem://pairs-hostile",
         "shm:///tmp/x",
     ]);
-    let mut raw = Raw::calls(name);
+    let mut raw = RawPeer::new(name);
     for packet in [hello, odd, ready, unexpected(1, b"x")] {
         raw.send(&packet);
         idle(&mut [&mut node]);
@@ -514,7 +467,7 @@ fn hostile_introductions() {
 fn a_peer_of_format_1_is_understood() {
     const GREETING: &[u8; 16] = b"\x01\0\0\0\0\x80\0\0CWBM\x01\0\0\0";
     let mut node = node("pairs-old");
-    let mut raw = Raw::calls("pairs-old");
+    let mut raw = RawPeer::new("pairs-old");
     raw.send(GREETING);
     // It has to be granted room first.
     idle(&mut [&mut node]);
@@ -527,9 +480,9 @@ fn a_peer_of_format_1_is_understood() {
     assert_eq!((message.tag, &message.data[..]), (3, &b"old"[..]));
     node.send(message.from, &[memory(1, 20)], 4, 1);
     idle(&mut [&mut node]);
-    raw.hear();
-    let [greeting, reply] = &raw.heard.packets[..] else {
-        panic!("{:?}", raw.heard.packets);
+    raw.poll();
+    let [greeting, reply] = &raw.received.packets[..] else {
+        panic!("{:?}", raw.received.packets);
     };
     assert_eq!(greeting.len(), GREETING.len());
     assert_eq!((greeting[0], &greeting[8..]), (GREETING[0], &GREETING[8..]));

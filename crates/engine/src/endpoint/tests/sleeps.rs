@@ -99,7 +99,7 @@ fn what_ends_a_sleep_is_polled_at_once() {
             }
         }
         assert_eq!(polling(&server, "tcp"), Polling::Always);
-        assert!(server.progress(), "round {round}: nobody looked");
+        assert!(server.progress(), "round {round}: nothing was looked at");
         let mut arrived = Vec::new();
         while server.testunexpected(1, NOW, &mut arrived).unwrap() == 0 {
             assert!(Instant::now() < until, "round {round}: it does not arrive");
@@ -120,7 +120,7 @@ fn methods_that_nothing_can_come_by_are_left_alone_until_they_are_used() {
     let tcp = server.methods.slots.iter().position(|s| s.scheme == "tcp");
     assert_eq!(server.methods.only, tcp);
     for address in [
-        format!("shm://{}/nobody", dir.path().display()),
+        format!("shm://{}/unbound", dir.path().display()),
         "udp://127.0.0.1:9".to_owned(),
         server.listening()[0].clone(),
     ] {

@@ -1,11 +1,11 @@
 //! What an operation waits for, in each state, and what an instance shows of it.
 
 use causeway_watch::observer::Observer;
-use causeway_wire::watch::{OpKind, PeerRow, Row, Why};
+use causeway_wire::watch::{OpKind, PeerRow, Row, WaitReason};
 
 use super::*;
 
-fn why(node: &Node, op: OpId) -> Why {
+fn why(node: &Node, op: OpId) -> WaitReason {
     let index = node
         .bmi
         .conversations
@@ -29,7 +29,7 @@ fn a_send_waits_for_the_connection_then_for_room() {
     let mut client = node_with("waits-room-client", Config::default(), no_room());
     let to = client.bmi.lookup("mem://waits-room-server").unwrap();
     let op = client.send_unexpected(to, &memory(1, 10), 1, 1);
-    assert_eq!(why(&client, op), Why::Connection);
+    assert_eq!(why(&client, op), WaitReason::Connection);
     drive(&mut [&mut client, &mut server], |nodes| {
         nodes[0].result(1).is_some()
     });
@@ -38,7 +38,7 @@ fn a_send_waits_for_the_connection_then_for_room() {
         .map(|n| client.send_unexpected(to, &memory(1, 10), 2, 10 + n))
         .collect();
     client.step();
-    assert_eq!(why(&client, *ops.last().unwrap()), Why::Room);
+    assert_eq!(why(&client, *ops.last().unwrap()), WaitReason::Room);
 }
 
 #[test]
@@ -55,9 +55,9 @@ fn an_unexpected_send_waits_for_credit_and_those_behind_it_for_it() {
         .map(|op| why(&client, *op))
         .collect();
     assert!(pending.len() > 2, "{pending:?}");
-    assert_eq!(pending[0], Why::Credit);
+    assert_eq!(pending[0], WaitReason::Credit);
     assert!(
-        pending[1..].iter().all(|why| *why == Why::Queue),
+        pending[1..].iter().all(|why| *why == WaitReason::Queue),
         "{pending:?}"
     );
 }
@@ -71,9 +71,9 @@ fn announced_messages_wait_for_receives_and_too_many_for_each_other() {
         .map(|n| client.send(to, std::slice::from_ref(&far), n, n))
         .collect();
     idle(&mut [&mut client, &mut server]);
-    assert_eq!(why(&client, ops[0]), Why::Receive);
-    assert_eq!(why(&client, ops[most as usize]), Why::Announcements);
-    assert_eq!(why(&client, ops[most as usize + 1]), Why::Queue);
+    assert_eq!(why(&client, ops[0]), WaitReason::Receive);
+    assert_eq!(why(&client, ops[most as usize]), WaitReason::Announcements);
+    assert_eq!(why(&client, ops[most as usize + 1]), WaitReason::Queue);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn receives_wait_for_messages_writes_transfers_and_their_turn() {
     let (mut client, mut server, to, from) =
         pair("waits-recv", Config::default(), Options::default());
     let op = server.recv(from, &[memory(0, 10)], 99, 99);
-    assert_eq!(why(&server, op), Why::Message);
+    assert_eq!(why(&server, op), WaitReason::Message);
     for node in [&mut client, &mut server] {
         let policy = InfoOption::Rendezvous(RendezvousPolicy::Push);
         node.bmi.set_info(None, policy).unwrap();
@@ -90,7 +90,7 @@ fn receives_wait_for_messages_writes_transfers_and_their_turn() {
     idle(&mut [&mut client, &mut server]);
     let op = server.recv(from, &[memory(0, 100_000)], 1, 1);
     server.step();
-    assert_eq!(why(&server, op), Why::Write);
+    assert_eq!(why(&server, op), WaitReason::Write);
     drive(&mut [&mut client, &mut server], |nodes| {
         nodes[1].result(1).is_some()
     });
@@ -106,8 +106,8 @@ fn receives_wait_for_messages_writes_transfers_and_their_turn() {
     let ops: Vec<_> = (10..30)
         .map(|n| server.recv(from, &[memory(0, 1 << 20)], n, n))
         .collect();
-    assert_eq!(why(&server, ops[0]), Why::Transfer);
-    assert_eq!(why(&server, ops[19]), Why::Turn);
+    assert_eq!(why(&server, ops[0]), WaitReason::Transfer);
+    assert_eq!(why(&server, ops[19]), WaitReason::Turn);
 }
 
 /// This instance's rows in the page of this process, which all tests share.
@@ -149,7 +149,10 @@ fn an_instance_shows_what_its_peers_do_and_takes_it_back() {
     nodes[0].send(to, &[memory(1, 1 << 20)], 50, 50);
     let row = shown(&mut nodes, 0, |row| row.waiting.is_some());
     let waiting = row.waiting.unwrap();
-    assert_eq!((waiting.kind, waiting.why), (OpKind::Send, Why::Receive));
+    assert_eq!(
+        (waiting.kind, waiting.why),
+        (OpKind::Send, WaitReason::Receive)
+    );
     assert_eq!((waiting.tag, waiting.size, row.announced), (50, 1 << 20, 1));
     nodes[1].recv(from, &[memory(0, 1 << 20)], 50, 50);
     let row = shown(&mut nodes, 0, |row| row.sent_large.number == 1);

@@ -121,7 +121,7 @@ pub(in crate::decoders) fn watch_pages() -> Vec<Vec<u8>> {
         progress_ns: 9_000_000_000,
         waiting: Some(watch::Waiting {
             kind: watch::OpKind::Send,
-            why: watch::Why::Receive,
+            why: watch::WaitReason::Receive,
             tag: 7,
             size: 4 << 20,
             moved: 0,

@@ -233,7 +233,7 @@ pub(in crate::decoders) fn shm_records() -> Vec<Vec<u8>> {
         }),
         shm::Record::Refused {
             reason: "another version".into(),
-            why: shm::Why::Full,
+            why: shm::RefuseReason::Full,
         },
         shm::Record::Wake,
         shm::Record::Goodbye,

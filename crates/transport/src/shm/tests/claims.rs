@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use causeway_wire::random::SplitMix64;
 use causeway_wire::shm::split_copy::{Claims, FAILED};
 
-use crate::shm::claim::{From, Helped, LEAST_STEAL, Nonsense, Share, portion};
+use crate::shm::claim::{From, Helped, InvalidClaims, LEAST_STEAL, Share, portion};
 
 /// The words of one block.
 #[derive(Default)]
@@ -153,10 +153,10 @@ fn words_that_no_helper_writes_are_found_out() {
         let next = block
             .share()
             .claim_front(&mut initiated, 10, From::Anywhere);
-        assert_eq!(next, Err(Nonsense), "{lie:#x}");
+        assert_eq!(next, Err(InvalidClaims), "{lie:#x}");
         assert_eq!(
             block.share().close(&mut initiated),
-            Err(Nonsense),
+            Err(InvalidClaims),
             "{lie:#x}"
         );
     }
@@ -164,7 +164,7 @@ fn words_that_no_helper_writes_are_found_out() {
     let mut initiated = block.share().open(100);
     block.share().close(&mut initiated).unwrap();
     block.done.store(1, Relaxed);
-    assert_eq!(block.share().helped(&initiated), Err(Nonsense));
+    assert_eq!(block.share().helped(&initiated), Err(InvalidClaims));
     block.done.store(FAILED, Relaxed);
     assert!(block.share().helped(&initiated).unwrap().failed);
     block

@@ -7,7 +7,7 @@ use causeway_sys::memory::Memory;
 use causeway_sys::socket::{Accepted, RecordListener};
 use causeway_wire::codec::Wire;
 use causeway_wire::region::RegionDescriptor;
-use causeway_wire::shm::{Record, Why};
+use causeway_wire::shm::{Record, RefuseReason};
 
 use super::*;
 use crate::error::SendError;
@@ -299,7 +299,7 @@ fn a_refusal_is_heard_however_soon_it_comes() {
     let mut listener = RecordListener::bind(&path).unwrap();
     let full = Record::Refused {
         reason: "full".into(),
-        why: Why::Full,
+        why: RefuseReason::Full,
     };
     let refuser = std::thread::spawn(move || {
         let mut refused = 0;

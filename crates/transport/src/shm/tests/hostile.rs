@@ -127,7 +127,7 @@ fn refusal(host: &mut Host, address: &Address, record: &[u8], files: &[BorrowedF
     match greet(host, address, record, files) {
         Some(Record::Refused {
             reason,
-            why: causeway_wire::shm::Why::Other,
+            why: causeway_wire::shm::RefuseReason::Other,
         }) => reason,
         other => panic!("{other:?}"),
     }
@@ -337,7 +337,7 @@ fn records_out_of_place_and_random_ones_end_the_connection() {
     let mut host = Host::listening(ShmConfig::default(), &address);
     let refused = Record::Refused {
         reason: "x".into(),
-        why: causeway_wire::shm::Why::Unauthorised,
+        why: causeway_wire::shm::RefuseReason::Unauthorised,
     };
     let mut records: Vec<Vec<u8>> = vec![
         Record::Hello(hello()).to_bytes(),
@@ -450,7 +450,7 @@ fn a_full_table_of_descriptors_costs_mapping_only() {
         work();
         setrlimit(Resource::Nofile, limit).unwrap();
     };
-    let export = |met: &mut Met| {
+    let export = |met: &mut ConnectedPair| {
         let (shm, client) = (&mut met.server.shm, met.to_client);
         shm.grant(client, &buffer, Registration::NONE, Access::Read)
             .unwrap()

@@ -18,7 +18,7 @@ use crate::error::{PeerError, TransferError};
 use crate::method::{Method, Packet, Peer, Sink, Token};
 
 /// Far above what anything here takes, for machines that are busy with other things.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a method delivered.
 #[derive(Debug, Default)]
@@ -158,7 +158,7 @@ fn place() -> (tempfile::TempDir, Address) {
 }
 
 /// Two instances that have met: a client, a server, and their handles for each other.
-struct Met {
+struct ConnectedPair {
     client: Host,
     server: Host,
     to_server: Peer,
@@ -172,7 +172,7 @@ fn is_up(host: &mut Host, peer: Peer) -> bool {
     pair.is_some_and(|pair| pair.stage == super::pair::Stage::Up)
 }
 
-fn meet(config: ShmConfig) -> Met {
+fn meet(config: ShmConfig) -> ConnectedPair {
     let (folder, address) = place();
     let mut server = Host::listening(config.clone(), &address);
     let mut client = Host::new(config);
@@ -187,7 +187,7 @@ fn meet(config: ShmConfig) -> Met {
     let (to_client, hello) = server.log.packets.pop_front().unwrap();
     assert_eq!(hello, b"hello");
     assert_eq!(server.log.up, [to_client]);
-    Met {
+    ConnectedPair {
         client,
         server,
         to_server,

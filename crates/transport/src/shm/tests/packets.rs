@@ -352,7 +352,7 @@ fn a_transfer_that_waits_for_the_meeting_is_not_forgotten() {
 }
 
 /// Bytes of ring 0 behind its short lap and before the first packet's place that the sender has written.
-fn written_behind_the_short_lap(met: &mut Met) -> usize {
+fn written_behind_the_short_lap(met: &mut ConnectedPair) -> usize {
     let view = met.client.shm.peers.get_mut(met.to_server);
     let view = view.unwrap().pair().unwrap().view();
     let layout = PairLayout::new(ShmConfig::default().ring_bytes, 8192).unwrap();

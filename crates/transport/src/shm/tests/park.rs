@@ -72,7 +72,7 @@ fn pause(round: u32) {
 fn packets_end_it() {
     let mut met = meet(ShmConfig::default());
     for round in 0..200 {
-        let Met {
+        let ConnectedPair {
             client,
             server,
             to_server,
@@ -151,7 +151,7 @@ fn a_new_peer_ends_it() {
 #[test]
 fn a_departure_ends_it() {
     for round in 0..20 {
-        let Met {
+        let ConnectedPair {
             client, mut server, ..
         } = meet(ShmConfig::default());
         let leave = || {

@@ -21,7 +21,7 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
         .collect()
 }
 
-impl Met {
+impl ConnectedPair {
     /// Starts a transfer from the client and waits for its end.
     fn transfer(
         &mut self,
@@ -156,7 +156,7 @@ fn what_is_not_exported_is_refused_and_harms_nothing_else() {
         let region = met.export(&far, Access::Read);
         let near = Memory::from_vec(vec![1; 4096]);
         let protection = Err(TransferError::Protection);
-        let attempt = |met: &mut Met, direction, remote| {
+        let attempt = |met: &mut ConnectedPair, direction, remote| {
             met.transfer(direction, vec![near.clone()], vec![remote], Some(b"never"))
         };
         assert_eq!(attempt(&mut met, Direction::Put, region), protection);

@@ -22,7 +22,7 @@ fn put_after(end: impl Fn(Host, Peer) -> Option<Host>) {
             ..ShmConfig::default()
         });
         let far = Memory::zeroed(LEN);
-        let export = |met: &mut Met| {
+        let export = |met: &mut ConnectedPair| {
             let (shm, client) = (&mut met.server.shm, met.to_client);
             shm.grant(client, &far, Registration::NONE, Access::ReadWrite)
                 .unwrap()

@@ -27,7 +27,7 @@ fn pattern(len: usize) -> Vec<u8> {
 
 /// A get by the client, from memory of the server's.
 struct Get {
-    met: Met,
+    met: ConnectedPair,
     near: Memory,
     region: RegionDescriptor,
     mapping: Arc<Mapping>,
@@ -229,7 +229,7 @@ fn memory_that_a_helper_may_still_touch_is_kept() {
         get.claim();
         get.poll_client();
         let Get { met, near, .. } = get;
-        let Met {
+        let ConnectedPair {
             mut client,
             server,
             to_server,

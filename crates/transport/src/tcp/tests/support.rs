@@ -13,7 +13,7 @@ use crate::tcp::handshake::{Terms, has_fast_aes};
 use crate::tcp::{Tcp, TcpConfig};
 
 /// Far more than anything here takes on an idle machine.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn plain() -> TcpConfig {
     TcpConfig::default()

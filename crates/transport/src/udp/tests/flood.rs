@@ -93,7 +93,7 @@ impl Server {
         };
         let mut greeting = Greeting::default();
         if has_asked {
-            let cookie = self.core.jar.bake(from.address, caller, self.now);
+            let cookie = self.core.cookies.make(from.address, caller, self.now);
             greeting.cookie = cookie;
             if !self.host.in_the_clear {
                 greeting.noise = opening(FORMATS, caller, cookie).1.noise;

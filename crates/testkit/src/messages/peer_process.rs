@@ -21,15 +21,15 @@ const REPLY: Tag = RECEIVE + 100;
 /// Bytes of an encoded region, at most.
 const REGION_BYTES: usize = 256;
 
-/// Plays the puppet if this process is one; it never returns then.
-pub(super) fn played(medium: &impl Medium) -> bool {
+/// Runs as the peer process if this process was started as one; it never returns then.
+pub(super) fn ran_as_peer(medium: &impl Medium) -> bool {
     match process::part() {
-        Some(part) => play(medium, &part),
+        Some(part) => serve(medium, &part),
         None => false,
     }
 }
 
-fn play(medium: &impl Medium, part: &Part) -> ! {
+fn serve(medium: &impl Medium, part: &Part) -> ! {
     let mut node = Node::new(medium.layer(part.arguments.first().map(String::as_str)));
     part.report(&node.layer.listening().join(","));
     let mut exported = Vec::new();
@@ -83,7 +83,7 @@ fn reply(node: &mut Node, to: Addr, bytes: &[u8]) {
 }
 
 /// The two processes, seen from the one that gives the orders.
-pub(super) struct Stage<'a, M: Medium> {
+pub(super) struct ProcessPair<'a, M: Medium> {
     medium: &'a M,
     test: &'a str,
     pub(super) node: Node,
@@ -92,10 +92,10 @@ pub(super) struct Stage<'a, M: Medium> {
     pub(super) peer: Addr,
 }
 
-impl<'a, M: Medium> Stage<'a, M> {
-    /// Starts the puppet; nothing has been exchanged with it yet.
+impl<'a, M: Medium> ProcessPair<'a, M> {
+    /// Starts the peer process; nothing has been exchanged with it yet.
     pub(super) fn new(medium: &'a M, test: &'a str) -> Self {
-        let child = Child::spawn(test, "puppet", &[&medium.address()]);
+        let child = Child::spawn(test, "peer", &[&medium.address()]);
         let address = child.next_line();
         let mut node = Node::new(medium.layer(None));
         let peer = node.layer.lookup(&address).expect("a well-formed address");
@@ -109,15 +109,15 @@ impl<'a, M: Medium> Stage<'a, M> {
         }
     }
 
-    /// A puppet that plays anew at the same address, after the last one's end.
+    /// A peer process that starts anew at the same address, after the last one's end.
     pub(super) fn restart(&mut self) {
-        self.child = Child::spawn(self.test, "puppet", &[&self.address]);
+        self.child = Child::spawn(self.test, "peer", &[&self.address]);
         assert_eq!(self.child.next_line(), self.address);
     }
 
     /// A second pair of processes, that has nothing to do with this one but this node.
     pub(super) fn bystander(&mut self) -> (Child, Addr) {
-        let child = Child::spawn(self.test, "puppet", &[&self.medium.address()]);
+        let child = Child::spawn(self.test, "peer", &[&self.medium.address()]);
         let address = child.next_line();
         let peer = self.node.layer.lookup(&address);
         (child, peer.expect("a well-formed address"))
@@ -137,24 +137,24 @@ impl<'a, M: Medium> Stage<'a, M> {
         self.node.succeed(reply).to_vec()
     }
 
-    /// Tells the puppet to receive a message.
+    /// Tells the peer process to receive a message.
     pub(super) fn let_receive(&mut self, tag: Tag, size: usize) {
         self.order(self.peer, RECEIVE, &[tag, size as u64]);
     }
 
-    /// Tells the puppet to send a message.
+    /// Tells the peer process to send a message.
     pub(super) fn let_send(&mut self, tag: Tag, size: usize) {
         self.order(self.peer, SEND, &[tag, size as u64]);
     }
 
-    /// Memory of the puppet with the content of `tag`.
+    /// Memory of the peer process with the content of `tag`.
     pub(super) fn let_export(&mut self, tag: Tag, size: usize) -> RegionDescriptor {
         let bytes = self.ask(self.peer, EXPORT, &[tag, size as u64], REGION_BYTES);
         let mut reader = causeway_wire::codec::Reader::new(&bytes);
-        RegionDescriptor::decode(&mut reader).expect("the puppet's own encoding")
+        RegionDescriptor::decode(&mut reader).expect("the peer process's own encoding")
     }
 
-    /// Waits until the end of the puppet is known: an operation posted before that is one of those that
+    /// Waits until the end of the peer process is known: an operation posted before that is one of those that
     /// die with it.
     pub(super) fn notice_the_end(&mut self) {
         let mut patience = Patience::new("the end of the peer is noticed");
@@ -174,7 +174,7 @@ impl<'a, M: Medium> Stage<'a, M> {
         assert_eq!(self.ask(peer, ECHO, &[7, 8, 9], 24)[8], 8);
     }
 
-    /// The puppet holds nothing of what was sent before.
+    /// The peer process holds nothing of what was sent before.
     pub(super) fn holds_nothing(&mut self) {
         let bytes = self.ask(self.peer, BACKLOG, &[], 8);
         assert_eq!(bytes, [0; 8], "a new process has old messages");

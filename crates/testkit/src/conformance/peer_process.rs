@@ -14,7 +14,7 @@ use super::sleep::Sleeper;
 use crate::patience::Patience;
 use crate::process::{Child, Part, part};
 
-/// An order to a puppet.
+/// An order to a peer process.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Order {
     /// Send these bytes back.
@@ -124,72 +124,72 @@ impl Wire for Order {
     }
 }
 
-/// The stage of a test between processes: a node here and a puppet there that have met.
-pub(super) struct Stage<M: Method> {
+/// A test between two processes: a node here and a peer process there that have met.
+pub(super) struct ProcessPair<M: Method> {
     /// The side of the test.
     pub(super) node: Node<M>,
-    /// Its handle for the puppet.
+    /// Its handle for the peer process.
     pub(super) peer: Peer,
-    /// The puppet's process.
+    /// The peer process.
     pub(super) child: Child,
     /// Where the listening side of the two listens.
     pub(super) address: Address,
 }
 
-/// Plays the puppet if this process is one; a test calls this first and returns if it was.
-pub(super) fn played<F: Factory>(factory: &F) -> bool {
+/// Runs as the peer process if this process was started as one; a test calls this first and returns if it was.
+pub(super) fn ran_as_peer<F: Factory>(factory: &F) -> bool {
     let Some(part) = part() else {
         return false;
     };
-    Puppet::new(factory, &part).play();
+    PeerProcess::new(factory, &part).serve();
     true
 }
 
-/// Starts a puppet that listens at `address`; returns it and its actual address.
-pub(super) fn listening_puppet(test: &str, address: &Address) -> (Child, Address) {
+/// Starts a peer process that listens at `address`; returns it and its actual address.
+pub(super) fn listening_peer_process(test: &str, address: &Address) -> (Child, Address) {
     let child = Child::spawn(test, "listen", &[&address.to_string()]);
     let address = child
         .next_line()
         .parse()
-        .expect("the puppet reports its address");
+        .expect("the peer process reports its address");
     (child, address)
 }
 
-impl<M: Method> Stage<M> {
-    /// A fresh node calls a puppet that listens.
+impl<M: Method> ProcessPair<M> {
+    /// A fresh node calls a peer process that listens.
     pub(super) fn calling(factory: &impl Factory<Method = M>, test: &str) -> Self {
         let node = Node::new(factory.method());
         Self::call_from(node, factory, test)
     }
 
-    /// `node` calls a puppet that listens.
+    /// `node` calls a peer process that listens.
     pub(super) fn call_from(
         mut node: Node<M>,
         factory: &impl Factory<Method = M>,
         test: &str,
     ) -> Self {
-        let (child, address) = listening_puppet(test, &factory.address());
+        let (child, address) = listening_peer_process(test, &factory.address());
         let peer = node.connect(&address);
-        let mut stage = Self {
+        let mut pair = Self {
             node,
             peer,
             child,
             address,
         };
-        stage.still_works();
-        stage
+        pair.still_works();
+        pair
     }
 
-    /// A puppet calls a fresh node.
+    /// A peer process calls a fresh node.
     pub(super) fn called(factory: &impl Factory<Method = M>, test: &str) -> Self {
         let (node, address) = Node::listening(factory);
         Self::called_at(node, address, test)
     }
 
-    /// A puppet calls `node`, which listens at `address`.
+    /// A peer process calls `node`, which listens at `address`.
     pub(super) fn called_at(mut node: Node<M>, address: Address, test: &str) -> Self {
         let child = Child::spawn(test, "call", &[&address.to_string()]);
-        let mut patience = Patience::new("the puppet calls");
+        let mut patience = Patience::new("the peer process calls");
         let peer = loop {
             if let Some((peer, packet)) = node.packet() {
                 assert_eq!(packet, b"hello");
@@ -199,14 +199,14 @@ impl<M: Method> Stage<M> {
             patience.spend();
         };
         assert_eq!(node.up(), Some(peer));
-        let mut stage = Self {
+        let mut pair = Self {
             node,
             peer,
             child,
             address,
         };
-        stage.still_works();
-        stage
+        pair.still_works();
+        pair
     }
 
     /// Gives an order.
@@ -219,9 +219,9 @@ impl<M: Method> Stage<M> {
         }
     }
 
-    /// The puppet's next packet.
+    /// The peer process's next packet.
     pub(super) fn receive(&mut self) -> Vec<u8> {
-        let mut patience = Patience::new("the puppet replies");
+        let mut patience = Patience::new("the peer process replies");
         loop {
             if let Some((peer, packet)) = self.node.packet() {
                 assert_eq!(peer, self.peer);
@@ -232,14 +232,14 @@ impl<M: Method> Stage<M> {
         }
     }
 
-    /// Makes the puppet export memory.
+    /// Makes the peer process export memory.
     pub(super) fn exported(&mut self, len: usize, fill: u8, allocated: bool) -> RegionDescriptor {
         self.order(&Order::Export {
             len: len as u64,
             fill,
             allocated,
         });
-        RegionDescriptor::from_bytes(&self.receive()).expect("the puppet sends a descriptor")
+        RegionDescriptor::from_bytes(&self.receive()).expect("the peer process sends a descriptor")
     }
 
     /// Proves that packets pass both ways and nothing else is on the way.
@@ -250,8 +250,8 @@ impl<M: Method> Stage<M> {
     }
 }
 
-/// The puppet's side.
-struct Puppet<M: Method> {
+/// The side of the peer process.
+struct PeerProcess<M: Method> {
     node: Node<M>,
     commander: Option<Peer>,
     replies: VecDeque<Vec<u8>>,
@@ -263,7 +263,7 @@ struct Puppet<M: Method> {
     sleeper: Sleeper,
 }
 
-impl<M: Method> Puppet<M> {
+impl<M: Method> PeerProcess<M> {
     fn new(factory: &impl Factory<Method = M>, part: &Part) -> Self {
         let mut node = Node::new(factory.method());
         let address = part.arguments[0].parse().expect("an address");
@@ -292,7 +292,7 @@ impl<M: Method> Puppet<M> {
     }
 
     /// Carries out orders until one of them is to exit, or until the test ends the process.
-    fn play(mut self) {
+    fn serve(mut self) {
         loop {
             let worked = self.node.step();
             while let Some((peer, packet)) = self.node.packet() {
@@ -413,5 +413,5 @@ impl<M: Method> Puppet<M> {
     }
 }
 
-/// How long a puppet sleeps at most: the method has timers of its own, and the test ends the process.
+/// How long a peer process sleeps at most: the method has timers of its own, and the test ends the process.
 const LONGEST_NAP: Duration = Duration::from_secs(30);
