@@ -169,12 +169,13 @@ impl Run {
         one_object(&self.ok())
     }
 
-    /// Runs it; it must fail with this code and report why in the usual form. Returns what it printed.
+    /// Runs it; it must fail with this code and report why in the usual form, perhaps behind the latest log events. Returns
+    /// what it printed.
     pub(crate) fn fails(&self, code: i32) -> String {
         let left = self.left();
         assert_eq!(left.code, Some(code), "{:?}: {}", self.arguments, left.err);
         assert!(
-            left.err.starts_with("causeway: "),
+            left.err.lines().any(|line| line.starts_with("causeway: ")),
             "{:?}: {}",
             self.arguments,
             left.err
