@@ -184,6 +184,8 @@ impl Conversation {
             // We call each other, and are not bound to our connection yet.
             Phase::Greeting if !self.greeting.called && own > theirs => Meeting::Same,
             Phase::Greeting if !self.greeting.called && own < theirs => Meeting::Wait,
+            // We took over the connection that it made before, and it has given that one up: the end of it has yet to come.
+            Phase::Greeting if self.greeting.id() == Some(theirs) => Meeting::Wait,
             // The last words of the connection before may not have come yet.
             Phase::Leaving | Phase::Failed => Meeting::Wait,
             _ => Meeting::Distinct,
