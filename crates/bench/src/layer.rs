@@ -9,9 +9,6 @@ use causeway_command::failure::{Doing, Failure, Outcome};
 /// How long the other end may be silent.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Polls after which nothing is likely to be left to send.
-const MOST_POLLS: u32 = 100;
-
 /// An instance of the message layer with one context.
 pub(crate) struct Layer {
     pub(crate) bmi: Bmi,
@@ -92,15 +89,6 @@ impl Layer {
                 .memalloc(peer, size)
                 .doing(|| format!("allocating {size} bytes to share")),
             false => Ok(Memory::zeroed(size)),
-        }
-    }
-
-    /// Lets the last messages leave: methods may combine what is sent between two polls, and the next may be long in coming.
-    pub(crate) fn flush(&mut self) {
-        for _ in 0..MOST_POLLS {
-            if !self.bmi.poll() {
-                return;
-            }
         }
     }
 

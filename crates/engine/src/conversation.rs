@@ -79,6 +79,8 @@ pub struct LinkLimits {
     pub shares_copies: bool,
     /// Whether a peer writes memory that is exported to it without this process taking part.
     pub one_sided: bool,
+    /// Whether packets that the method has accepted may wait for polls before they leave.
+    pub holds_packets: bool,
 }
 
 /// See the module's page.
@@ -119,6 +121,8 @@ pub(crate) struct Conversation {
     /// Its announcements that lie unmatched here.
     announcements: u32,
     announcements_unexpected: u32,
+    /// The send that is done once the method holds no packets of this peer any more: see [`State::Held`](crate::operation::State::Held).
+    pub(crate) held_send: Option<u32>,
     /// The method has no room; it will say when it has.
     pub(crate) blocked: bool,
     /// In the list of peers with something to send.
@@ -197,6 +201,7 @@ impl Conversation {
             uncleared: VecDeque::new(),
             announcements: 0,
             announcements_unexpected: 0,
+            held_send: None,
             blocked: false,
             dirty: false,
             starving: false,

@@ -350,10 +350,35 @@ impl<M: Matcher> Conversations<M> {
         peers[peer].poll_transmit(shared)
     }
 
-    /// The method has taken that.
-    pub fn transmitted(&mut self, peer: u32, what: &Transmit) {
+    /// The method has taken that, and `holds` it until later or has sent it.
+    pub fn transmitted(&mut self, peer: u32, what: &Transmit, holds: bool) {
         let Self { peers, shared } = self;
-        peers[peer].transmitted(shared, what);
+        peers[peer].transmitted(shared, what, holds);
+    }
+
+    /// Completes sends that wait until the packets of their peers have left, where by now the method does not hold any:
+    /// `holds` is asked for each such peer.
+    pub fn complete_held(&mut self, mut holds: impl FnMut(u32) -> bool) {
+        let Self { peers, shared } = self;
+        let mut holding = std::mem::take(&mut shared.holding);
+        holding.retain(|&peer| {
+            let entry = peers.get_mut(peer);
+            let Some(entry) = entry.filter(|entry| entry.held_send.is_some()) else {
+                return false;
+            };
+            let holds = holds(peer);
+            if !holds {
+                entry.packets_left(shared);
+            }
+            holds
+        });
+        shared.holding = holding;
+    }
+
+    /// Whether sends wait until packets have left.
+    #[inline]
+    pub fn has_held(&self) -> bool {
+        !self.shared.holding.is_empty()
     }
 
     /// A connection to a peer begins.

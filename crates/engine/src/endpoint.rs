@@ -281,7 +281,9 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// Sends `data`, gathered from fragments, to be received under `tag`. A completed send has left the
-    /// caller's memory; it leaves the process at the latest with the next call that makes progress.
+    /// caller's memory. Once all sends to a peer are complete, all of them have left the process, whatever it does then: one
+    /// that completes at once although its packet is held stands behind another one that is not complete
+    /// ([`Endpoint::flush`]).
     #[inline]
     pub fn post_send(
         &mut self,
@@ -297,6 +299,22 @@ impl<M: Matcher> Endpoint<M> {
                 let post = || self.post_message(to, data, tag, (queue, user), Sending::Expected);
                 post_cold(post).expand(user)
             }
+        }
+    }
+
+    /// Whether methods may hold messages of sends that are complete, behind one of a send that is not.
+    #[inline]
+    pub fn holds_messages(&self) -> bool {
+        self.conversations.has_held()
+    }
+
+    /// Sends what methods hold of messages, also of those whose sends are complete while another one to the same peer is
+    /// not; as far as the network takes it now. For calls after which the caller may compute for long.
+    #[inline]
+    pub fn flush(&mut self) {
+        if self.conversations.has_held() {
+            self.methods.flush();
+            self.settle();
         }
     }
 
@@ -341,6 +359,7 @@ impl<M: Matcher> Endpoint<M> {
         }
         self.conversations.cancel(op);
         self.settle();
+        self.flush_control();
     }
 
     /// Tests one operation, making progress and sleeping at most `idle`.
@@ -472,6 +491,7 @@ impl<M: Matcher> Endpoint<M> {
         }
         if count > 0 {
             self.settle();
+            self.flush_control();
         }
         Ok(count)
     }

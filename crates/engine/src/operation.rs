@@ -5,13 +5,14 @@
 //!              │         └─────► ToClear ─► Cleared ─► (ToClear …) ──► Done
 //!              ├──────────────────────────────────────────────────────► Done   (the sender has written: it was offered)
 //!              └────► Retracting ─────────────────────────────────────► Done   (it was offered, and is cancelled)
-//! send      Queued ─► ToAnnounce ─► Announced ─► ToPush ─► Pushing ──► Done
+//! send      Queued ─► Held ───────────────────────────────────────────► Done   (sent whole, and the method has let it wait)
+//!              ├────► ToAnnounce ─► Announced ─► ToPush ─► Pushing ──► Done
 //!              │                        └────────────────────────────► Done   (the receiver has read)
 //!              └────► ToWrite ─► Writing ─────────────────────────────► Done   (or Queued again)
 //! transfer  ToMove ─► Moving ────────────────────────────────────────► Done
 //! ```
 //! A receive whose message comes whole is `Placed` while a method writes its bytes into the memory.
-//! Eager sends, and receives that find their message, skip all of it. `Finishing` stands before `Done`
+//! Eager sends whose packets leave at once, and receives that find their message, skip all of it. `Finishing` stands before `Done`
 //! while exports of the operation's memory are being ended.
 
 use causeway_sys::memory::HeldSpan;
@@ -103,6 +104,10 @@ pub(crate) enum State {
     Cleared { incoming: Incoming, end: u64 },
     /// A send in the peer's queue.
     Queued,
+    /// A send whose packet the method has taken, and has not sent: nothing of it is in the caller's memory. One
+    /// for each peer at most. Sends behind it to the same peer are done at once although the method holds their packets, too: this
+    /// one is not done before all have left.
+    Held,
     /// A send whose memory is to be exported to the receiver.
     ToAnnounce { starved: bool },
     /// The peer knows of it.

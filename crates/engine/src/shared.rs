@@ -74,6 +74,10 @@ pub(crate) struct Shared<M> {
     pub(crate) held: Vec<(u64, Result<u64, OpError>)>,
     /// Peers with something to send.
     pub(crate) dirty: Vec<u32>,
+    /// Peers whose packets the method holds, as far as a send waits for that ([`State::Held`]).
+    pub(crate) holding: Vec<u32>,
+    /// A method that may hold packets has been given some since it was last told to send what it holds.
+    pub(crate) wants_flush: bool,
     /// Operations that became done, to notice that something did.
     pub(crate) completions: u64,
     /// Messages that came before their receives, likewise.
@@ -221,6 +225,8 @@ impl<M: Matcher> Shared<M> {
             watch: Watch::default(),
             held: Vec::new(),
             dirty: Vec::new(),
+            holding: Vec::new(),
+            wants_flush: false,
             completions: 0,
             arrivals: 0,
             losses: 0,

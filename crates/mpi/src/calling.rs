@@ -332,7 +332,9 @@ impl Process {
         let addr = self.endpoint.addr(to).ok_or_else(gone)?;
         let memory = [Memory::from_vec(what.to_bytes())];
         let word = MpiPattern::word(context, tag);
-        Ok(self.endpoint.post_send(addr, &memory, word, queue, user)?)
+        let posted = self.endpoint.post_send(addr, &memory, word, queue, user)?;
+        self.endpoint.flush();
+        Ok(posted)
     }
 }
 

@@ -76,12 +76,7 @@ impl Process {
                 told.extend(size.to_ne_bytes());
                 let told = Memory::from_vec(told);
                 let word = MpiPattern::word(peer.context + Channel::Partitioned as u32, tag);
-                let posted =
-                    self.endpoint
-                        .post_send(peer.addr, &[told], word, self.buffered, NOBODY)?;
-                if let Posted::Pending(_) = posted {
-                    self.buffers.started(NOBODY);
-                }
+                self.post_unattended(peer.addr, &[told], word, NOBODY)?;
             }
             Some(peer) => {
                 let pattern = MpiPattern {
@@ -249,6 +244,7 @@ impl Process {
         let posted = self
             .endpoint
             .post_send(peer.addr, &[from], word, self.posts, 0)?;
+        self.endpoint.flush();
         let it = self.partitioned_at(at)?;
         match posted {
             Posted::Pending(op) => it.pending.push((op, part)),

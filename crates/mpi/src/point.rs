@@ -1,6 +1,7 @@
 //! Messages from one process to another (MPI 5.0 chapter 3).
 
 use causeway_engine::Memory;
+use causeway_engine::types::{Addr, Error as EngineError, Posted};
 
 use crate::abi;
 use crate::buffer::{Buffer, temporary};
@@ -107,16 +108,30 @@ impl Process {
     fn send_buffered(
         &mut self,
         memory: &Memory,
-        (to, word): (causeway_engine::types::Addr, u64),
+        (to, word): (Addr, u64),
         buffer: u64,
     ) -> Result<()> {
         let copy = temporary(memory.len())?;
         copy.copy_from(memory);
+        self.post_unattended(to, &[copy], word, buffer)?;
+        Ok(())
+    }
+
+    /// Posts a send that no request stands for, of memory that is the send's own.
+    pub(crate) fn post_unattended(
+        &mut self,
+        to: Addr,
+        memory: &[Memory],
+        word: u64,
+        buffer: u64,
+    ) -> std::result::Result<(), EngineError> {
         let posted = self
             .endpoint
-            .post_send(to, &[copy], word, self.buffered, buffer)?;
-        if let causeway_engine::types::Posted::Pending(_) = posted {
-            self.buffers.started(buffer);
+            .post_send(to, memory, word, self.buffered, buffer)?;
+        match posted {
+            Posted::Pending(_) => self.buffers.started(buffer),
+            // The process may compute next.
+            Posted::Complete(_) => self.endpoint.flush(),
         }
         Ok(())
     }

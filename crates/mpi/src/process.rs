@@ -105,6 +105,8 @@ pub struct Active {
 #[derive(Debug)]
 pub(crate) enum Going {
     Send(OpId),
+    /// A send that is complete, and whose message the method may hold behind that of another send.
+    Leaving,
     Receive {
         op: OpId,
         from_any: bool,
@@ -515,6 +517,10 @@ impl Process {
         let (op, is_receive) = match active.state {
             Going::Done(status) => return Ok(Some(status)),
             Going::Failed(ref error) => return Err(error.clone()),
+            Going::Leaving => {
+                self.endpoint.flush();
+                return Ok(Some(Status::of_send()));
+            }
             Going::Schedule(schedule) => return self.poll_schedule(schedule),
             Going::Making(schedule, ref told) => {
                 let done = self.poll_schedule(schedule)?;
@@ -676,6 +682,7 @@ impl Process {
         let state = match posted? {
             Posted::Pending(op) => Going::Send(op),
             Posted::Complete(done) => match done.result {
+                Ok(_) if self.endpoint.holds_messages() => Going::Leaving,
                 Ok(_) => Going::Done(Status::of_send()),
                 Err(error) => match self.failed(communicator, error, false) {
                     Ok(status) => Going::Done(status),

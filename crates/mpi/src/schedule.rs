@@ -311,12 +311,7 @@ impl Process {
             let is_lost = self.endpoint.loss(to).is_some();
             if to != own && !is_lost {
                 // One that cannot be told any more is told by the loss of the connection.
-                let sent = self
-                    .endpoint
-                    .post_send(to, &[], word, self.buffered, NOBODY);
-                if let Ok(Posted::Pending(_)) = sent {
-                    self.buffers.started(NOBODY);
-                }
+                let _ = self.post_unattended(to, &[], word, NOBODY);
             }
         }
     }
@@ -457,7 +452,11 @@ impl Process {
                     schedule.pending.push(op);
                     None
                 }
-                Some(Ok(Posted::Complete(done))) => done.result.err(),
+                Some(Ok(Posted::Complete(done))) => {
+                    // Once the schedule is done, the process may compute.
+                    self.endpoint.flush();
+                    done.result.err()
+                }
                 Some(Err(error)) => {
                     schedule.error.get_or_insert(Error::from(error));
                     None

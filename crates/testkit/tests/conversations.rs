@@ -1,15 +1,15 @@
-//! A hundred simulations of the engine's conversations, each twice: right, and the same bytes.
+//! A hundred and seventy simulations of the engine's conversations, each twice: right, and the same bytes.
 
 use causeway_engine::matcher::ByTag;
 use causeway_mpi::matching::Mpi;
 use causeway_testkit::simulator::conversations::{Patterns, Plan, run};
 
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 170;
 
 fn twice<M: Patterns>(plan: Plan) -> [usize; 2] {
     let mut received = [0; 2];
     let (mut crossings, mut partings) = (0, 0);
-    let (mut offers, mut written, mut retracted) = (0, 0, 0);
+    let (mut offers, mut written, mut retracted, mut held) = (0, 0, 0, 0);
     for seed in 0..SEEDS {
         let outcome = run::<M>(seed, plan);
         assert_eq!(outcome, run::<M>(seed, plan), "seed {seed}");
@@ -20,9 +20,11 @@ fn twice<M: Patterns>(plan: Plan) -> [usize; 2] {
         offers += outcome.offers;
         written += outcome.written;
         retracted += outcome.retracted;
+        held += outcome.held;
     }
     assert!(offers > 500 && written > 25, "{offers} {written}");
     assert_eq!(retracted > 4, plan.faults, "{retracted}");
+    assert!(held > 1000, "{held}");
     assert!(crossings > 50 && partings > 50, "{crossings} {partings}");
     received
 }

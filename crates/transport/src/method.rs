@@ -54,6 +54,13 @@
 //!   [`Sink::peer_down`]. That is bounded by what the peer may send ahead. Over `tcp`, if more
 //!   is on the way than the sockets hold, the end is found by asking, within a third of the time that a silent peer has.
 //!
+//! # Holding
+//! A method that states [`Capabilities::holds_packets`] may hold packets that it has accepted, to send several of them
+//! at once, or because the network takes no more: they leave with its next polls, or with [`Method::flush`] as far as the
+//! network takes them then. A caller that will not poll for long, because it computes, first sees to it that
+//! [`Method::holds_packets`] returns `false`. Packets over other methods reach their receivers whatever the sender does
+//! after [`Method::send`].
+//!
 //! # What holds for every method
 //! - Packets between two processes on one peer handle arrive once, in order, or not at all once the
 //!   peer was reported down. A packet that [`Method::send`] accepted is the method's.
@@ -173,6 +180,14 @@ pub trait Method: Send {
             }
         }
     }
+
+    /// Whether packets to `peer` that were accepted have not left this process; see "Holding" on the module's page.
+    fn holds_packets(&self, _peer: Peer) -> bool {
+        false
+    }
+
+    /// Sends what is held of the packets of all peers, as far as the network takes it now. Delivers nothing.
+    fn flush(&mut self) {}
 
     /// What a message costs over this method, as a rank among methods: an address of the one with the lowest is tried
     /// first. Those that this build brings have 10 (`mem`), 20 (`shm`), 30 (`vi`), 40 (`ofi`), 50 (`tcp`) and 60
@@ -451,6 +466,8 @@ pub struct Capabilities {
     pub tells_of_death: bool,
     /// Peers can map memory from [`Method::allocate`] ([`Method::map`]).
     pub maps_memory: bool,
+    /// Packets that were accepted may wait for polls before they leave; see "Holding" on the module's page.
+    pub holds_packets: bool,
     /// The method measures round trips, so that readings of the clock from before a poll or a send do not do; see "Time"
     /// on the module's page.
     pub exact_time: bool,

@@ -11,7 +11,7 @@
 //! that lately had something (`MAX_POLLED`) are read directly in every poll, which saves
 //! the epoll call on the way of a ping-pong; all others cost nothing until epoll names them. A
 //! packet is sent at once if it is the first to its peer since the last poll; those behind it leave
-//! together with the next poll.
+//! together with the next poll, or with [`Method::flush`].
 //!
 //! # Ordering
 //! Packets keep their order among each other. Transfers take turns with each other and with packets,
@@ -254,6 +254,7 @@ impl Method for Tcp {
             needs_local_registration: false,
             tells_of_death: true,
             maps_memory: false,
+            holds_packets: true,
             exact_time: false,
         }
     }
@@ -372,6 +373,20 @@ impl Method for Tcp {
             *piece = part;
         }
         self.send_packet(peer, pieces)
+    }
+
+    fn holds_packets(&self, peer: Peer) -> bool {
+        self.slots.shown(peer).is_some_and(PeerState::holds_packets)
+    }
+
+    fn flush(&mut self) {
+        for &peer in &self.due {
+            if let Some(state) = self.slots.get_mut(peer)
+                && let Some(link) = state.link.as_mut().filter(|link| link.is_up())
+            {
+                link.flush(&mut state.session, &mut self.buffers);
+            }
+        }
     }
 
     fn cancel_placement(&mut self, peer: Peer) {

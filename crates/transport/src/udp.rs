@@ -338,6 +338,7 @@ impl<G: DatagramIo> Method for Udp<G> {
             needs_local_registration: false,
             tells_of_death: true,
             maps_memory: false,
+            holds_packets: true,
             exact_time: true,
         }
     }
@@ -417,6 +418,15 @@ impl<G: DatagramIo> Method for Udp<G> {
         self.core.send(now, peer, parts, &mut self.io)?;
         self.hurry(now);
         Ok(())
+    }
+
+    fn holds_packets(&self, peer: Peer) -> bool {
+        !self.batch.is_empty() || self.core.holds_packets(peer)
+    }
+
+    fn flush(&mut self) {
+        let now = self.now();
+        self.transmit(now);
     }
 
     fn pause(&mut self, peer: Peer) {

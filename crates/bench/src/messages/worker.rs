@@ -121,9 +121,6 @@ pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
     channel.send(&Report::Ready)?;
     while let Some(order) = channel.receive::<Order>()? {
         let report = end.carry_out(&order, channel)?;
-        if let Some((layer, _)) = &mut end.layer {
-            layer.flush();
-        }
         channel.send(&report)?;
     }
     Ok(())

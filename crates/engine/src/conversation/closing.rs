@@ -22,6 +22,7 @@ impl Conversation {
         self.loss = Some(cause.clone());
         self.phase = Phase::Failed;
         self.control.clear();
+        self.held_send = None;
         self.expected.clear();
         self.unexpected.clear();
         self.announced = 0;
@@ -61,6 +62,7 @@ impl Conversation {
             }
         }
         self.control.clear();
+        self.held_send = None;
         self.announced = 0;
         self.announced_unexpected = 0;
         self.uncleared.clear();

@@ -126,8 +126,13 @@ impl Conversation {
         self.control.front().map_or(&[], Vec::as_slice)
     }
 
-    /// The method has taken what [`Conversation::poll_transmit`] returned.
-    pub(crate) fn transmitted<M: Matcher>(&mut self, shared: &mut Shared<M>, what: &Transmit) {
+    /// The method has taken what [`Conversation::poll_transmit`] returned, and `holds` it or has sent it.
+    pub(crate) fn transmitted<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        what: &Transmit,
+        holds: bool,
+    ) {
         match what {
             Transmit::Control { credit } => {
                 self.grant.grant(*credit);
@@ -139,10 +144,63 @@ impl Conversation {
                 let size = shared.ops[*op].size;
                 self.eager_sent(&mut shared.touched, header, size as usize);
                 self.dequeue(header.kind == Kind::Unexpected);
-                self.complete(shared, *op, Ok(size));
+                if holds && self.held_send.is_none() {
+                    shared.release_memory(*op);
+                    shared.ops[*op].state = State::Held;
+                    self.await_leaving(shared, *op);
+                } else {
+                    self.complete(shared, *op, Ok(size));
+                }
             }
             Transmit::Export { .. } => {}
         }
+    }
+
+    /// Adds the operation of a send whose packet the method has taken, and holds.
+    pub(crate) fn hold_send<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        size: u64,
+        tag: Tag,
+        caller: (u32, u64),
+        unexpected: bool,
+    ) -> u32 {
+        let memory = (Fragments::None, size);
+        let op = self.add_op(
+            shared,
+            send_of(unexpected),
+            caller,
+            tag,
+            memory,
+            State::Held,
+        );
+        self.await_leaving(shared, op);
+        op
+    }
+
+    fn await_leaving<M>(&mut self, shared: &mut Shared<M>, op: u32) {
+        self.held_send = Some(op);
+        shared.holding.push(self.id);
+    }
+
+    /// The method holds no packets any more.
+    pub(crate) fn packets_left<M: Matcher>(&mut self, shared: &mut Shared<M>) {
+        if let Some(op) = self.held_send.take() {
+            let size = shared.ops[op].size;
+            self.complete(shared, op, Ok(size));
+        }
+    }
+
+    /// Whether the method may hold packets, and no send waits until they have left.
+    #[inline]
+    pub(crate) fn may_hold_next(&self) -> bool {
+        self.limits.holds_packets && self.held_send.is_none()
+    }
+
+    /// Whether the method may hold packets.
+    #[inline]
+    pub(crate) fn may_hold(&self) -> bool {
+        self.limits.holds_packets
     }
 
     /// Posts a send that cannot go at once.

@@ -13,7 +13,7 @@ impl<M: Matcher> Endpoint<M> {
     /// Does what the last call has left to do.
     #[inline]
     pub(super) fn settle(&mut self) {
-        if self.conversations.has_work() {
+        if self.conversations.has_work() || self.conversations.has_held() {
             self.run();
         }
     }
@@ -24,11 +24,26 @@ impl<M: Matcher> Endpoint<M> {
             while let Some(event) = self.conversations.poll_event() {
                 self.handle(event);
             }
-            match self.conversations.poll_dirty() {
-                Some(peer) => self.transmit(peer),
-                None => return,
+            if let Some(peer) = self.conversations.poll_dirty() {
+                self.transmit(peer);
+                continue;
+            }
+            if self.conversations.has_held() {
+                self.complete_held();
+            }
+            if !self.conversations.has_events() {
+                return;
             }
         }
+    }
+
+    /// Completes sends whose packets have left by now.
+    fn complete_held(&mut self) {
+        let (connections, methods) = (&self.connections, &self.methods);
+        self.conversations.complete_held(|peer| {
+            let link = connections.link(peer);
+            link.is_some_and(|(method, handle)| methods.slots[method].method.holds_packets(handle))
+        });
     }
 
     fn handle(&mut self, event: Event) {

@@ -166,6 +166,7 @@ impl Method for Loopback {
             needs_local_registration: false,
             tells_of_death: true,
             maps_memory: true,
+            holds_packets: false,
             exact_time: false,
         }
     }

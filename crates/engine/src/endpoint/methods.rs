@@ -69,6 +69,7 @@ impl Methods {
                 max_list: method.limits().max_list,
                 shares_copies: method.shares_copies(),
                 one_sided: method.capabilities().one_sided,
+                holds_packets: method.capabilities().holds_packets,
             },
             exact_time: method.capabilities().exact_time,
             parks: method.parker().is_some(),
@@ -124,6 +125,17 @@ impl Methods {
             if let Some(registrations) = &mut slot.registrations {
                 registrations.drop_freed(slot.method.as_mut());
             }
+        }
+    }
+
+    /// Sends what the methods hold of packets that they have accepted.
+    pub(crate) fn flush(&mut self) {
+        let slots = self.slots.iter_mut();
+        for slot in slots.filter(|slot| slot.limits.holds_packets) {
+            if slot.exact_time {
+                slot.method.set_time(self.clock.read());
+            }
+            slot.method.flush();
         }
     }
 

@@ -93,6 +93,9 @@ impl<M: Matcher> Endpoint<M> {
         }
         let peer = self.conversations.peers.find(to.0)?;
         self.conversations.shared.queues.find(queue.0)?;
+        if self.conversations.peers[peer].may_hold_next() {
+            return None;
+        }
         let size = total(data).ok()?;
         self.try_eager_now(peer, data, size, tag, false)
             .then_some(size)
@@ -171,6 +174,28 @@ impl<M: Matcher> Endpoint<M> {
         let touched = &mut self.conversations.shared.touched;
         entry.eager_sent(touched, &header, size as usize);
         true
+    }
+
+    /// The result of a send whose packet the method has taken. It is pending if the method holds that packet, unless another send
+    /// waits for the same already: a process all of whose operations are complete has sent all of its messages.
+    #[inline]
+    fn sent(
+        &mut self,
+        peer: u32,
+        (size, tag): (u64, Tag),
+        caller: (u32, u64),
+        unexpected: bool,
+    ) -> Posted {
+        let Conversations { peers, shared } = &mut self.conversations;
+        let entry = &mut peers[peer];
+        if entry.may_hold_next()
+            && let Some((method, handle)) = self.connections.link(peer)
+            && self.methods.slots[method].method.holds_packets(handle)
+        {
+            let op = entry.hold_send(shared, size, tag, caller, unexpected);
+            return Posted::Pending(self.conversations.id(op));
+        }
+        at_once(caller.1, Ok(size))
     }
 
     /// Announces a message of one fragment at once that is too large to travel whole, if nothing stands before it.
@@ -277,7 +302,12 @@ impl<M: Matcher> Endpoint<M> {
             }
         };
         match sent {
-            Ok(()) => self.conversations.transmitted(peer, what),
+            Ok(()) => {
+                let may_hold = entry.may_hold();
+                let holds = may_hold && method.holds_packets(handle);
+                self.conversations.shared.wants_flush |= may_hold;
+                self.conversations.transmitted(peer, what, holds);
+            }
             Err(error) => {
                 self.not_sent(peer, error);
                 return false;
@@ -303,10 +333,14 @@ impl<M: Matcher> Endpoint<M> {
             return Err(Error::UnexpectedTooLarge { size, limit });
         }
         let may_go_now = sending != Sending::Synchronous;
-        if may_go_now && self.try_eager_now(peer, data, size, tag, unexpected) {
-            return Ok(at_once(user, Ok(size)));
-        }
         let caller = (queue, user);
+        if self.conversations.peers[peer].may_hold_next() {
+            // Once the method has taken the packet, it is too late to refuse the operation.
+            self.conversations.shared.check_operations()?;
+        }
+        if may_go_now && self.try_eager_now(peer, data, size, tag, unexpected) {
+            return Ok(self.sent(peer, (size, tag), caller, unexpected));
+        }
         let is_large = size > self.conversations.peers[peer].eager_max || !may_go_now;
         if is_large && !unexpected && self.conversations.peers[peer].may_find_offer() {
             let peer = self.look_for_offer(to, peer, (size, tag))?;
@@ -368,6 +402,7 @@ impl<M: Matcher> Endpoint<M> {
         match self.conversations.post_receive(pattern, into, caller) {
             Ok(result) => {
                 self.settle();
+                self.flush_control();
                 Ok(at_once(user, result))
             }
             Err(op) => {
@@ -395,7 +430,10 @@ impl<M: Matcher> Endpoint<M> {
         let id = self.conversations.id(op);
         self.settle();
         match self.conversations.shared.take_done(id) {
-            Ok(Some(done)) => at_once(user, done.result),
+            Ok(Some(done)) => {
+                self.flush_control();
+                at_once(user, done.result)
+            }
             _ => Posted::Pending(id),
         }
     }

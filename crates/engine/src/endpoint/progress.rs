@@ -35,7 +35,18 @@ impl<M: Matcher> Endpoint<M> {
     /// Polls the methods once; returns whether anything happened.
     #[inline]
     pub(super) fn progress(&mut self) -> bool {
-        self.advance(1)
+        let any = self.advance(1);
+        self.flush_control();
+        any
+    }
+
+    /// Has packets leave that the last polls gave rise to: the caller may compute next.
+    #[inline]
+    pub(super) fn flush_control(&mut self) {
+        if std::mem::take(&mut self.conversations.shared.wants_flush) {
+            self.methods.flush();
+            self.settle();
+        }
     }
 
     /// Polls the methods: `spins` times, until something happens, if there is one method to poll. Where nothing happens, what is
@@ -193,6 +204,12 @@ impl<M: Matcher> Endpoint<M> {
         idle: Duration,
         ready: impl Fn(&Conversations<M>) -> bool,
     ) -> bool {
+        let is_ready = self.wait_on(idle, ready);
+        self.flush_control();
+        is_ready
+    }
+
+    fn wait_on(&mut self, idle: Duration, ready: impl Fn(&Conversations<M>) -> bool) -> bool {
         if self.policy.enter() {
             self.yield_processor();
         }

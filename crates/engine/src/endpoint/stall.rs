@@ -179,7 +179,7 @@ impl<M> Conversations<M> {
         let entry = &self.shared.ops[op];
         let around_it = match entry.state {
             // In a queue it gets on when those before it leave.
-            State::Queued => self.peers[entry.peer].traffic.total(),
+            State::Held | State::Queued => self.peers[entry.peer].traffic.total(),
             // A receive that is posted for later, such as for the end, is none that hangs while others of its peer
             // are served.
             State::Posted if entry.peer != NONE => {
@@ -211,6 +211,7 @@ impl<M> Conversations<M> {
                 WaitReason::Transfer
             }
             State::Placed { .. } => WaitReason::Write,
+            State::Held => WaitReason::Room,
             _ if peer.blocked => WaitReason::Room,
             State::Matched(_) | State::ToPush(_) | State::ToWrite(_) | State::ToMove(_) => {
                 WaitReason::Turn

@@ -144,8 +144,9 @@ impl Process {
             .endpoint
             .post_sendunexpected(to.addr, &bytes, TAG, queue, 0);
         // That the other process is lost, all who wait for it find out for themselves.
-        if let Ok(Posted::Pending(_)) = posted {
-            self.windows.sending += 1;
+        match posted {
+            Ok(Posted::Pending(_)) => self.windows.sending += 1,
+            _ => self.endpoint.flush(),
         }
     }
 

@@ -437,3 +437,44 @@ pub fn to_several_peers_at_once<F: Factory>(factory: &F) {
     let error = SendError::TooLarge { len, limit };
     assert_eq!(refused, [(0, error.clone()), (1, error)]);
 }
+
+/// What a method says it does not hold arrives although its sender does nothing more, whether a flush or polls of the
+/// sender have made it leave, or neither was needed.
+pub fn that_are_not_held_need_no_poll<F: Factory>(factory: &F) {
+    const ROUNDS: u64 = 20;
+    const PACKETS: u64 = 30;
+    let mut pair = Pair::new(factory);
+    let may_hold = pair.a.method.capabilities().holds_packets;
+    let mut held = 0;
+    for round in 0..ROUNDS {
+        let mut patience = Patience::new("the packets leave, then arrive");
+        let is_sent = |index: &u64| {
+            let packet = [round as u8, *index as u8];
+            pair.a.try_send(pair.to_b, &packet)
+        };
+        let sent = (0..PACKETS).take_while(is_sent).count() as u64;
+        while pair.a.method.holds_packets(pair.to_b) {
+            held += 1;
+            match round % 2 {
+                0 => pair.a.method.flush(),
+                _ => _ = pair.a.step(),
+            }
+            patience.spend();
+        }
+        for index in 0..sent {
+            let packet = loop {
+                if let Some((_, packet)) = pair.b.packet() {
+                    break packet;
+                }
+                pair.b.step();
+                patience.spend();
+            };
+            assert_eq!(packet, [round as u8, index as u8]);
+        }
+    }
+    assert!(
+        may_hold || held == 0,
+        "it holds packets, and does not state it"
+    );
+    pair.still_works();
+}

@@ -3,7 +3,8 @@
 //! Nodes send each other messages of all sizes, and connect when they have something to send: often both of two at
 //! once. They leave when they have not. Packets wait in channels with little room, transfers happen some
 //! time after they were started, connections break, operations are cancelled. Each message carries its number and
-//! bytes that follow from it, so that what a receive should have got is known.
+//! bytes that follow from it, so that what a receive should have got is known. The method of a node may hold packets for a
+//! while; a node that has no operation with a peer holds none of its packets.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ const LIMITS: LinkLimits = LinkLimits {
     max_list: 3,
     shares_copies: false,
     one_sided: true,
+    holds_packets: true,
 };
 /// Bytes at the front of a message: the number of the sending node, and the number of the message there.
 const STAMP: usize = 12;
@@ -64,6 +66,8 @@ pub struct Outcome {
     pub written: usize,
     /// See there.
     pub retracted: usize,
+    /// Packets that were held for a while.
+    pub held: usize,
 }
 
 /// How a matcher's patterns are made.
@@ -122,6 +126,8 @@ struct End {
     peer: Option<u32>,
     /// Packets that it has sent and that have not arrived.
     sent: VecDeque<Vec<u8>>,
+    /// Packets behind these that its method holds.
+    held: VecDeque<Vec<u8>>,
     /// It has closed the connection: the other end notices behind the last packet.
     closed: bool,
 }
@@ -226,6 +232,7 @@ impl<M: Patterns> World<M> {
             5 if self.random.one_in(8) => self.leave(node),
             5 => self.nodes[node].all.make_offers(),
             6..9 => self.move_bytes(),
+            9 if self.random.one_in(2) => self.flush(node),
             _ => self.deliver(),
         }
         self.settle();
@@ -251,6 +258,7 @@ impl<M: Patterns> World<M> {
             node,
             peer,
             sent: VecDeque::new(),
+            held: VecDeque::new(),
             closed: false,
         };
         let ends = [end(node, Some(peer)), end(other, None)];
@@ -264,6 +272,7 @@ impl<M: Patterns> World<M> {
         };
         self.fail_transfers(number);
         let connection = self.connections.get_mut(&number).expect("it has an end");
+        connection.ends[side].flush();
         connection.ends[side].closed = true;
         if connection.ends[1 - side].closed {
             self.connections.remove(&number);
@@ -422,7 +431,7 @@ impl<M: Patterns> World<M> {
         self.outcome.offers += usize::from(packet[0] == Kind::ReadyToReceive as u8);
         self.outcome.written += usize::from(packet[0] == Kind::SendComplete as u8);
         self.outcome.retracted += usize::from(packet[0] == Kind::Retract as u8);
-        if from.sent.len() == CHANNEL / 2
+        if from.sent.len() + from.held.len() <= CHANNEL / 2
             && let Some(peer) = from.peer.filter(|_| !from.closed)
         {
             self.nodes[from.node].all.handle_writable(peer);
@@ -448,7 +457,9 @@ impl<M: Patterns> World<M> {
         {
             let connection = self.connections.get_mut(&connection).expect("it stands");
             let end = connection.ends.iter_mut().find(|end| end.node == node);
-            end.expect("one of both").sent.push_back(packet.into_vec());
+            let end = end.expect("one of both");
+            end.flush();
+            end.sent.push_back(packet.into_vec());
         }
         let all = &mut self.nodes[node].all;
         all.handle_transfer_done(transfer.token, result);
@@ -465,10 +476,34 @@ impl<M: Patterns> World<M> {
                     self.transmit(node, peer);
                 }
             }
+            self.complete_held(node);
             let queue = self.nodes[node].queue;
             while let Some(done) = self.nodes[node].all.take_completion(queue) {
                 self.completed(node, done);
             }
+        }
+    }
+
+    /// The method of a node sends all that it holds.
+    fn flush(&mut self, node: usize) {
+        let ends = self.connections.values_mut();
+        let ends = ends.flat_map(|connection| &mut connection.ends);
+        ends.filter(|end| end.node == node).for_each(End::flush);
+    }
+
+    fn complete_held(&mut self, node: usize) {
+        let Node { all, links, .. } = &mut self.nodes[node];
+        let holds = |(number, side): &(u64, usize)| {
+            let connection = self.connections.get(number);
+            connection.is_some_and(|connection| !connection.ends[*side].held.is_empty())
+        };
+        all.complete_held(|peer| links.get(&peer).is_some_and(holds));
+        for (peer, link) in links.iter().filter(|(_, link)| holds(link)) {
+            let waits = !all.operations_of(*peer).is_empty();
+            assert!(
+                waits,
+                "node {node} holds packets, and no send waits: {link:?}"
+            );
         }
     }
 
@@ -623,13 +658,20 @@ impl<M: Patterns> World<M> {
                 "a packet that is too long"
             );
             let connection = self.connections.get_mut(&number).expect("it stands");
-            let sent = &mut connection.ends[side].sent;
-            if sent.len() >= CHANNEL {
+            let end = &mut connection.ends[side];
+            if end.sent.len() + end.held.len() >= CHANNEL {
                 entry.all.handle_blocked(peer);
                 return;
             }
-            sent.push_back(packet);
-            entry.all.transmitted(peer, &what);
+            // A driver has packets without a message leave soon, but they do not overtake others.
+            let is_message = matches!(what, Transmit::Eager { .. });
+            let holds = !end.held.is_empty() || is_message && self.random.one_in(6);
+            match holds {
+                true => end.held.push_back(packet),
+                false => end.sent.push_back(packet),
+            }
+            self.outcome.held += usize::from(holds);
+            entry.all.transmitted(peer, &what, holds);
         }
     }
 
@@ -703,8 +745,10 @@ impl<M: Patterns> World<M> {
     /// Lets everything happen that is still to happen. Without faults every message is received then.
     fn finish(&mut self) {
         for _ in 0..20_000 {
-            match self.random.below(2) {
+            let node = self.random.below(self.nodes.len());
+            match self.random.below(3) {
                 0 => self.move_bytes(),
+                1 => self.flush(node),
                 _ => self.deliver(),
             }
             self.settle();
@@ -725,11 +769,19 @@ impl<M: Patterns> World<M> {
             let tag = self.random.below(TAGS) as u64;
             self.post_receive(node, other, tag, false);
             for _ in 0..8 {
+                self.flush(node);
+                self.flush(other);
                 self.move_bytes();
                 self.deliver();
                 self.settle();
             }
         }
+    }
+}
+
+impl End {
+    fn flush(&mut self) {
+        self.sent.append(&mut self.held);
     }
 }
 

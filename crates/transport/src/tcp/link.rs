@@ -71,6 +71,8 @@ pub(super) struct Link {
     pub(super) watches_end: bool,
     /// Writing has failed; what has arrived before is still read.
     pub(super) broken: Option<PeerError>,
+    /// A sealed record that the kernel has not taken whole has packets in it.
+    sealed_packets: bool,
     /// Which of its session's connections it is.
     pub(super) connection: usize,
     /// How much the next read of mixed frames takes.
@@ -101,6 +103,7 @@ impl Link {
             watches_room: false,
             watches_end: false,
             broken: None,
+            sealed_packets: false,
             connection: MAIN,
             read_bytes: FIRST_READ_BYTES,
             bulk: Cell::new(0),
@@ -128,6 +131,11 @@ impl Link {
     pub(super) fn has_sent_all(&self, session: &Session) -> bool {
         let sealed = self.cipher.as_ref().is_some_and(|c| !c.unsent().is_empty());
         !session.has_output_at(self.connection) && !sealed
+    }
+
+    /// Whether a sealed record with packets has not reached the kernel.
+    pub(super) fn holds_sealed_packets(&self) -> bool {
+        self.sealed_packets
     }
 
     /// The handshake has succeeded.
@@ -232,6 +240,7 @@ impl Link {
             let sent = self.write(&[Piece::Bytes(cipher.unsent())]);
             self.full = sent < cipher.unsent().len();
             cipher.sent(sent);
+            self.sealed_packets &= self.full;
             sent > 0
         };
         self.cipher = Some(cipher);
@@ -240,10 +249,12 @@ impl Link {
 
     /// Seals one record and sends it.
     fn seal(&mut self, cipher: &mut Cipher, session: &mut Session, buffers: &mut Buffers) -> bool {
+        let queued_bytes = session.outbox(self.connection).short_bytes();
         let sealed = cipher.seal(&mut buffers.records, |room| {
             session.refill(self.connection);
             session.connection(self.connection).outbox.copy_out(room)
         });
+        let has_packets = session.outbox(self.connection).short_bytes() < queued_bytes;
         let sealed = match sealed {
             Ok(sealed) => sealed,
             Err(cause) => {
@@ -256,6 +267,7 @@ impl Link {
         }
         let sent = self.write(&[Piece::Bytes(sealed)]);
         self.full = sent < sealed.len();
+        self.sealed_packets = self.full && has_packets;
         cipher.keep_unsent(sealed.get(sent..).unwrap_or_default());
         true
     }

@@ -249,7 +249,7 @@ impl Session {
     }
 
     /// Bytes of short frames that wait.
-    pub(super) fn queued_bytes(&self) -> usize {
+    pub fn queued_bytes(&self) -> usize {
         self.main.outbox.short_bytes()
     }
 

@@ -109,6 +109,12 @@ impl PeerState {
     pub(super) fn is_up(&self) -> bool {
         self.link.as_ref().is_some_and(Link::is_up)
     }
+
+    /// Whether packets have not reached the kernel, as far as they do at all before the peer is reported down.
+    pub(super) fn holds_packets(&self) -> bool {
+        let sealed = self.link.as_ref().is_some_and(Link::holds_sealed_packets);
+        self.session.queued_bytes() > 0 || sealed
+    }
 }
 
 /// All peers.

@@ -237,6 +237,15 @@ impl Core {
         }
     }
 
+    /// Whether packets have not been sent once, as far as they are at all before the peer is reported down.
+    pub fn holds_packets(&self, peer: Peer) -> bool {
+        let state = self.peers.get(peer);
+        state.is_some_and(|state| match &state.link {
+            Some(link) => link.holds_packets(&state.session),
+            None => state.session.queued_bytes() > 0,
+        })
+    }
+
     /// See [`crate::Method::cancel_placement`].
     pub fn cancel_placement(&mut self, peer: Peer) {
         if let Some(state) = self.peers.get_mut(peer) {

@@ -83,6 +83,8 @@ pub(super) struct Link {
     pub(super) phase: Phase,
     pub(super) seal: Option<Seal>,
     pub(super) outgoing: Outgoing,
+    /// Where in the stream the last packet ends that was put in, or data behind it.
+    packets_end: u64,
     pub(super) incoming: Incoming,
     rtt: Rtt,
     window: Window,
@@ -119,6 +121,7 @@ impl Link {
             phase,
             seal: None,
             outgoing: Outgoing::new(),
+            packets_end: 0,
             incoming: Incoming::new(config.window_bytes),
             rtt: Rtt::default(),
             window: Window::new(datagram_bytes, config.window_bytes),
@@ -149,6 +152,11 @@ impl Link {
     /// Memory held now, apart from the session.
     pub(super) fn owned_bytes(&self) -> usize {
         self.outgoing.owned_bytes() + self.incoming.owned_bytes()
+    }
+
+    /// Whether packets have not been sent once.
+    pub(super) fn holds_packets(&self, session: &Session) -> bool {
+        session.queued_bytes() > 0 || self.outgoing.next() < self.packets_end
     }
 
     /// Whether everything that the session had has arrived.
@@ -316,6 +324,7 @@ impl Link {
     fn refill(&mut self, session: &mut Session, scratch: &mut Scratch) {
         let most = self.window_bytes.min(2 * self.window.bytes());
         while self.outgoing.kept_bytes() < most && session.has_output() {
+            let has_packets = session.queued_bytes() > 0;
             let room = (most - self.outgoing.kept_bytes()).min(scratch.stream.len());
             let room = scratch.stream.get_mut(..room).unwrap_or_default();
             let count = session.output(MAIN, room);
@@ -324,6 +333,9 @@ impl Link {
             }
             self.outgoing
                 .push(scratch.stream.get(..count).unwrap_or_default());
+            if has_packets {
+                self.packets_end = self.outgoing.end();
+            }
         }
     }
 

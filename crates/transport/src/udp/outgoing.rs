@@ -110,7 +110,13 @@ impl Outgoing {
         self.buffer.extend(bytes);
     }
 
-    fn end(&self) -> u64 {
+    /// Up to where the stream was sent.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Where the stream ends so far.
+    pub(super) fn end(&self) -> u64 {
         self.start + self.buffer.len() as u64
     }
 

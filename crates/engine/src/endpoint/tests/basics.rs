@@ -6,6 +6,7 @@ use super::*;
 fn small_messages_complete_at_once_and_match_by_tag() {
     for medium in MEDIA {
         let (mut a, mut b, to, from) = pair_over(medium, "small", Config::default());
+        idle(&mut [&mut a, &mut b]);
         let posted = a
             .bmi
             .post_send(to, &[memory(1, 8)], 5, a.context, 1)

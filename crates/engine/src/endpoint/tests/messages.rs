@@ -125,3 +125,57 @@ fn losses_are_news_and_name_the_peer() {
     assert_eq!(a.bmi.losses(), 1);
     assert!(a.bmi.loss(to).is_some());
 }
+
+#[test]
+fn what_is_sent_leaves_before_it_is_done() {
+    const MESSAGES: usize = 20;
+    for medium in MEDIA {
+        let (mut a, mut b, to, from) = pair_over(medium, "leaves", Config::default());
+        // So few that they need no credit but what the first window has.
+        for round in 0..8 {
+            for n in 0..MESSAGES {
+                a.send(to, &[memory(n, 8)], n as Tag, n as u64);
+            }
+            // One send waits for all of them, if any has to.
+            let pending = MESSAGES - a.done.len();
+            assert!(pending <= usize::from(medium == Medium::Tcp), "{pending}");
+            match round % 2 {
+                0 => drive(&mut [&mut a], |nodes| nodes[0].done.len() == MESSAGES),
+                _ => a.bmi.flush(),
+            }
+            // The sender computes from now on.
+            for n in 0..MESSAGES {
+                b.recv(from, &[Memory::zeroed(8)], n as Tag, n as u64);
+            }
+            drive(&mut [&mut b], |nodes| nodes[0].done.len() == MESSAGES);
+            drive(&mut [&mut a], |nodes| nodes[0].done.len() == MESSAGES);
+            (a.done.clear(), b.done.clear());
+        }
+    }
+}
+
+#[test]
+fn a_send_that_is_held_ends_with_its_peer() {
+    let (mut a, mut b, to, _) = pair_over(Medium::Tcp, "held", Config::default());
+    idle(&mut [&mut a, &mut b]);
+    let posted: Vec<_> = (0..3)
+        .map(|n| a.bmi.post_send(to, &[memory(n, 8)], 1, a.context, 0))
+        .collect();
+    let [
+        Ok(Posted::Complete(_)),
+        Ok(Posted::Pending(op)),
+        Ok(Posted::Complete(_)),
+    ] = posted[..]
+    else {
+        panic!("the second and third stand behind the first: {posted:?}");
+    };
+    // What has left the caller's memory cannot be cancelled, and is lost with the connection.
+    a.bmi.cancel(op);
+    a.bmi.disconnect(to);
+    idle(&mut [&mut a, &mut b]);
+    assert!(
+        matches!(&a.done[..], [done] if matches!(done.result, Err(OpError::Peer { .. }))),
+        "{:?}",
+        a.done
+    );
+}
