@@ -23,6 +23,7 @@ mod unexpected;
 
 use std::collections::VecDeque;
 
+use causeway_sys::memory::Memory;
 use causeway_transport::{Packet, PeerError};
 use causeway_wire::bmi::{self as wire, Body, Header, Kind};
 
@@ -73,6 +74,8 @@ pub struct LinkLimits {
     pub max_packet: usize,
     /// Up to how many bytes the method would rather send a message whole.
     pub eager_bytes: usize,
+    /// The same for memory that the peer may map.
+    pub mapped_eager_bytes: usize,
     /// The most fragments of a list; longer transfers are started part by part.
     pub max_list: usize,
     /// Whether both processes copy parts of most transfers.
@@ -102,6 +105,8 @@ pub(crate) struct Conversation {
     eager_limit: Option<usize>,
     /// Largest message that goes eagerly.
     pub(crate) eager_max: u64,
+    /// Largest one that does if it lies in memory that the peer may map.
+    mapped_eager_max: u64,
 
     /// What we may send.
     pub(crate) account: Account,
@@ -191,6 +196,7 @@ impl Conversation {
             limits: LinkLimits::default(),
             eager_limit: None,
             eager_max: 0,
+            mapped_eager_max: 0,
             account: Account::default(),
             grant: Grant::default(),
             control: VecDeque::new(),
@@ -245,11 +251,18 @@ impl Conversation {
     /// Computes the largest eager message.
     pub(crate) fn set_eager_max(&mut self, tuning: &Tuning) {
         let room = self.limits.max_packet.saturating_sub(wire::HEADER_BYTES);
-        let limit = match self.eager_limit.unwrap_or(tuning.eager_limit) {
-            EAGER_BY_METHOD => self.limits.eager_bytes,
-            limit => limit,
+        let (limit, mapped) = match self.eager_limit.unwrap_or(tuning.eager_limit) {
+            EAGER_BY_METHOD => (self.limits.eager_bytes, self.limits.mapped_eager_bytes),
+            limit => (limit, limit),
         };
         self.eager_max = limit.min(room) as u64;
+        self.mapped_eager_max = mapped.min(room) as u64;
+    }
+
+    /// Whether a message in this memory, of so many bytes, travels whole.
+    #[inline(always)]
+    pub(crate) fn is_eager(&self, data: &[Memory], size: u64) -> bool {
+        size <= self.mapped_eager_max || (size <= self.eager_max && !is_mappable(data))
     }
 
     /// Whether messages may flow.
@@ -541,4 +554,9 @@ impl Conversation {
     pub(crate) fn close_window(&mut self, budget: &mut Budget) {
         self.grant.close(budget);
     }
+}
+
+/// Whether peers may map the memory of a message, and then need no system call to copy it.
+fn is_mappable(data: &[Memory]) -> bool {
+    matches!(data, [memory] if memory.object().is_some())
 }

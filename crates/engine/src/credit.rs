@@ -235,11 +235,25 @@ impl Grant {
         self.granted += owed;
     }
 
-    /// Whether the credit should be sent even if nothing else is.
+    /// What a message should carry of it: nothing as long as the peer has most of its window. A message that carries
+    /// nothing takes the receiver fewer instructions.
+    #[inline]
+    pub(crate) fn worth_carrying(&self) -> u32 {
+        let owed = self.owed();
+        match owed >= self.window / 8 {
+            true => owed,
+            false => 0,
+        }
+    }
+
+    /// Whether the credit should be sent even if nothing else is. For a peer that streams, and so has a large window, before it
+    /// has used up the half that expected messages may take; in a small one a single message may be that much, and its reply
+    /// carries the credit.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         let owed = self.owed();
-        owed > 0 && owed >= self.window / 2
+        let part = if self.window >= MAX_WINDOW / 2 { 4 } else { 2 };
+        owed > 0 && owed >= self.window / part
     }
 
     /// Whether it has less than an even share.

@@ -7,7 +7,7 @@
 //! them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow
 //! side pays for) and [`attach`] (copying from and to another process's memory). [`net`] and
 //! [`datagram`] are the sockets between hosts. [`lock`] and [`entering`] are how the threads of a program share one instance. Resources that a forked child must not touch check [`fork`];
-//! [`inherited`], [`joining`], [`limits`], [`pin`], [`pmix`], [`process`], [`random`], [`shared`], [`small`],
+//! [`inherited`], [`joining`], [`limits`], [`pin`], [`pmix`], [`prices`], [`process`], [`random`], [`shared`], [`small`],
 //! [`thread`], [`waits`] and [`word`] stand alone.
 //!
 //! This crate knows no protocol. It is one of four that may use `unsafe`, with
@@ -36,6 +36,7 @@ pub mod nowait;
 mod pages;
 pub mod pin;
 pub mod pmix;
+pub mod prices;
 pub mod process;
 pub mod random;
 pub mod runnable;

@@ -342,6 +342,7 @@ impl Method for Mem {
             max_piece: self.options.max_piece,
             max_list: self.options.max_list,
             eager_bytes: self.options.max_packet.min(8 << 10),
+            mapped_eager_bytes: self.options.max_packet.min(8 << 10),
         }
     }
 

@@ -446,6 +446,8 @@ pub struct Limits {
     /// Up to how many bytes a message is better sent whole, in a packet, than announced and moved by
     /// a transfer. A preference, at most `max_packet`.
     pub eager_bytes: usize,
+    /// The same for messages in memory that the peer may map ([`Method::map`]), where that is less.
+    pub mapped_eager_bytes: usize,
 }
 
 /// What a method can do, as far as methods differ; see [`Method::capabilities`].

@@ -243,6 +243,7 @@ impl Method for Tcp {
             max_piece: MAX_PIECE,
             max_list: usize::MAX,
             eager_bytes: EAGER_BYTES,
+            mapped_eager_bytes: EAGER_BYTES,
         }
     }
 

@@ -327,6 +327,7 @@ impl<G: DatagramIo> Method for Udp<G> {
             max_piece: MAX_PIECE,
             max_list: usize::MAX,
             eager_bytes: 8 << 10,
+            mapped_eager_bytes: 8 << 10,
         }
     }
 

@@ -45,14 +45,19 @@ pub enum Transmit {
 impl Conversation {
     /// The header of a message that can leave at once and whole, because nothing stands before it.
     #[inline]
-    pub(crate) fn eager_now(&self, size: u64, tag: Tag, unexpected: bool) -> Option<Header> {
+    pub(crate) fn eager_now(
+        &self,
+        (data, size): (&[Memory], u64),
+        tag: Tag,
+        unexpected: bool,
+    ) -> Option<Header> {
         let queue = if unexpected {
             &self.unexpected
         } else {
             &self.expected
         };
         let may_go = self.is_up()
-            && size <= self.eager_max
+            && self.is_eager(data, size)
             && !self.blocked
             && queue.is_empty()
             && self.control.is_empty()
@@ -69,7 +74,7 @@ impl Conversation {
             Kind::Eager
         };
         let mut header = Header::new(kind, tag);
-        header.credit = self.grant.owed();
+        header.credit = self.grant.worth_carrying();
         header
     }
 
@@ -240,7 +245,8 @@ impl Conversation {
         };
         let (size, tag) = (shared.ops[op].size, shared.ops[op].tag);
         let cost = cost(usize::try_from(size).unwrap_or(usize::MAX));
-        let eager = size <= self.eager_max && !shared.ops[op].synchronous;
+        let data = shared.ops[op].fragments.as_slice();
+        let eager = self.is_eager(data, size) && !shared.ops[op].synchronous;
         if !unexpected && !eager && self.write_queued(shared, op) {
             self.dequeue(unexpected);
             return Next::Nothing;

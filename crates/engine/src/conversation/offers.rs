@@ -222,10 +222,9 @@ impl Conversation {
     }
 
     /// Whether a large message to be posted now would be the next to leave, and may find an offer that has just come.
-    pub(crate) fn expects_offer(&self, tag: Tag, size: u64) -> bool {
+    pub(crate) fn expects_offer(&self, tag: Tag) -> bool {
         let offers = &self.offers;
-        let is_next = size > self.eager_max && self.writes_now();
-        is_next && offers.expected && !offers.kept.iter().any(|(kept, _)| *kept == tag)
+        self.writes_now() && offers.expected && !offers.kept.iter().any(|(kept, _)| *kept == tag)
     }
 
     /// Whether nothing stands before a message that is written into an offered receive.

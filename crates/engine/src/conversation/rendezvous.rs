@@ -11,6 +11,7 @@
 //! A list of fragments that does not fit into a packet is moved in parts, by push, each with its own
 //! `ClearToSend`; the operations still complete once.
 
+use causeway_sys::memory::Memory;
 use causeway_transport::{Access, Cursor, Error as TransportError, Spans, TransferError};
 use causeway_wire::bmi::{self as wire, Announcement, Clearance, Header, Kind, Refusal};
 use causeway_wire::region::{RegionDescriptor, Regions};
@@ -139,14 +140,19 @@ impl Conversation {
     }
 
     /// Whether a message that is too large to travel whole can be announced at once, because nothing stands before it.
-    pub(crate) fn announces_now<M>(&self, shared: &Shared<M>, size: u64, unexpected: bool) -> bool {
+    pub(crate) fn announces_now<M>(
+        &self,
+        shared: &Shared<M>,
+        (data, size): (&Memory, u64),
+        unexpected: bool,
+    ) -> bool {
         let (queue, announced) = if unexpected {
             (&self.unexpected, self.announced_unexpected)
         } else {
             (&self.expected, self.announced)
         };
         self.is_up()
-            && size > self.eager_max
+            && !self.is_eager(std::slice::from_ref(data), size)
             && !self.blocked
             && queue.is_empty()
             && (unexpected || !self.offers.is_writing())

@@ -155,6 +155,7 @@ impl Method for Loopback {
             max_piece: MAX_PIECE,
             max_list: usize::MAX,
             eager_bytes: 8 << 10,
+            mapped_eager_bytes: 8 << 10,
         }
     }
 

@@ -66,6 +66,7 @@ impl Methods {
             limits: LinkLimits {
                 max_packet: method.limits().max_packet,
                 eager_bytes: method.limits().eager_bytes,
+                mapped_eager_bytes: method.limits().mapped_eager_bytes,
                 max_list: method.limits().max_list,
                 shares_copies: method.shares_copies(),
                 one_sided: method.capabilities().one_sided,

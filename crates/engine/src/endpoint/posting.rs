@@ -159,7 +159,7 @@ impl<M: Matcher> Endpoint<M> {
         unexpected: bool,
     ) -> bool {
         let entry = &mut self.conversations.peers[peer];
-        let Some(header) = entry.eager_now(size, tag, unexpected) else {
+        let Some(header) = entry.eager_now((data, size), tag, unexpected) else {
             return false;
         };
         let Some((method, handle)) = self.connections.link(peer) else {
@@ -212,7 +212,7 @@ impl<M: Matcher> Endpoint<M> {
         let Conversations { peers, shared } = &mut self.conversations;
         let entry = &mut peers[peer];
         shared.check_operations().ok()?;
-        if !entry.announces_now(shared, size, unexpected) {
+        if !entry.announces_now(shared, (memory, size), unexpected) {
             return None;
         }
         let (method, handle) = self.connections.link(peer)?;
@@ -341,9 +341,13 @@ impl<M: Matcher> Endpoint<M> {
         if may_go_now && self.try_eager_now(peer, data, size, tag, unexpected) {
             return Ok(self.sent(peer, (size, tag), caller, unexpected));
         }
-        let is_large = size > self.conversations.peers[peer].eager_max || !may_go_now;
-        if is_large && !unexpected && self.conversations.peers[peer].may_find_offer() {
-            let peer = self.look_for_offer(to, peer, (size, tag))?;
+        let entry = &self.conversations.peers[peer];
+        let is_large = !entry.is_eager(data, size);
+        if (is_large || !may_go_now) && !unexpected && entry.may_find_offer() {
+            let peer = match is_large {
+                true => self.look_for_offer(to, peer, tag)?,
+                false => peer,
+            };
             match self.try_write(peer, data, (size, tag), caller) {
                 Some(None) => return Ok(at_once(user, Ok(size))),
                 Some(Some(op)) => return Ok(self.posted(op, user)),
@@ -367,13 +371,8 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// Polls once where the peer has probably offered a receive, and that was not looked at. Returns the peer's number.
-    fn look_for_offer(
-        &mut self,
-        to: Addr,
-        peer: u32,
-        (size, tag): (u64, Tag),
-    ) -> Result<u32, Error> {
-        if !self.conversations.peers[peer].expects_offer(tag, size) {
+    fn look_for_offer(&mut self, to: Addr, peer: u32, tag: Tag) -> Result<u32, Error> {
+        if !self.conversations.peers[peer].expects_offer(tag) {
             return Ok(peer);
         }
         self.progress();

@@ -403,6 +403,7 @@ pub fn capabilities_do_not_change<F: Factory>(factory: &F) {
     let stated = factory.method().capabilities();
     let limits = factory.method().limits();
     assert!(limits.max_packet >= 4096 + 256 && limits.eager_bytes <= limits.max_packet);
+    assert!(limits.mapped_eager_bytes <= limits.eager_bytes);
     let mut pair = Pair::new(factory);
     pair.still_works();
     for node in [&pair.a, &pair.b] {

@@ -25,6 +25,7 @@ const CHANNEL: usize = 4;
 const LIMITS: LinkLimits = LinkLimits {
     max_packet: 4 << 10,
     eager_bytes: 1 << 10,
+    mapped_eager_bytes: 1 << 10,
     max_list: 3,
     shares_copies: false,
     one_sided: true,

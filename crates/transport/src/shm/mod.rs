@@ -25,6 +25,7 @@ mod bulk;
 mod claim;
 mod copying;
 mod doorbell;
+mod eager;
 mod handshake;
 mod memory;
 mod objects;
@@ -65,6 +66,7 @@ use causeway_sys::epoll::{Epoll, Ready};
 use causeway_sys::fork::Owner;
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::{Memory, MemoryWatch};
+use causeway_sys::prices::Prices;
 use causeway_sys::socket::RecordListener;
 use causeway_sys::{membarrier, memfd, random};
 use causeway_wire::codec::Wire;
@@ -123,9 +125,8 @@ impl Default for ShmConfig {
     }
 }
 
-/// From here on one copy by a system call takes less time than two through the ring (measured: some 1.9 us, where the
-/// message lies in the caches of both processors; if its sender has just written it, the ring is far ahead).
-const EAGER_BYTES: usize = 14 << 10;
+/// Bytes of a packet that are left to headers of those above.
+const HEADROOM_BYTES: usize = 256;
 
 /// Regions that one process may export to one peer at once. Untouched entries cost nothing.
 const REGION_SLOTS: usize = 8192;
@@ -141,6 +142,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 pub struct Shm {
     config: ShmConfig,
     layout: PairLayout,
+    /// See [`eager`].
+    eager_bytes: usize,
     own: Own,
     incarnation: u64,
     /// Read by peers to find out whether they can.
@@ -208,6 +211,11 @@ impl Shm {
                 what: "the configuration of shared memory".to_owned(),
                 source: io::Error::new(io::ErrorKind::InvalidInput, error),
             })?;
+        let prices = match config.attach {
+            AttachPolicy::Auto => Prices::of_this_machine(),
+            AttachPolicy::Off => None,
+        };
+        let eager_bytes = eager::limit(prices, layout.max_packet() - HEADROOM_BYTES);
         let bell_file = memfd::create_fixed("causeway-doorbell", bell_format::BYTES)
             .map_err(system("creating the doorbell page"))?;
         let bell = Mapping::new(&bell_file, bell_format::BYTES)
@@ -223,6 +231,7 @@ impl Shm {
             },
             config,
             layout,
+            eager_bytes,
             incarnation: numbers.number(),
             probe: Box::new(numbers.number()),
             bell_file,
@@ -349,7 +358,8 @@ impl Method for Shm {
             max_packet: self.layout.max_packet(),
             max_piece: transfer::MAX_PIECE,
             max_list: usize::MAX,
-            eager_bytes: EAGER_BYTES.min(self.layout.max_packet() - 256),
+            eager_bytes: self.eager_bytes,
+            mapped_eager_bytes: self.eager_bytes.min(eager::MAPPED_BYTES),
         }
     }
 
@@ -736,6 +746,10 @@ impl Method for Shm {
                     "rings of {} KiB in shared memory",
                     pair.layout.ring_bytes >> 10
                 ),
+            ),
+            (
+                "whole in a packet",
+                format!("messages of up to {} bytes", self.eager_bytes),
             ),
             (
                 "large transfers",

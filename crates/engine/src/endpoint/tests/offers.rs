@@ -82,8 +82,8 @@ fn a_message_is_written_into_the_receive_that_was_posted_first() {
             both_away(pair_over(medium, "offers-written", Config::default()));
         let mut user = 0;
         for (room, size) in [
-            (20_000, 20_000),
-            (LARGE, 20_000),
+            (70_000, 70_000),
+            (LARGE, 70_000),
             (LARGE, LARGE),
             (LARGE, LARGE - 1),
         ] {

@@ -1,0 +1,89 @@
+//! What this machine takes for the two ways of copying from process to process: by cross-memory attach, once but with
+//! a system call, and by memory that both have mapped, twice. Machines differ in it by a factor of ten.
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use crate::attach::{self, LocalSpans, RemoteSpans};
+use crate::memory::Memory;
+
+/// What is copied to find out what a byte takes: more than the nearest cache of most processors holds twice.
+const SAMPLE_BYTES: usize = 32 << 10;
+
+/// Each price is the lowest of so many: others may disturb some.
+const SAMPLES: usize = 12;
+
+/// See the module's page. All are nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prices {
+    /// A call of cross-memory attach, without its bytes.
+    pub attach_call: f64,
+    /// A byte more that it copies.
+    pub attach_byte: f64,
+    /// A byte that is copied within a process.
+    pub copy_byte: f64,
+}
+
+impl Prices {
+    /// Those of this machine, measured once per process, in less than half a millisecond. `None` if the kernel does not let
+    /// this process reach into its own memory.
+    pub fn of_this_machine() -> Option<Self> {
+        static MEASURED: OnceLock<Option<Prices>> = OnceLock::new();
+        *MEASURED.get_or_init(Self::measure)
+    }
+
+    fn measure() -> Option<Self> {
+        let from = Memory::from_vec(vec![1; SAMPLE_BYTES]);
+        let into = Memory::from_vec(vec![2; SAMPLE_BYTES]);
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let attach = |len: usize| {
+            let mut local = LocalSpans::new();
+            let mut remote = RemoteSpans::new();
+            local.push(&into, 0..len);
+            remote.push(from.as_ptr().addr() as u64, len);
+            attach::read(pid, &local, &remote).is_ok_and(|copied| copied == len)
+        };
+        let attach_call = lowest(|| attach(1))?;
+        let attach_all = lowest(|| attach(SAMPLE_BYTES))?;
+        let copy_all = lowest(|| {
+            into.copy_from(&from);
+            true
+        })?;
+        let per_byte = |nanos: f64| nanos.max(1.0) / SAMPLE_BYTES as f64;
+        Some(Self {
+            attach_call,
+            attach_byte: per_byte(attach_all - attach_call),
+            copy_byte: per_byte(copy_all),
+        })
+    }
+}
+
+/// The least time that `work` takes; `None` if it fails.
+fn lowest(mut work: impl FnMut() -> bool) -> Option<f64> {
+    let mut lowest = f64::INFINITY;
+    for _ in 0..SAMPLES {
+        let start = Instant::now();
+        if !work() {
+            return None;
+        }
+        lowest = lowest.min(start.elapsed().as_nanos() as f64);
+    }
+    Some(lowest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_price_is_positive_and_measured_once() {
+        let prices = Prices::of_this_machine().expect("a process may read its own memory");
+        assert!(prices.attach_call > 0.0 && prices.attach_byte > 0.0 && prices.copy_byte > 0.0);
+        assert_eq!(Prices::of_this_machine(), Some(prices));
+    }
+
+    #[test]
+    fn work_that_fails_has_no_price() {
+        assert_eq!(lowest(|| false), None);
+    }
+}
