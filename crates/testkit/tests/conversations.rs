@@ -1,10 +1,10 @@
-//! A hundred and seventy simulations of the engine's conversations, each twice: right, and the same bytes.
+//! Two hundred simulations of the engine's conversations, each twice: right, and the same bytes.
 
 use causeway_engine::matcher::ByTag;
 use causeway_mpi::matching::Mpi;
 use causeway_testkit::simulator::conversations::{Patterns, Plan, run};
 
-const SEEDS: u64 = 170;
+const SEEDS: u64 = 200;
 
 fn twice<M: Patterns>(plan: Plan) -> [usize; 2] {
     let mut received = [0; 2];

@@ -666,7 +666,7 @@ impl<M: Patterns> World<M> {
             }
             // A driver has packets without a message leave soon, but they do not overtake others.
             let is_message = matches!(what, Transmit::Eager { .. });
-            let holds = !end.held.is_empty() || is_message && self.random.one_in(6);
+            let holds = !end.held.is_empty() || is_message && self.random.one_in(10);
             match holds {
                 true => end.held.push_back(packet),
                 false => end.sent.push_back(packet),
