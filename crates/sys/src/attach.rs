@@ -1,13 +1,29 @@
 //! Copying from and to another process's memory in one step (cross-memory attach).
 
+use std::cell::Cell;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use crate::aliasing;
 use crate::memory::Memory;
 
 /// The most spans that one call takes on either side.
 pub const MAX_SPANS: usize = 1024;
+
+/// Bytes of a page, as far as addresses are compared within it.
+const PAGE: usize = 4096;
+
+/// What is copied through the buffer at a time.
+const BUFFER_BYTES: usize = 64 << 10;
+
+thread_local! {
+    /// Empty until it is needed.
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Shorter copies are not worth the buffer.
+const SLOW_FROM_BYTES: usize = 2048;
 
 /// Lists of at most this length need no allocation.
 const FEW: usize = 4;
@@ -136,36 +152,119 @@ pub fn read(pid: i32, local: &LocalSpans<'_>, remote: &RemoteSpans) -> io::Resul
         ));
     }
     let (near, far) = (local.spans.as_slice(), remote.spans.as_slice());
+    if let ([near], [far]) = (near, far)
+        && is_slow(far, near)
+    {
+        return through_buffer(pid, Direction::Read, near, far);
+    }
     // SAFETY: the local spans lie in memory that is borrowed for as long as the list lives and may be
-    // written; the remote ones are checked by the kernel.
-    let copied = unsafe {
-        libc::process_vm_readv(
-            pid,
-            near.as_ptr(),
-            near.len() as libc::c_ulong,
-            far.as_ptr(),
-            far.len() as libc::c_ulong,
-            0,
-        )
-    };
-    usize::try_from(copied).map_err(|_| io::Error::last_os_error())
+    // written.
+    unsafe { call(pid, Direction::Read, near, far) }
 }
 
 /// Copies from `local` to process `pid`. Returns as [`read`] does.
 pub fn write(pid: i32, local: &LocalSpans<'_>, remote: &RemoteSpans) -> io::Result<usize> {
     let (near, far) = (local.spans.as_slice(), remote.spans.as_slice());
+    if let ([near], [far]) = (near, far)
+        && is_slow(near, far)
+    {
+        return through_buffer(pid, Direction::Write, near, far);
+    }
     // SAFETY: as in `read`; the local spans are only read.
-    let copied = unsafe {
-        libc::process_vm_writev(
-            pid,
-            near.as_ptr(),
-            near.len() as libc::c_ulong,
-            far.as_ptr(),
-            far.len() as libc::c_ulong,
-            0,
-        )
+    unsafe { call(pid, Direction::Write, near, far) }
+}
+
+/// Which way bytes are copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Read,
+    Write,
+}
+
+/// The system call.
+///
+/// # Safety
+/// The local spans may be accessed, and written if the direction is that. (The kernel checks the remote ones.)
+unsafe fn call(
+    pid: i32,
+    direction: Direction,
+    near: &[libc::iovec],
+    far: &[libc::iovec],
+) -> io::Result<usize> {
+    let call = match direction {
+        Direction::Read => libc::process_vm_readv,
+        Direction::Write => libc::process_vm_writev,
     };
+    let (local, remote) = (near.len() as libc::c_ulong, far.len() as libc::c_ulong);
+    // SAFETY: as the caller vouches for.
+    let copied = unsafe { call(pid, near.as_ptr(), local, far.as_ptr(), remote, 0) };
     usize::try_from(copied).map_err(|_| io::Error::last_os_error())
+}
+
+/// Whether the kernel would take long to copy from one span to the other; see [`aliasing`].
+fn is_slow(from: &libc::iovec, to: &libc::iovec) -> bool {
+    let is_long = from.iov_len.min(to.iov_len) >= SLOW_FROM_BYTES;
+    is_long && aliasing::is_close(from.iov_base.addr(), to.iov_base.addr()) && aliasing::is_slow()
+}
+
+/// Copies between a local span, whose memory may be accessed as the direction says, and a remote one through a buffer that
+/// lies in its pages as the remote one does.
+fn through_buffer(
+    pid: i32,
+    direction: Direction,
+    near: &libc::iovec,
+    far: &libc::iovec,
+) -> io::Result<usize> {
+    // A thread that is ending has none any more.
+    let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
+    buffer.resize(BUFFER_BYTES + 2 * PAGE, 0);
+    let copied = copy_through(&mut buffer, pid, direction, near, far);
+    let _ = BUFFER.try_with(|kept| kept.set(buffer));
+    copied
+}
+
+fn copy_through(
+    buffer: &mut [u8],
+    pid: i32,
+    direction: Direction,
+    near: &libc::iovec,
+    far: &libc::iovec,
+) -> io::Result<usize> {
+    let start = buffer.as_ptr().align_offset(PAGE) + far.iov_base.addr() % PAGE;
+    let len = near.iov_len.min(far.iov_len);
+    let mut done = 0;
+    while done < len {
+        let piece = BUFFER_BYTES.min(len - done);
+        let local = near.iov_base.cast::<u8>().wrapping_add(done);
+        let Some(room) = buffer.get_mut(start..start + piece) else {
+            return Ok(done);
+        };
+        if direction == Direction::Write {
+            // SAFETY: inside the local span; the buffer is this function's.
+            unsafe { aliasing::copy(local, room.as_mut_ptr(), piece) };
+        }
+        let span = |base: *mut libc::c_void| libc::iovec {
+            iov_base: base,
+            iov_len: piece,
+        };
+        let between = span(room.as_mut_ptr().cast());
+        let remote = span(far.iov_base.wrapping_byte_add(done));
+        // SAFETY: the buffer is this function's.
+        let copied = match unsafe { call(pid, direction, &[between], &[remote]) } {
+            Ok(copied) => copied,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => return Ok(done),
+        };
+        if direction == Direction::Read {
+            // SAFETY: as above.
+            unsafe { aliasing::copy(room.as_ptr(), local, copied) };
+        }
+        done += copied;
+        if copied < piece {
+            break;
+        }
+    }
+    Ok(done)
 }
 
 #[cfg(test)]
@@ -207,6 +306,30 @@ mod tests {
             assert_eq!(read(pid, &local, &remote).unwrap(), 10 * count);
             assert_eq!(near.to_vec()[..10 * count], far.to_vec()[..10 * count]);
         }
+    }
+
+    #[test]
+    fn long_spans_are_copied_whole_through_the_buffer() {
+        let pid = std::process::id() as i32;
+        let span = |memory: &Memory| libc::iovec {
+            iov_base: memory.as_ptr().cast(),
+            iov_len: memory.len(),
+        };
+        for len in [1, 4000, BUFFER_BYTES, 3 * BUFFER_BYTES + 17] {
+            let far = Memory::from_vec((0..len).map(|at| (at % 251) as u8).collect());
+            let near = Memory::zeroed(len);
+            let copied = through_buffer(pid, Direction::Read, &span(&near), &span(&far));
+            assert_eq!((copied.unwrap(), near.to_vec()), (len, far.to_vec()));
+            far.clear();
+            let copied = through_buffer(pid, Direction::Write, &span(&near), &span(&far));
+            assert_eq!((copied.unwrap(), near.to_vec()), (len, far.to_vec()));
+        }
+        let (near, nowhere) = (Memory::zeroed(8), std::ptr::without_provenance_mut(8));
+        let nowhere = libc::iovec {
+            iov_base: nowhere,
+            iov_len: 8,
+        };
+        assert!(through_buffer(pid, Direction::Read, &span(&near), &nowhere).is_err());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use crate::aliasing;
 use crate::fork::Owner;
 use crate::mapping::keep_from_children;
 
@@ -400,7 +401,7 @@ impl Memory {
         // SAFETY: the range is inside the span; `into` is exclusively borrowed, so they do not overlap
         // unless a caller broke `from_raw`'s contract.
         unsafe {
-            std::ptr::copy_nonoverlapping(self.as_ptr().add(offset), into.as_mut_ptr(), into.len());
+            aliasing::copy(self.as_ptr().add(offset), into.as_mut_ptr(), into.len());
         }
     }
 
@@ -418,7 +419,7 @@ impl Memory {
         );
         // SAFETY: as in `read_at`.
         unsafe {
-            std::ptr::copy_nonoverlapping(from.as_ptr(), self.as_ptr().add(offset), from.len());
+            aliasing::copy(from.as_ptr(), self.as_ptr().add(offset), from.len());
         }
     }
 

@@ -58,8 +58,8 @@ impl Prices {
     }
 }
 
-/// The least time that `work` takes; `None` if it fails.
-fn lowest(mut work: impl FnMut() -> bool) -> Option<f64> {
+/// The least time that `work` takes, in nanoseconds; `None` if it fails.
+pub(crate) fn lowest(mut work: impl FnMut() -> bool) -> Option<f64> {
     let mut lowest = f64::INFINITY;
     for _ in 0..SAMPLES {
         let start = Instant::now();

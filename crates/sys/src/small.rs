@@ -3,9 +3,9 @@
 //! A message of 8 bytes is copied twice on its way; a call of `memcpy` each time would be a
 //! noticeable part of that way.
 
-use std::ptr;
+use crate::aliasing;
 
-/// Copies `len` bytes as [`ptr::copy_nonoverlapping`] does, inline where they are few.
+/// Copies `len` bytes as [`copy_nonoverlapping`](std::ptr::copy_nonoverlapping) does, inline where they are few.
 ///
 /// # Safety
 /// As there: `from` is valid for reads and `to` for writes of `len` bytes, and they do not overlap.
@@ -26,7 +26,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
                 ends::<u128>(from, to, 32);
                 ends::<u128>(from.add(last), to.add(last), 32);
             }
-            _ => ptr::copy_nonoverlapping(from, to, len),
+            _ => aliasing::copy(from, to, len),
         }
     }
 }
