@@ -27,6 +27,8 @@ mod transfer;
 mod unacknowledged;
 mod verifiers;
 
+use std::time::Duration;
+
 use causeway_bmi::{Memory, PeerReport};
 use causeway_wire::fs::{Caller, DistributionHint, Errno, Node};
 
@@ -47,6 +49,8 @@ pub struct Client {
     metadata: usize,
     /// Index of any one I/O server in the configuration.
     any_io: Option<usize>,
+    /// How long a call may take, by the configuration.
+    timeout: Duration,
     verifiers: verifiers::Verifiers,
     record_stages: bool,
     stages: Vec<Stage>,
@@ -110,6 +114,7 @@ impl Client {
             rpc,
             metadata: configuration.metadata_server(),
             any_io: configuration.io_servers().first().copied(),
+            timeout: configuration.timeout,
             verifiers: verifiers::Verifiers::default(),
             record_stages: options.record_stages,
             stages: Vec::new(),
@@ -133,6 +138,16 @@ impl Client {
         self.rpc.report(server)
     }
 
+    /// On whose behalf calls are made, from now on. Servers on this host believe only root that it is somebody else.
+    pub fn act_for(&mut self, caller: Caller) {
+        self.rpc.set_caller(caller);
+    }
+
+    /// Bounds how long each of the calls that follow may take, where the configuration allows for more.
+    pub fn limit(&mut self, timeout: Duration) {
+        self.rpc.timeout = timeout.min(self.timeout);
+    }
+
     /// Ends calls from another thread.
     pub(crate) fn interrupter(&self) -> Interrupter {
         self.rpc.interrupter()
@@ -153,7 +168,7 @@ impl Drop for Client {
 }
 
 /// The process's user, group and supplementary groups.
-fn own_identity() -> Caller {
+pub fn own_identity() -> Caller {
     let groups = rustix::process::getgroups().unwrap_or_default();
     Caller {
         uid: rustix::process::geteuid().as_raw(),

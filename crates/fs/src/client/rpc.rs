@@ -305,6 +305,11 @@ impl Rpc {
         &self.caller
     }
 
+    /// Makes requests on another one's behalf from now on.
+    pub(crate) fn set_caller(&mut self, caller: Caller) {
+        self.caller = caller;
+    }
+
     /// The message layer, for reports and buffers.
     pub(crate) fn bmi(&mut self) -> &mut Bmi {
         &mut self.bmi
