@@ -118,10 +118,7 @@ impl Clients {
     }
 
     /// Carries something out that the kernel has admitted, as the mount itself.
-    pub(crate) fn own<T>(
-        &self,
-        call: impl FnOnce(&mut Client) -> Result<T, Error>,
-    ) -> Outcome<T> {
+    pub(crate) fn own<T>(&self, call: impl FnOnce(&mut Client) -> Result<T, Error>) -> Outcome<T> {
         self.call(None, self.own.clone(), call)
     }
 

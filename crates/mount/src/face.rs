@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +19,6 @@ use fuser::{
 use crate::attributes::{Outcome, file_type, for_kernel, timestamp};
 use crate::clients::User;
 use crate::operations::{Mounted, New};
-use std::sync::Arc;
 
 /// Most bytes of one read or write.
 const MAX_TRANSFER: u32 = 1 << 20;
@@ -31,6 +31,10 @@ const TYPE_BITS: u32 = 0o170_000;
 const FILE_BITS: u32 = 0o100_000;
 const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
 const O_TRUNC: i32 = rustix::fs::OFlags::TRUNC.bits() as i32;
+const O_APPEND: i32 = rustix::fs::OFlags::APPEND.bits() as i32;
+/// A handle that appends, and all others: nothing else has to be known of them.
+const APPENDS: FileHandle = FileHandle(1);
+const PLAIN: FileHandle = FileHandle(0);
 
 /// What the kernel talks to.
 pub(crate) struct Face {
@@ -53,6 +57,15 @@ fn object(inode: INodeNo) -> ObjectId {
 
 fn mode_bits(mode: u32) -> u16 {
     (mode & 0o7777) as u16
+}
+
+/// The handle for a file that is opened with these flags. Where data are appended the kernel only believes to know, so
+/// they do not pass by its cache.
+fn handle(flags: i32) -> (FileHandle, FopenFlags) {
+    match flags & O_APPEND != 0 {
+        true => (APPENDS, FopenFlags::FOPEN_DIRECT_IO),
+        false => (PLAIN, FopenFlags::empty()),
+    }
 }
 
 fn reply_entry(outcome: Outcome<(ObjectId, Attributes)>, reply: ReplyEntry) {
@@ -237,9 +250,9 @@ impl Filesystem for Face {
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed =
-            self.mounted
-                .remove_directory(user(request), object(parent), name.as_bytes());
+        let removed = self
+            .mounted
+            .remove_directory(user(request), object(parent), name.as_bytes());
         reply_empty(removed, reply);
     }
 
@@ -284,20 +297,21 @@ impl Filesystem for Face {
             flags & O_EXCL != 0,
         );
         match created {
-            Ok((object, attributes)) => reply.created(
-                &NOT_KEPT,
-                &for_kernel(object, &attributes),
-                Generation(0),
-                FileHandle(0),
-                FopenFlags::empty(),
-            ),
+            Ok((object, attributes)) => {
+                let (handle, kernel) = handle(flags);
+                let attributes = for_kernel(object, &attributes);
+                reply.created(&NOT_KEPT, &attributes, Generation(0), handle, kernel);
+            }
             Err(failed) => reply.error(failed.into()),
         }
     }
 
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.mounted.open(object(inode), flags.0 & O_TRUNC != 0) {
-            Ok(()) => reply.opened(FileHandle(0), FopenFlags::empty()),
+            Ok(()) => {
+                let (handle, kernel) = handle(flags.0);
+                reply.opened(handle, kernel);
+            }
             Err(failed) => reply.error(failed.into()),
         }
     }
@@ -324,15 +338,21 @@ impl Filesystem for Face {
         &self,
         _: &Request,
         inode: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         data: &[u8],
         _: WriteFlags,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.mounted.write(object(inode), offset, data) {
+        let object = object(inode);
+        // The flag may have been taken away since the file was opened.
+        let written = match handle == APPENDS && flags.0 & O_APPEND != 0 {
+            true => self.mounted.append(object, data),
+            false => self.mounted.write(object, offset, data),
+        };
+        match written {
             Ok(()) => reply.written(data.len() as u32),
             Err(failed) => reply.error(failed.into()),
         }

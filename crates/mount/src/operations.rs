@@ -1,7 +1,7 @@
 //! What the kernel's requests mean: each is one or a few calls of the client library.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions, File};
@@ -230,12 +230,7 @@ impl Mounted {
 
     /// Before a name is taken away: if it is the last one of a file that is open here, the file gets a name among the
     /// unlinked, and is returned.
-    fn keep_if_last(
-        &self,
-        user: User,
-        parent: ObjectId,
-        name: &[u8],
-    ) -> Outcome<Option<ObjectId>> {
+    fn keep_if_last(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome<Option<ObjectId>> {
         if self.files.is_empty() {
             return Ok(None);
         }
@@ -248,7 +243,10 @@ impl Mounted {
         if !is_last || !self.files.is_open(object) {
             return Ok(None);
         }
-        match self.clients.own(|client| self.unlinked.keep(client, object)) {
+        match self
+            .clients
+            .own(|client| self.unlinked.keep(client, object))
+        {
             Ok(()) => {}
             // A user who mounts the file system may not have the right to; then it is gone with its name.
             Err(Failed(Errno::EACCES | Errno::EPERM)) => return Ok(None),
@@ -276,7 +274,10 @@ impl Mounted {
             .clients
             .own(|client| self.unlinked.release(client, object));
         if released.is_err() {
-            tracing::warn!(object = object.0, "an unlinked file is left until this mount ends");
+            tracing::warn!(
+                object = object.0,
+                "an unlinked file is left until this mount ends"
+            );
         }
     }
 
@@ -327,6 +328,14 @@ impl Mounted {
         self.with_file(object, |client, file| client.write_at(file, offset, data))
     }
 
+    /// Writes behind the end, wherever other clients have moved that. Appenders of this mount come one after the other.
+    pub(crate) fn append(&self, object: ObjectId, data: &[u8]) -> Outcome {
+        self.with_file(object, |client, file| {
+            client.open_again(file)?;
+            client.write_at(file, file.node.attributes.size, data)
+        })
+    }
+
     pub(crate) fn sync(&self, object: ObjectId) -> Outcome {
         self.with_file(object, Client::fsync)
     }
@@ -347,7 +356,7 @@ impl Mounted {
         self.lock_directories().open.remove(&handle);
     }
 
-    fn lock_directories(&self) -> std::sync::MutexGuard<'_, Directories> {
+    fn lock_directories(&self) -> MutexGuard<'_, Directories> {
         self.directories
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -27,8 +27,19 @@ pub struct UnknownOption {
 
 /// Options for mount(8) and fstab, which it does not take away: they mean nothing here.
 const IGNORED: &[&str] = &[
-    "defaults", "auto", "noauto", "user", "nouser", "users", "group", "nofail", "_netdev", "relatime",
-    "strictatime", "nodiratime", "diratime",
+    "defaults",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "group",
+    "nofail",
+    "_netdev",
+    "relatime",
+    "strictatime",
+    "nodiratime",
+    "diratime",
 ];
 /// Options of this file system.
 const OWN: &[&str] = &["config", "via"];

@@ -63,10 +63,8 @@ pub fn mount_point(directory: &Path) -> Outcome<PathBuf> {
         Ok(resolved) => resolved,
         Err(error) if is_dead(&error) => return Err(dead(directory)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(Failure::new(what(), "there is no such directory").hint(format!(
-                "make it with `mkdir -p {}`",
-                directory.display()
-            )));
+            return Err(Failure::new(what(), "there is no such directory")
+                .hint(format!("make it with `mkdir -p {}`", directory.display())));
         }
         Err(error) => return Err(Failure::new(what(), error)),
     };
@@ -194,11 +192,15 @@ fn refused(what: String, error: &io::Error) -> Failure {
         io::ErrorKind::NotFound if !Path::new("/dev/fuse").exists() => {
             "the kernel's module `fuse` is not loaded: `modprobe fuse`"
         }
-        io::ErrorKind::NotFound => "users need the program fusermount3 to mount: install the package fuse3",
+        io::ErrorKind::NotFound => {
+            "users need the program fusermount3 to mount: install the package fuse3"
+        }
         _ if text.contains("user_allow_other") => {
             "write a line `user_allow_other` into /etc/fuse.conf, or leave allow_other and allow_root out"
         }
-        io::ErrorKind::PermissionDenied => "mount as root, or install the package fuse3, and mount at a directory of your own",
+        io::ErrorKind::PermissionDenied => {
+            "mount as root, or install the package fuse3, and mount at a directory of your own"
+        }
         _ => "see the kernel's log with `dmesg`",
     };
     Failure::new(what, text.trim()).hint(hint)
@@ -226,7 +228,9 @@ impl Mount {
 impl Unmounter {
     /// Unmounts. Files that are open fail from then on.
     pub fn unmount(self) {
-        if let Err(failure) = unmount(&self.directory, false).or_else(|_| unmount(&self.directory, true)) {
+        if let Err(failure) =
+            unmount(&self.directory, false).or_else(|_| unmount(&self.directory, true))
+        {
             tracing::warn!("{failure}");
         }
         self.mounted.end();
@@ -244,8 +248,10 @@ pub fn unmount(directory: &Path, lazy: bool) -> Outcome {
         Err(error) => return Err(Failure::new(what(), error)),
     };
     if !is_mounted(&place) {
-        return Err(Failure::new(what(), "no file system of Causeway is mounted there")
-            .hint("see what is with `findmnt -t fuse.causeway`"));
+        return Err(
+            Failure::new(what(), "no file system of Causeway is mounted there")
+                .hint("see what is with `findmnt -t fuse.causeway`"),
+        );
     }
     let flags = match lazy {
         true => UnmountFlags::DETACH,

@@ -64,9 +64,7 @@ impl Unlinked {
         let made = client.make_directory(self.directory.as_slice(), 0o700, None);
         exists_already(made.map(drop))?;
         self.used.store(true, Ordering::Release);
-        client
-            .hard_link_object(object, self.name(object))
-            .map(drop)
+        client.hard_link_object(object, self.name(object)).map(drop)
     }
 
     /// Removes a file's name among the unlinked.

@@ -179,7 +179,10 @@ fn detach(arguments: &MountArguments, session: &Session, directory: &std::path::
         let status = child.wait().doing(doing)?;
         // It has said why, on the same standard error.
         return Err(Failure {
-            code: status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1),
+            code: status
+                .code()
+                .and_then(|code| u8::try_from(code).ok())
+                .unwrap_or(1),
             ..Failure::reported()
         });
     }
