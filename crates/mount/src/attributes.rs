@@ -101,15 +101,11 @@ fn timestamp_of(time: SystemTime) -> Timestamp {
             seconds: seconds(since),
             nanoseconds: since.subsec_nanos(),
         },
-        Err(before) => {
-            // Nanoseconds count forward from the second before.
-            let before = before.duration();
-            let part = before.subsec_nanos();
-            Timestamp {
-                seconds: -seconds(before) - i64::from(part > 0),
-                nanoseconds: if part > 0 { 1_000_000_000 - part } else { 0 },
-            }
-        }
+        // `fuser` takes seconds and nanoseconds of the kernel's off the epoch alike, although nanoseconds count forward.
+        Err(before) => Timestamp {
+            seconds: -seconds(before.duration()),
+            nanoseconds: before.duration().subsec_nanos(),
+        },
     }
 }
 
@@ -119,13 +115,17 @@ mod tests {
 
     #[test]
     fn times_before_and_after_the_epoch_are_kept_to_the_nanosecond() {
-        for (seconds, nanoseconds) in [(0, 0), (1, 999_999_999), (-1, 1), (-7, 0), (1 << 33, 5)] {
-            let at = Timestamp {
-                seconds,
-                nanoseconds,
-            };
+        let at = |seconds, nanoseconds| Timestamp {
+            seconds,
+            nanoseconds,
+        };
+        for at in [at(0, 0), at(1, 999_999_999), at(-7, 0), at(1 << 33, 5)] {
             assert_eq!(timestamp_of(time(at)), at);
         }
+        let nanosecond = Duration::from_nanos(1);
+        let before = UNIX_EPOCH - Duration::from_secs(5);
+        assert_eq!(time(at(-5, 1)), before + nanosecond);
+        assert_eq!(timestamp_of(before - nanosecond), at(-5, 1));
     }
 
     #[test]

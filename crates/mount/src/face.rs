@@ -341,17 +341,17 @@ impl Filesystem for Face {
         handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _: WriteFlags,
+        write_flags: WriteFlags,
         flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let object = object(inode);
         // The flag may have been taken away since the file was opened.
-        let written = match handle == APPENDS && flags.0 & O_APPEND != 0 {
-            true => self.mounted.append(object, data),
-            false => self.mounted.write(object, offset, data),
-        };
+        let appends = handle == APPENDS && flags.0 & O_APPEND != 0;
+        let offset = (!appends).then_some(offset);
+        let drop_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let written = self.mounted.write(object, offset, data, drop_privileges);
         match written {
             Ok(()) => reply.written(data.len() as u32),
             Err(failed) => reply.error(failed.into()),

@@ -324,15 +324,35 @@ impl Mounted {
         self.with_file(object, |client, file| client.read_at(file, offset, into))
     }
 
-    pub(crate) fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Outcome {
-        self.with_file(object, |client, file| client.write_at(file, offset, data))
-    }
-
-    /// Writes behind the end, wherever other clients have moved that. Appenders of this mount come one after the other.
-    pub(crate) fn append(&self, object: ObjectId, data: &[u8]) -> Outcome {
+    /// Writes at an offset or, if that is absent, behind the end, wherever other clients have moved that. Appenders of
+    /// this mount come one after the other. `drop_privileges` has the file no longer run as its owner or group.
+    pub(crate) fn write(
+        &self,
+        object: ObjectId,
+        offset: Option<u64>,
+        data: &[u8],
+        drop_privileges: bool,
+    ) -> Outcome {
         self.with_file(object, |client, file| {
-            client.open_again(file)?;
-            client.write_at(file, file.node.attributes.size, data)
+            let offset = match offset {
+                Some(offset) => offset,
+                None => {
+                    client.open_again(file)?;
+                    file.node.attributes.size
+                }
+            };
+            client.write_at(file, offset, data)?;
+            match unprivileged(file.node.attributes.mode).filter(|_| drop_privileges) {
+                Some(mode) => {
+                    let mode = Some(mode);
+                    let set = SetAttributes {
+                        mode,
+                        ..SetAttributes::default()
+                    };
+                    client.set_attributes(object, set).map(drop)
+                }
+                None => Ok(()),
+            }
         })
     }
 
@@ -415,6 +435,16 @@ impl Mounted {
             Ok(space)
         })
     }
+}
+
+/// The mode without the bits that make a program run as its owner or group, if it has them.
+fn unprivileged(mode: u16) -> Option<u16> {
+    let dropped = match mode & 0o010 {
+        // Without the right to execute it the bit of the group means something else.
+        0 => 0o4000,
+        _ => 0o6000,
+    };
+    (mode & dropped != 0).then_some(mode & !dropped)
 }
 
 /// The place of unlinked files is no business of programs.

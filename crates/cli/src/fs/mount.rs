@@ -84,6 +84,7 @@ pub(crate) fn mount(arguments: MountArguments) -> Outcome {
         return detach(&arguments, &session, &directory);
     }
     shutdown::on_signals()?;
+    end_on_panic();
     let file = session.file.canonicalize();
     let file = file.unwrap_or_else(|_| session.file.clone());
     let mount = session::mount(&Spec {
@@ -193,6 +194,16 @@ fn detach(arguments: &MountArguments, session: &Session, directory: &std::path::
         "unmount it with `causeway fs umount`",
     );
     Ok(())
+}
+
+/// A request that a thread does not reply to would keep its program waiting for ever; once the process is gone, all get
+/// errors.
+fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
 }
 
 /// Tells the command that has started this process that the mount replies, and lets go of everything of the terminal's.

@@ -237,7 +237,10 @@ fn servers_that_come_back_in_time_are_not_missed() {
             .spawn()
             .unwrap();
         until("it writes", || {
-            mounted.at("verify.0.0").metadata().is_ok_and(|found| found.len() > 0)
+            mounted
+                .at("verify.0.0")
+                .metadata()
+                .is_ok_and(|found| found.len() > 0)
         });
         let index = (round as usize) % stand.pids.len();
         let name = ["meta", "io0", "io1"][index];
@@ -245,7 +248,10 @@ fn servers_that_come_back_in_time_are_not_missed() {
         let server = stand.fs(&["serve", "--server", name]).start();
         stand.pids[index] = server.id() as i32;
         stand.others.push(server);
-        assert!(writer.wait().unwrap().success(), "round {round}: {name} was killed");
+        assert!(
+            writer.wait().unwrap().success(),
+            "round {round}: {name} was killed"
+        );
     }
 }
 
