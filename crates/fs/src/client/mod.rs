@@ -49,8 +49,6 @@ pub struct Client {
     metadata: usize,
     /// Index of any one I/O server in the configuration.
     any_io: Option<usize>,
-    /// How long a call may take, by the configuration.
-    timeout: Duration,
     verifiers: verifiers::Verifiers,
     record_stages: bool,
     stages: Vec<Stage>,
@@ -114,7 +112,6 @@ impl Client {
             rpc,
             metadata: configuration.metadata_server(),
             any_io: configuration.io_servers().first().copied(),
-            timeout: configuration.timeout,
             verifiers: verifiers::Verifiers::default(),
             record_stages: options.record_stages,
             stages: Vec::new(),
@@ -145,7 +142,7 @@ impl Client {
 
     /// Bounds how long each of the calls that follow may take, where the configuration allows for more.
     pub fn limit(&mut self, timeout: Duration) {
-        self.rpc.timeout = timeout.min(self.timeout);
+        self.rpc.timeout = timeout.min(self.rpc.longest_timeout);
     }
 
     /// Ends calls from another thread.
