@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions, File};
@@ -51,14 +52,19 @@ pub(crate) enum New<'a> {
 }
 
 impl Mounted {
-    pub(crate) fn new(clients: Clients, io_servers: Vec<usize>, mount: u128) -> Self {
+    pub(crate) fn new(clients: Clients, io_servers: Vec<usize>, unlinked: Unlinked) -> Self {
         Self {
             clients,
             io_servers,
             files: OpenFiles::default(),
-            unlinked: Unlinked::new(mount),
+            unlinked,
             directories: Mutex::default(),
         }
+    }
+
+    /// How often [`Self::renew`] is to be called.
+    pub(crate) fn renewal(&self) -> Duration {
+        self.unlinked.renewal()
     }
 
     /// Does what is to be done from time to time.

@@ -42,7 +42,7 @@ const IGNORED: &[&str] = &[
     "diratime",
 ];
 /// Options of this file system.
-const OWN: &[&str] = &["config", "via"];
+const OWN: &[&str] = &["config", "via", "lease"];
 
 impl FromStr for Options {
     type Err = UnknownOption;

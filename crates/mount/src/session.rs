@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
 
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_fs::client::ClientOptions;
@@ -21,7 +22,7 @@ use crate::clients::Clients;
 use crate::face::Face;
 use crate::operations::Mounted;
 use crate::options::Options;
-use crate::unlinked::RENEWAL;
+use crate::unlinked::Unlinked;
 
 /// The program that mounts and unmounts for users who are not root.
 const HELPER: &str = "fusermount3";
@@ -41,6 +42,8 @@ pub struct Spec<'a> {
     pub options: &'a Options,
     /// Threads that serve requests, and clients that they share.
     pub threads: usize,
+    /// How long open files that have lost their names outlive a mount that dies, or is stopped.
+    pub lease: Duration,
 }
 
 /// A mounted file system that this process serves.
@@ -156,7 +159,8 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     let clients = Clients::connect(spec.configuration, &spec.client, spec.threads)?;
     let number = random_identity().doing(what)?;
     let io_servers = spec.configuration.io_servers();
-    let mounted = Arc::new(Mounted::new(clients, io_servers, number));
+    let unlinked = Unlinked::new(number, spec.lease);
+    let mounted = Arc::new(Mounted::new(clients, io_servers, unlinked));
     mounted.renew();
     let (sender, ended) = channel();
     let face = Face {
@@ -217,7 +221,8 @@ impl Mount {
 
     /// Serves until somebody unmounts the file system.
     pub fn serve(self) {
-        while self.ended.recv_timeout(RENEWAL) == Err(RecvTimeoutError::Timeout) {
+        let renewal = self.mounted.renewal();
+        while self.ended.recv_timeout(renewal) == Err(RecvTimeoutError::Timeout) {
             self.mounted.renew();
         }
         // To drop it would unmount what is mounted there now, which may be somebody else's.

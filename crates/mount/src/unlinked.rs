@@ -2,9 +2,10 @@
 //! this mount takes the last name of a file that it has open, it gives the file another one, in a directory of its own
 //! below [`PLACE`], and removes that when the last program closes the file.
 //!
-//! A mount that dies leaves such names behind. Each mount that has any renews the time of its directory's last change,
-//! by the clock of the metadata server, and every mount removes the directories of others whose time is older than
-//! [`LEASE`]. A mount that is stopped for that long finds its unlinked files gone ([`Errno::ESTALE`]).
+//! A mount that dies leaves such names behind. Its directory's name says for how long they are kept, its lease. Each mount
+//! that has any renews the time of its directory's last change, by the clock of the metadata server, and every mount
+//! removes the directories of others whose lease has ended since. A mount that is stopped for that long finds its
+//! unlinked files gone ([`Errno::ESTALE`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,10 +18,8 @@ use crate::clients::Clients;
 
 /// The directory of unlinked files, in the root. Mounts do not show it.
 pub(crate) const PLACE: &[u8] = b".causeway-unlinked";
-/// How long a mount's unlinked files outlive it at least.
-const LEASE: Duration = Duration::from_secs(600);
-/// How often a mount renews its lease, and looks for those of others that have ended.
-pub(crate) const RENEWAL: Duration = Duration::from_secs(60);
+/// How often a mount renews its lease, and looks for those of others that have ended: as a part of the lease.
+const RENEWALS: u32 = 10;
 /// Entries of a directory that are asked for at a time.
 const PAGE: u32 = 512;
 
@@ -31,6 +30,7 @@ pub(crate) struct Unlinked {
     directory: Vec<u8>,
     /// Whether that may exist.
     used: AtomicBool,
+    lease: Duration,
 }
 
 /// The directory of all mounts' directories.
@@ -39,11 +39,18 @@ fn place() -> Vec<u8> {
 }
 
 impl Unlinked {
-    pub(crate) fn new(mount: u128) -> Self {
+    pub(crate) fn new(mount: u128, lease: Duration) -> Self {
+        let name = format!("/{mount:032x}.{}", lease.as_secs());
         Self {
-            directory: [place(), format!("/{mount:032x}").into_bytes()].concat(),
+            directory: [place(), name.into_bytes()].concat(),
             used: AtomicBool::new(false),
+            lease,
         }
+    }
+
+    /// How often [`Self::renew`] is to be called.
+    pub(crate) fn renewal(&self) -> Duration {
+        self.lease / RENEWALS
     }
 
     fn name(&self, object: ObjectId) -> Vec<u8> {
@@ -90,7 +97,8 @@ impl Unlinked {
                 },
             };
             for (name, object, changed) in entries(client, place.object)? {
-                if changed.seconds.saturating_add(LEASE.as_secs() as i64) < now.seconds {
+                let end = lease_of(&name).map(|lease| changed.seconds.saturating_add(lease));
+                if end.is_some_and(|end| end < now.seconds) {
                     remove(client, place.object, &name, object)?;
                 }
             }
@@ -116,6 +124,12 @@ impl Unlinked {
             tracing::warn!("unlinked files are left, which another mount removes later");
         }
     }
+}
+
+/// The lease of a mount's directory, in seconds; none if that is something else.
+fn lease_of(name: &[u8]) -> Option<i64> {
+    let (_, lease) = std::str::from_utf8(name).ok()?.split_once('.')?;
+    lease.parse().ok().filter(|lease| *lease >= 0)
 }
 
 /// Something that exists already is as good as made.
@@ -176,4 +190,19 @@ fn remove(
         }
     }
     found(client.remove_directory_object(Place::from((place, name)), directory)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_say_how_long_they_are_kept() {
+        let unlinked = Unlinked::new(7, Duration::from_secs(90));
+        let name = unlinked.directory.rsplit(|byte| *byte == b'/').next();
+        assert_eq!(name.and_then(lease_of), Some(90));
+        for other in [&b"data"[..], b"a.b", b"a.-1", b"\xff.5"] {
+            assert_eq!(lease_of(other), None);
+        }
+    }
 }

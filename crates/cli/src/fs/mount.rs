@@ -3,18 +3,23 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::output::Output;
 use causeway_command::shutdown;
 use causeway_fs::client::ClientOptions;
-use causeway_mount::options::Options;
+use causeway_mount::options::{Options, UnknownOption};
 use causeway_mount::session::{self, Spec};
 use clap::Args;
 use serde_json::json;
 
 use super::session::{Session, Target};
 
+/// How long open files without a name outlive a mount that dies.
+const LEASE: Duration = Duration::from_secs(600);
+/// How long they may, in seconds.
+const LEASES_S: std::ops::RangeInclusive<u64> = 1..=86_400;
 /// What a detached mount writes once it replies.
 const READY: &str = "ready";
 /// Where a process goes that must not keep a directory in use.
@@ -39,7 +44,7 @@ pub(crate) struct MountArguments {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Options as in mount(8): ro, allow_other, allow_root, noexec, nosuid, noatime, …; config=FILE and via=SCHEME as the
-    /// options of these names
+    /// options of these names; lease=SECONDS: how long open files that lost their names outlive this mount's death [600]
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// Serve in the foreground, until it is unmounted, SIGTERM or Ctrl-C
@@ -77,7 +82,7 @@ pub(crate) struct UnmountArguments {
 /// Runs `mount`.
 pub(crate) fn mount(arguments: MountArguments) -> Outcome {
     let mut target = arguments.target.clone();
-    let options = read_options(&arguments.options, &mut target)?;
+    let (options, lease) = read_options(&arguments.options, &mut target)?;
     let directory = session::mount_point(&arguments.directory)?;
     let session = Session::open(&target)?;
     if !arguments.foreground && !arguments.background {
@@ -97,6 +102,7 @@ pub(crate) fn mount(arguments: MountArguments) -> Outcome {
         directory: &directory,
         options: &options,
         threads: arguments.threads.map_or_else(default_threads, usize::from),
+        lease,
     })?;
     let unmounter = mount.unmounter(&directory);
     shutdown::clean_up_with(move || unmounter.unmount());
@@ -120,19 +126,34 @@ pub(crate) fn unmount(arguments: UnmountArguments) -> Outcome {
     Ok(())
 }
 
-fn read_options(texts: &[String], target: &mut Target) -> Outcome<Options> {
+/// What `-o` says, and the lease of unlinked files.
+fn read_options(texts: &[String], target: &mut Target) -> Outcome<(Options, Duration)> {
     let text = texts.join(",");
-    let options: Options = text.parse().map_err(|error| {
-        Failure::usage(format!("reading -o {text}"), error)
+    let wrong = |why: String| {
+        Failure::usage(format!("reading -o {text}"), why)
             .hint("see `causeway fs mount --help` for those that there are")
-    })?;
+    };
+    let options: Options = text
+        .parse()
+        .map_err(|error: UnknownOption| wrong(error.to_string()))?;
+    let mut lease = LEASE;
     for (name, value) in &options.others {
         match name.as_str() {
             "config" => target.config = Some(PathBuf::from(value)),
-            _ => target.via = Some(value.clone()),
+            "via" => target.via = Some(value.clone()),
+            _ => {
+                let seconds = value.parse().ok().filter(|one| LEASES_S.contains(one));
+                let seconds = seconds.ok_or_else(|| {
+                    let (least, most) = (LEASES_S.start(), LEASES_S.end());
+                    wrong(format!(
+                        "`lease` is {least} to {most} seconds, not `{value}`"
+                    ))
+                })?;
+                lease = Duration::from_secs(seconds);
+            }
         }
     }
-    Ok(options)
+    Ok((options, lease))
 }
 
 fn default_threads() -> usize {

@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -147,6 +149,81 @@ fn a_killed_mount_gives_errors_and_can_be_replaced() {
     stand.fs(&["mount", &path]).ok();
     mounted.unmounted = false;
     assert_eq!(shell(mounted.path(), "ls -A"), "");
+}
+
+/// What a mount leaves that dies is removed by others, and nothing that one still has open.
+#[test]
+fn unlinked_files_of_dead_mounts_are_removed() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let short = ["-o", "lease=2"];
+    let dead = Mounted::with(&stand, &stand.config, &short);
+    let alive = Mounted::with(&stand, &stand.config, &short);
+    let unlinked = |mounted: &Mounted| {
+        let mut options = File::options();
+        let mut file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .open(mounted.at("file"))
+            .unwrap();
+        file.write_all(&[4; 100_000]).unwrap();
+        std::fs::remove_file(mounted.at("file")).unwrap();
+        file
+    };
+    let directories = || {
+        let listed = stand.fs(&["ls", "/.causeway-unlinked"]).ok();
+        String::from_utf8(listed).unwrap().lines().count()
+    };
+    let (lost, kept) = (unlinked(&dead), unlinked(&alive));
+    assert_eq!(directories(), 2);
+    send(dead.pid(), Signal::KILL);
+    until("the dead mount's files are gone", || directories() == 1);
+    drop(lost);
+    // The other one's lease was renewed all the time.
+    let mut content = vec![0; 100_001];
+    assert_eq!(kept.read_at(&mut content, 0).unwrap(), 100_000);
+    drop(kept);
+    let mut alive = alive;
+    alive.unmount();
+    until("nothing is left", || directories() == 0);
+    let wrong = stand.fs(&["mount", "-o", "lease=0", "."]).fails(2);
+    assert!(wrong.contains("`lease`"), "{wrong}");
+}
+
+/// What was synced by way of a mount that is killed is there for others.
+#[test]
+fn a_killed_mount_loses_nothing_that_was_synced() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let (one, other) = (Mounted::new(&stand), Mounted::new(&stand));
+    let content = |number: usize| vec![number as u8; 10_000 * (1 + number % 9)];
+    let synced = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0.. {
+                let store = || {
+                    let mut file = File::create(one.at(&format!("f{number}")))?;
+                    file.write_all(&content(number))?;
+                    file.sync_all()
+                };
+                if store().is_err() {
+                    return;
+                }
+                synced.store(number + 1, Ordering::Release);
+            }
+        });
+        until("some are synced", || synced.load(Ordering::Acquire) >= 30);
+        send(one.pid(), Signal::KILL);
+    });
+    for number in 0..synced.into_inner() {
+        let found = std::fs::read(other.at(&format!("f{number}"))).unwrap();
+        assert!(found == content(number), "f{number}");
+    }
 }
 
 #[test]

@@ -39,6 +39,17 @@ fn what_one_mount_has_closed_or_synced_the_other_one_opens() {
         assert_eq!(seen, format!("{text}edited"));
         assert_eq!(one.at("file").metadata().unwrap().len(), seen.len() as u64);
     }
+    // Names and attributes that the other mount has just looked at are not what it believes any longer.
+    for round in 0..10 {
+        let path = one.at("seen");
+        std::fs::write(other.at("seen"), "x".repeat(round)).unwrap();
+        let mode = 0o600 + round as u32;
+        std::fs::set_permissions(other.at("seen"), PermissionsExt::from_mode(mode)).unwrap();
+        let seen = path.metadata().unwrap();
+        assert_eq!((seen.len(), seen.mode() & 0o777), (round as u64, mode));
+        std::fs::remove_file(other.at("seen")).unwrap();
+        assert_eq!(path.metadata().unwrap_err().kind(), ErrorKind::NotFound);
+    }
     let mut open = File::create(one.at("open")).unwrap();
     open.write_all(b"synced").unwrap();
     open.sync_all().unwrap();
