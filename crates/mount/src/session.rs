@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use causeway_command::failure::{Doing, Failure, Outcome};
@@ -28,7 +28,6 @@ use crate::unlinked::Unlinked;
 const HELPER: &str = "fusermount3";
 
 /// What is to be mounted, and where.
-#[derive(Debug)]
 pub struct Spec<'a> {
     /// The file system.
     pub configuration: &'a Configuration,
@@ -36,8 +35,8 @@ pub struct Spec<'a> {
     pub client: ClientOptions,
     /// What the list of mounts calls it.
     pub name: &'a str,
-    /// Where: an absolute path without symbolic links, as [`mount_point`] returns.
-    pub directory: &'a Path,
+    /// Where.
+    pub at: &'a MountPoint,
     /// As in mount(8).
     pub options: &'a Options,
     /// Threads that serve requests, and clients that they share.
@@ -46,9 +45,20 @@ pub struct Spec<'a> {
     pub lease: Duration,
 }
 
+/// A directory where something can be mounted.
+pub struct MountPoint {
+    /// As an absolute path without symbolic links.
+    pub directory: PathBuf,
+    serving: Serving,
+}
+
+/// What this process serves at a mount point. Locked while it is being mounted.
+type Serving = Arc<Mutex<Option<Arc<Mounted>>>>;
+
 /// A mounted file system that this process serves.
 pub struct Mount {
     mounted: Arc<Mounted>,
+    serving: Serving,
     ended: Receiver<()>,
     session: BackgroundSession,
 }
@@ -56,11 +66,11 @@ pub struct Mount {
 /// Ends a mount from elsewhere.
 pub struct Unmounter {
     directory: PathBuf,
-    mounted: Arc<Mounted>,
+    serving: Serving,
 }
 
-/// The directory to mount at, as an absolute path. Fails if nothing can be mounted there.
-pub fn mount_point(directory: &Path) -> Outcome<PathBuf> {
+/// The place to mount at. Fails if nothing can be mounted there.
+pub fn mount_point(directory: &Path) -> Outcome<MountPoint> {
     let what = || format!("mounting at {}", directory.display());
     let resolved = match directory.canonicalize() {
         Ok(resolved) => resolved,
@@ -90,7 +100,10 @@ pub fn mount_point(directory: &Path) -> Outcome<PathBuf> {
             ),
         );
     }
-    Ok(resolved)
+    Ok(MountPoint {
+        directory: resolved,
+        serving: Serving::default(),
+    })
 }
 
 /// Whether the process that served a mount has ended.
@@ -152,7 +165,8 @@ fn unescaped(text: &[u8]) -> PathBuf {
 
 /// Mounts a file system, and serves it until it is unmounted. It replies when this returns.
 pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
-    let what = || format!("mounting at {}", spec.directory.display());
+    let directory = spec.at.directory.as_path();
+    let what = || format!("mounting at {}", directory.display());
     let mut probe = causeway_fs::client::Client::connect(spec.configuration, spec.client.clone())?;
     probe.stat_object(ObjectId::ROOT)?;
     drop(probe);
@@ -172,21 +186,30 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     config.acl = spec.options.access();
     config.n_threads = Some(spec.threads);
     config.clone_fd = true;
-    let session = fuser::Session::new(face, spec.directory, &config)
-        .and_then(fuser::Session::spawn)
-        .map_err(|error| refused(what(), &error))?;
-    let mount = Mount {
-        mounted,
-        ended,
-        session,
+    let session = {
+        let mut serving = lock(&spec.at.serving);
+        let session = fuser::Session::new(face, directory, &config)
+            .and_then(fuser::Session::spawn)
+            .map_err(|error| refused(what(), &error))?;
+        *serving = Some(Arc::clone(&mounted));
+        session
     };
-    match spec.directory.metadata() {
-        Ok(_) => Ok(mount),
+    match directory.metadata() {
+        Ok(_) => Ok(Mount {
+            mounted,
+            serving: Arc::clone(&spec.at.serving),
+            ended,
+            session,
+        }),
         Err(error) => {
-            let _ = unmount(spec.directory, true);
+            spec.at.unmounter().unmount();
             Err(Failure::new(what(), error))
         }
     }
+}
+
+fn lock(serving: &Serving) -> MutexGuard<'_, Option<Arc<Mounted>>> {
+    serving.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What to do about an error of mounting.
@@ -210,35 +233,41 @@ fn refused(what: String, error: &io::Error) -> Failure {
     Failure::new(what, text.trim()).hint(hint)
 }
 
-impl Mount {
-    /// Ends the mount from another thread.
-    pub fn unmounter(&self, directory: &Path) -> Unmounter {
+impl MountPoint {
+    /// Ends what this process mounts here, from another thread, also before it is mounted.
+    pub fn unmounter(&self) -> Unmounter {
         Unmounter {
-            directory: directory.to_owned(),
-            mounted: Arc::clone(&self.mounted),
+            directory: self.directory.clone(),
+            serving: Arc::clone(&self.serving),
         }
     }
+}
 
+impl Mount {
     /// Serves until somebody unmounts the file system.
     pub fn serve(self) {
         let renewal = self.mounted.renewal();
         while self.ended.recv_timeout(renewal) == Err(RecvTimeoutError::Timeout) {
             self.mounted.renew();
         }
-        // To drop it would unmount what is mounted there now, which may be somebody else's.
+        // What is mounted there now may be somebody else's: dropping the session would unmount it.
+        lock(&self.serving).take();
         std::mem::forget(self.session);
     }
 }
 
 impl Unmounter {
-    /// Unmounts. Files that are open fail from then on.
+    /// Unmounts what is mounted. Files that are open fail from then on.
     pub fn unmount(self) {
-        if let Err(failure) =
-            unmount(&self.directory, false).or_else(|_| unmount(&self.directory, true))
-        {
+        let Some(mounted) = lock(&self.serving).take() else {
+            return;
+        };
+        let place = &self.directory;
+        let unmounted = unmount_place(place, place, false);
+        if let Err(failure) = unmounted.or_else(|_| unmount_place(place, place, true)) {
             tracing::warn!("{failure}");
         }
-        self.mounted.end();
+        mounted.end();
     }
 }
 
@@ -252,7 +281,13 @@ pub fn unmount(directory: &Path, lazy: bool) -> Outcome {
         Err(error) if is_dead(&error) => absolute(directory).doing(what)?,
         Err(error) => return Err(Failure::new(what(), error)),
     };
-    if !is_mounted(&place) {
+    unmount_place(directory, &place, lazy)
+}
+
+/// Unmounts what is at an absolute path, which the user calls `directory`.
+fn unmount_place(directory: &Path, place: &Path, lazy: bool) -> Outcome {
+    let what = || format!("unmounting {}", directory.display());
+    if !is_mounted(place) {
         return Err(
             Failure::new(what(), "no file system of Causeway is mounted there")
                 .hint("see what is with `findmnt -t fuse.causeway`"),
@@ -262,10 +297,10 @@ pub fn unmount(directory: &Path, lazy: bool) -> Outcome {
         true => UnmountFlags::DETACH,
         false => UnmountFlags::empty(),
     };
-    match rustix::mount::unmount(&place, flags) {
+    match rustix::mount::unmount(place, flags) {
         Ok(()) => Ok(()),
         Err(Errno::BUSY) => Err(busy(what(), directory)),
-        Err(Errno::PERM) => unmount_by_helper(what(), directory, &place, lazy),
+        Err(Errno::PERM) => unmount_by_helper(what(), directory, place, lazy),
         Err(error) => Err(Failure::new(what(), io::Error::from(error))),
     }
 }

@@ -83,13 +83,15 @@ pub(crate) struct UnmountArguments {
 pub(crate) fn mount(arguments: MountArguments) -> Outcome {
     let mut target = arguments.target.clone();
     let (options, lease) = read_options(&arguments.options, &mut target)?;
-    let directory = session::mount_point(&arguments.directory)?;
+    let at = session::mount_point(&arguments.directory)?;
     let session = Session::open(&target)?;
     if !arguments.foreground && !arguments.background {
-        return detach(&arguments, &session, &directory);
+        return detach(&arguments, &session, &at.directory);
     }
     shutdown::on_signals()?;
     end_on_panic();
+    let unmounter = at.unmounter();
+    shutdown::clean_up_with(move || unmounter.unmount());
     let file = session.file.canonicalize();
     let file = file.unwrap_or_else(|_| session.file.clone());
     let mount = session::mount(&Spec {
@@ -99,18 +101,16 @@ pub(crate) fn mount(arguments: MountArguments) -> Outcome {
             ..ClientOptions::default()
         },
         name: &file.to_string_lossy(),
-        directory: &directory,
+        at: &at,
         options: &options,
         threads: arguments.threads.map_or_else(default_threads, usize::from),
         lease,
     })?;
-    let unmounter = mount.unmounter(&directory);
-    shutdown::clean_up_with(move || unmounter.unmount());
     match arguments.background {
         true => leave_terminal()?,
         false => {
             let hint = "unmount it with `causeway fs umount`, or Ctrl-C";
-            report(&session.output, &directory, std::process::id(), hint);
+            report(&session.output, &at.directory, std::process::id(), hint);
         }
     }
     mount.serve();
