@@ -338,7 +338,7 @@ fn a_large_directory_is_listed_whole_while_entries_go() {
     for entry in std::fs::read_dir(other.at("many")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let number: usize = name.parse().unwrap();
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             std::fs::remove_file(one.at("many").join(&name)).unwrap();
         }
         seen.push(number);
