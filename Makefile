@@ -22,6 +22,8 @@ CRASHES ?= 2000
 # Seeds of `make simulate`, or one of them.
 SEEDS ?= 100000
 SEED ?=
+# Rounds of `make test-mount`.
+MOUNT_ROUNDS ?= 50
 # Numbers of processes of `make test-mpi4py`.
 MPI4PY_RANKS ?= 1 2 3 4 8
 # What `make mpi4py-smoke` runs: the modules that reach most of the library in a few seconds.
@@ -57,6 +59,7 @@ check: ## Formatting, clippy and documentation, warnings denied
 
 unit: ## Tests of every room, conformance of every method, real processes killed
 	@mkdir -p $(TARGET)
+	tools/mount-needs
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --locked 2>&1 | tee $(TARGET)/test.log
 
 # `unit` has built what this runs: of the whole workspace, as with one package named its dependencies would have other
@@ -94,7 +97,7 @@ loom: ## The shared queues and locks under every interleaving
 		-p causeway-transport -p causeway-sys --lib loom 2>&1 | tee $(TARGET)/loom.log
 
 ##@ Longer tests
-.PHONY: waits fuzz fuzz-smoke simulate torture power kill-rounds many all-bits flood test-mpi4py asan valgrind
+.PHONY: waits fuzz fuzz-smoke simulate torture power kill-rounds many all-bits flood test-mpi4py test-mount asan valgrind
 waits: ## The suites of methods, messages and file system where only events end waits: a lost wake-up hangs
 	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-testkit \
 		--test conformance --test messages --test scale
@@ -157,6 +160,11 @@ flood: ## 64 processes flood one with messages for FLOOD_SECONDS (default 30), o
 test-mpi4py: build ## mpi4py, built from source against MPI's standard ABI: its own tests with 1, 2, 3, 4, 8 ranks (MPI4PY_RANKS)
 	@$(MAKE) mpi-install PREFIX=$(TARGET)/mpi4py/prefix DESTDIR= MPI_PLAIN_NAMES=no
 	tools/mpi4py $(TARGET)/mpi4py $(TARGET)/mpi4py/prefix $(TARGET)/release/causeway "$(MPI4PY_RANKS)" $(ARGS)
+
+test-mount: ## The mount: programs on it, 100,000 files, servers killed under a program that verifies, MOUNT_ROUNDS times (default 50)
+	tools/mount-needs
+	CAUSEWAY_MANY=100000 CAUSEWAY_MOUNT_ROUNDS=$(MOUNT_ROUNDS) $(CARGO) test --release --locked -p causeway-cli \
+		--test cli mount:: -- --nocapture --test-threads=1
 
 # There is no target for the thread sanitizer. Tried: -Zsanitizer=thread with
 # -Cunsafe-allow-abi-mismatch=sanitizer, on the shm tests. All that it reported as races was no race: the
@@ -234,6 +242,10 @@ BMI_PC := $(DESTDIR)$(PREFIX)/lib/pkgconfig/causeway-bmi.pc
 
 install: build install-bmi mpi-install ## Command, C libraries and headers into PREFIX (default /usr/local)
 	install -D -m 755 $(TARGET)/release/causeway $(DESTDIR)$(PREFIX)/bin/causeway
+	install -D -m 755 tools/mount.causeway $(DESTDIR)$(PREFIX)/sbin/mount.causeway
+	@# mount(8) looks for its helpers there alone.
+	@case $(PREFIX) in /usr|/usr/local) install -d $(DESTDIR)/sbin && \
+		ln -sf $(PREFIX)/sbin/mount.causeway $(DESTDIR)/sbin/mount.causeway; esac
 
 install-bmi: bmi ## The C library and header alone
 	install -D -m 644 crates/bmi-c/include/causeway/bmi.h $(BMI_HEADER)
@@ -260,7 +272,9 @@ mpi-install: mpi ## MPI alone: header, library, causeway-mpicc, causeway-mpicxx;
 		ln -sf causeway-$$name $(DESTDIR)$(PREFIX)/bin/$$name; done; fi
 
 uninstall: ## Take away what install has put into PREFIX
-	rm -f $(DESTDIR)$(PREFIX)/bin/causeway $(BMI_HEADER) $(BMI_PC) \
+	@link=$(DESTDIR)/sbin/mount.causeway; \
+		[ "$$(readlink $$link)" != $(PREFIX)/sbin/mount.causeway ] || rm $$link
+	rm -f $(DESTDIR)$(PREFIX)/bin/causeway $(DESTDIR)$(PREFIX)/sbin/mount.causeway $(BMI_HEADER) $(BMI_PC) \
 		$(addprefix $(DESTDIR)$(PREFIX)/lib/,$(BMI_REAL) $(BMI_SONAME) libcauseway_bmi.so) $(MPI_BIN) $(MPI_PC)
 	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,$(MPI_INCLUDE) $(MPI_LIB))
 	@for name in mpicc mpicxx; do link=$(DESTDIR)$(PREFIX)/bin/$$name; \

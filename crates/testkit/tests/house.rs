@@ -33,6 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fs", &["bmi", "wire", "sys"]),
     ("report", &["watch"]),
     ("command", &["report", "fs", "watch", "wire"]),
+    ("mount", &["command", "fs", "wire"]),
     (
         "bench",
         &[
@@ -50,6 +51,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "bench",
+            "mount",
             "command",
             "report",
             "fs",

@@ -30,6 +30,7 @@ pub(crate) mod init;
 mod links;
 mod ls;
 pub(crate) mod mkdir;
+mod mount;
 mod mv;
 pub(crate) mod ping;
 pub(crate) mod put;
@@ -73,6 +74,8 @@ enum Verb {
     Servers(servers::Arguments),
     Fsck(fsck::Arguments),
     Scrub(scrub::Arguments),
+    Mount(mount::MountArguments),
+    Umount(mount::UnmountArguments),
 }
 
 impl Arguments {
@@ -107,5 +110,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Verb::Servers(arguments) => servers::run(arguments),
         Verb::Fsck(arguments) => fsck::run(arguments),
         Verb::Scrub(arguments) => scrub::run(arguments),
+        Verb::Mount(arguments) => mount::mount(arguments),
+        Verb::Umount(arguments) => mount::unmount(arguments),
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::stand::Run;
 
 /// Every verb that users can give.
-const VERBS: [&[&str]; 38] = [
+const VERBS: [&[&str]; 40] = [
     &[],
     &["demo"],
     &["info"],
@@ -44,6 +44,8 @@ const VERBS: [&[&str]; 38] = [
     &["fs", "servers", "accept"],
     &["fs", "fsck"],
     &["fs", "scrub"],
+    &["fs", "mount"],
+    &["fs", "umount"],
 ];
 
 fn text(arguments: &[&str]) -> String {

@@ -9,6 +9,7 @@ mod help;
 mod holes;
 mod liars;
 mod many;
+mod mount;
 mod replaced;
 mod safety;
 mod scrub;

@@ -197,6 +197,8 @@ pub(crate) struct Stand {
     pub(crate) directory: tempfile::TempDir,
     pub(crate) config: PathBuf,
     pub(crate) pids: Vec<i32>,
+    /// Servers that a test has started in the place of others; they end with it.
+    pub(crate) others: Vec<Child>,
     child: Child,
 }
 
@@ -245,6 +247,7 @@ impl Stand {
                 .map(|pid| pid.as_i64().unwrap() as i32)
                 .collect(),
             directory,
+            others: Vec::new(),
             child,
         }
     }
@@ -279,6 +282,11 @@ impl Drop for Stand {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             self.end(Signal::TERM);
+        }
+        for server in &mut self.others {
+            // One that a test has killed is gone already.
+            let _ = server.kill();
+            let _ = server.wait();
         }
     }
 }

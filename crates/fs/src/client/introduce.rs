@@ -230,7 +230,7 @@ impl Rpc {
 
     /// For how long a request may be repeated, in seconds.
     fn timeout_s(&self) -> u32 {
-        let whole = self.timeout.as_secs().saturating_add(1);
+        let whole = self.longest_timeout.as_secs().saturating_add(1);
         u32::try_from(whole).unwrap_or(u32::MAX)
     }
 

@@ -27,6 +27,8 @@ mod transfer;
 mod unacknowledged;
 mod verifiers;
 
+use std::time::Duration;
+
 use causeway_bmi::{Memory, PeerReport};
 use causeway_wire::fs::{Caller, DistributionHint, Errno, Node};
 
@@ -133,6 +135,16 @@ impl Client {
         self.rpc.report(server)
     }
 
+    /// On whose behalf calls are made, from now on. Servers on this host believe only root that it is somebody else.
+    pub fn act_for(&mut self, caller: Caller) {
+        self.rpc.set_caller(caller);
+    }
+
+    /// Bounds how long each of the calls that follow may take, where the configuration allows for more.
+    pub fn limit(&mut self, timeout: Duration) {
+        self.rpc.timeout = timeout.min(self.rpc.longest_timeout);
+    }
+
     /// Ends calls from another thread.
     pub(crate) fn interrupter(&self) -> Interrupter {
         self.rpc.interrupter()
@@ -153,7 +165,7 @@ impl Drop for Client {
 }
 
 /// The process's user, group and supplementary groups.
-fn own_identity() -> Caller {
+pub fn own_identity() -> Caller {
     let groups = rustix::process::getgroups().unwrap_or_default();
     Caller {
         uid: rustix::process::geteuid().as_raw(),

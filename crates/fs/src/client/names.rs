@@ -172,6 +172,15 @@ impl Client {
         .map_err(|error| error.during("open", &object_name(object)))
     }
 
+    /// Reads the node of an open file again, and a small file's content for the next read, as opening it would. What
+    /// an fsync of the file must make durable stays known.
+    pub fn open_again(&mut self, file: &mut File) -> Result<(), Error> {
+        let opened = self.open_object(file.node.object)?;
+        file.node = opened.node;
+        file.opened_content = opened.opened_content;
+        Ok(())
+    }
+
     /// Makes (or, unless exclusive, opens) a file.
     pub fn create(&mut self, at: impl Into<Place>, options: &CreateOptions) -> Result<File, Error> {
         let place = at.into();

@@ -164,7 +164,10 @@ pub(crate) struct Rpc {
     pub(super) layout: Option<Layout>,
     /// By number in the layout: index in the configuration, which may lack a server.
     pub(super) routes: Vec<Option<usize>>,
+    /// How long a call may take.
     pub(super) timeout: Duration,
+    /// How long one may take at most, by the configuration: servers keep replies for that long.
+    pub(super) longest_timeout: Duration,
     client: u128,
     caller: Caller,
     /// Last sequence number of each slot.
@@ -214,6 +217,7 @@ impl Rpc {
             layout: None,
             routes: Vec::new(),
             timeout: configuration.timeout,
+            longest_timeout: configuration.timeout,
             client: random_client()?,
             caller,
             sequences: Vec::new(),
@@ -303,6 +307,11 @@ impl Rpc {
     /// On whose behalf requests are made.
     pub(crate) fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// Makes requests on another one's behalf from now on.
+    pub(crate) fn set_caller(&mut self, caller: Caller) {
+        self.caller = caller;
     }
 
     /// The message layer, for reports and buffers.

@@ -11,6 +11,7 @@ mod integrity;
 mod kills;
 mod repeated;
 mod restored;
+mod shared;
 mod trust;
 mod unlinked;
 

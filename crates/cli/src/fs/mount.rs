@@ -1,0 +1,245 @@
+//! `causeway fs mount` and `causeway fs umount`: the file system as a directory.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::output::Output;
+use causeway_command::shutdown;
+use causeway_fs::client::ClientOptions;
+use causeway_mount::options::{Options, UnknownOption};
+use causeway_mount::session::{self, Spec};
+use clap::Args;
+use serde_json::json;
+
+use super::session::{Session, Target};
+
+/// How long open files without a name outlive a mount that dies.
+const LEASE: Duration = Duration::from_secs(600);
+/// How long they may, in seconds.
+const LEASES_S: std::ops::RangeInclusive<u64> = 1..=86_400;
+/// What a detached mount writes once it replies.
+const READY: &str = "ready";
+/// Where a process goes that must not keep a directory in use.
+const ANYWHERE: &str = "/";
+
+/// Mount the file system at a directory, so that every program can use it
+///
+/// The command returns once the mount replies, and a process in the background serves it until it is unmounted: with
+/// `causeway fs umount` or `umount`. Root mounts for everybody with `-o allow_other`; other users need fusermount3
+/// (package fuse3).
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs mount /mnt
+  causeway fs mount --config /etc/causeway.toml -o allow_other,noatime /mnt
+  causeway fs mount --foreground ~/files
+  mount -t causeway /etc/causeway.toml /mnt
+
+In /etc/fstab:
+  /etc/causeway.toml  /mnt  causeway  allow_other,_netdev  0  0")]
+pub(crate) struct MountArguments {
+    /// Where: an existing directory
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Options as in mount(8): ro, allow_other, allow_root, noexec, nosuid, noatime, …; config=FILE and via=SCHEME as the
+    /// options of these names; lease=SECONDS: how long open files that lost their names outlive this mount's death [600]
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Serve in the foreground, until it is unmounted, SIGTERM or Ctrl-C
+    #[arg(long, short)]
+    foreground: bool,
+    /// Threads that serve requests [default: twice the number of processors, 4 to 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+    /// Serve in the background: what a detached mount is started with
+    #[arg(long, hide = true, conflicts_with = "foreground")]
+    background: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Unmount a file system that was mounted with `causeway fs mount`
+///
+/// Also one whose process was killed.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs umount /mnt
+  causeway fs umount --lazy /mnt")]
+pub(crate) struct UnmountArguments {
+    /// Where it is mounted
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Also while programs use it: it disappears at once, and ends with the last use
+    #[arg(long, short)]
+    lazy: bool,
+    /// Print exactly one JSON object on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `mount`.
+pub(crate) fn mount(arguments: MountArguments) -> Outcome {
+    let mut target = arguments.target.clone();
+    let (options, lease) = read_options(&arguments.options, &mut target)?;
+    let at = session::mount_point(&arguments.directory)?;
+    let session = Session::open(&target)?;
+    if !arguments.foreground && !arguments.background {
+        return detach(&arguments, &session, &at.directory);
+    }
+    shutdown::on_signals()?;
+    end_on_panic();
+    let unmounter = at.unmounter();
+    shutdown::clean_up_with(move || unmounter.unmount());
+    let file = session.file.canonicalize();
+    let file = file.unwrap_or_else(|_| session.file.clone());
+    let mount = session::mount(&Spec {
+        configuration: &session.configuration,
+        client: ClientOptions {
+            only_scheme: session.via.clone(),
+            ..ClientOptions::default()
+        },
+        name: &file.to_string_lossy(),
+        at: &at,
+        options: &options,
+        threads: arguments.threads.map_or_else(default_threads, usize::from),
+        lease,
+    })?;
+    match arguments.background {
+        true => leave_terminal()?,
+        false => {
+            let hint = "unmount it with `causeway fs umount`, or Ctrl-C";
+            report(&session.output, &at.directory, std::process::id(), hint);
+        }
+    }
+    mount.serve();
+    Ok(())
+}
+
+/// Runs `umount`.
+pub(crate) fn unmount(arguments: UnmountArguments) -> Outcome {
+    session::unmount(&arguments.directory, arguments.lazy)?;
+    let directory = arguments.directory.display().to_string();
+    let output = Output::new(arguments.json);
+    output.object(&json!({ "unmounted": directory }));
+    Ok(())
+}
+
+/// What `-o` says, and the lease of unlinked files.
+fn read_options(texts: &[String], target: &mut Target) -> Outcome<(Options, Duration)> {
+    let text = texts.join(",");
+    let wrong = |why: String| {
+        Failure::usage(format!("reading -o {text}"), why)
+            .hint("see `causeway fs mount --help` for those that there are")
+    };
+    let options: Options = text
+        .parse()
+        .map_err(|error: UnknownOption| wrong(error.to_string()))?;
+    let mut lease = LEASE;
+    for (name, value) in &options.others {
+        match name.as_str() {
+            "config" => target.config = Some(PathBuf::from(value)),
+            "via" => target.via = Some(value.clone()),
+            _ => {
+                let seconds = value.parse().ok().filter(|one| LEASES_S.contains(one));
+                let seconds = seconds.ok_or_else(|| {
+                    let (least, most) = (LEASES_S.start(), LEASES_S.end());
+                    wrong(format!(
+                        "`lease` is {least} to {most} seconds, not `{value}`"
+                    ))
+                })?;
+                lease = Duration::from_secs(seconds);
+            }
+        }
+    }
+    Ok((options, lease))
+}
+
+fn default_threads() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (2 * processors).clamp(4, 16)
+}
+
+fn report(output: &Output, directory: &std::path::Path, pid: u32, hint: &str) {
+    let directory = directory.display().to_string();
+    output.line(&format!("{directory} is mounted; {hint}"));
+    output.object(&json!({ "mounted": directory, "pid": pid }));
+}
+
+/// Starts this program again to serve the mount, and waits until it does.
+fn detach(arguments: &MountArguments, session: &Session, directory: &std::path::Path) -> Outcome {
+    let doing = || "starting the process that serves the mount".to_owned();
+    let mut command = Command::new(std::env::current_exe().doing(doing)?);
+    command
+        .args(["fs", "mount", "--background", "--config"])
+        .arg(session.file.canonicalize().doing(doing)?);
+    for options in &arguments.options {
+        // The configuration has been found already, and its path may be relative.
+        let kept = options.split(',');
+        let kept: Vec<&str> = kept.filter(|one| !one.starts_with("config=")).collect();
+        command.arg("-o").arg(kept.join(","));
+    }
+    if let Some(scheme) = &session.via {
+        command.args(["--via", scheme]);
+    }
+    if let Some(threads) = arguments.threads {
+        command.args(["--threads", &threads.to_string()]);
+    }
+    let mut child = command
+        .arg("--")
+        .arg(directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .doing(doing)?;
+    let mut line = String::new();
+    if let Some(output) = child.stdout.take() {
+        BufReader::new(output).read_line(&mut line).doing(doing)?;
+    }
+    if line.trim_end() != READY {
+        let status = child.wait().doing(doing)?;
+        // It has said why, on the same standard error.
+        return Err(Failure {
+            code: status
+                .code()
+                .and_then(|code| u8::try_from(code).ok())
+                .unwrap_or(1),
+            ..Failure::reported()
+        });
+    }
+    report(
+        &session.output,
+        directory,
+        child.id(),
+        "unmount it with `causeway fs umount`",
+    );
+    Ok(())
+}
+
+/// A request that a thread does not reply to would keep its program waiting for ever; once the process is gone, all get
+/// errors.
+fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
+}
+
+/// Tells the command that has started this process that the mount replies, and lets go of everything of the terminal's.
+fn leave_terminal() -> Outcome {
+    let doing = || "leaving the terminal".to_owned();
+    // A process that leads its group already is on its own.
+    let _ = rustix::process::setsid();
+    std::env::set_current_dir(ANYWHERE).doing(doing)?;
+    let mut out = std::io::stdout();
+    writeln!(out, "{READY}").doing(doing)?;
+    out.flush().doing(doing)?;
+    let null = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/null")
+        .doing(doing)?;
+    rustix::stdio::dup2_stdout(&null).doing(doing)?;
+    rustix::stdio::dup2_stderr(&null).doing(doing)
+}

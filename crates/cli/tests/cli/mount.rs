@@ -1,0 +1,143 @@
+//! The file system as a directory: programs that know nothing of it, on real mounts.
+//!
+//! `tools/mount-needs` installs the programs. Where the kernel cannot mount (no `/dev/fuse`, or not the right to), these
+//! tests say so and do nothing.
+
+mod ends;
+mod files;
+mod full;
+mod programs;
+mod users;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::stand::{Run, Stand};
+
+/// A mounted file system, and the directory it is mounted at.
+pub(crate) struct Mounted {
+    directory: tempfile::TempDir,
+    unmounted: bool,
+}
+
+/// Whether file systems can be mounted here; says so if not.
+pub(crate) fn can_mount() -> bool {
+    let found = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse");
+    let why = match found {
+        Ok(_) if rustix::process::geteuid().is_root() => return true,
+        Ok(_) if program_exists("fusermount3") => return true,
+        Ok(_) => "there is no fusermount3: run tools/mount-needs as root".to_owned(),
+        Err(error) => format!("/dev/fuse: {error}"),
+    };
+    eprintln!("THE MOUNT IS NOT TESTED, because nothing can be mounted here: {why}");
+    false
+}
+
+fn program_exists(name: &str) -> bool {
+    let places = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&places).any(|place| place.join(name).is_file())
+}
+
+impl Mounted {
+    /// Mounts a file system.
+    pub(crate) fn new(stand: &Stand) -> Self {
+        Self::with(stand, &stand.config, &[])
+    }
+
+    /// Mounts it by another configuration file, with more arguments.
+    pub(crate) fn with(stand: &Stand, config: &Path, arguments: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut all = vec!["fs", "mount"];
+        all.extend(arguments);
+        let path = directory.path().to_str().unwrap().to_owned();
+        all.push(&path);
+        Run::new(stand.directory.path(), &all).config(config).ok();
+        Self {
+            directory,
+            unmounted: false,
+        }
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A path below.
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// The process that serves it.
+    pub(crate) fn pid(&self) -> i32 {
+        let path = self.path().to_str().unwrap();
+        serving(path).expect("a process serves the mount")
+    }
+
+    /// Unmounts it with the command, which must succeed.
+    pub(crate) fn unmount(&mut self) {
+        Run::new(
+            Path::new("/"),
+            &["fs", "umount", self.path().to_str().unwrap()],
+        )
+        .ok();
+        self.unmounted = true;
+    }
+
+    /// It is unmounted in another way.
+    pub(crate) fn is_unmounted(&mut self) {
+        assert!(!is_mounted(self.path()));
+        self.unmounted = true;
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if !self.unmounted {
+            let path = self.path().to_str().unwrap().to_owned();
+            Run::new(Path::new("/"), &["fs", "umount", "--lazy", &path]).left();
+        }
+    }
+}
+
+/// Whether something is mounted at a directory.
+pub(crate) fn is_mounted(directory: &Path) -> bool {
+    let table = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let place = format!(" {} ", directory.display());
+    table.lines().any(|line| line.contains(&place))
+}
+
+/// The process in the background that serves the mount at a path.
+fn serving(path: &str) -> Option<i32> {
+    std::fs::read_dir("/proc").unwrap().find_map(|entry| {
+        let pid = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let mut arguments = line.split(|byte| *byte == 0);
+        let is_server = arguments.any(|one| one == b"--background");
+        (is_server && arguments.any(|one| one == path.as_bytes())).then_some(pid)
+    })
+}
+
+/// Runs a shell script in a directory; it must succeed. Returns what it printed.
+pub(crate) fn shell(directory: &Path, script: &str) -> String {
+    let output = Command::new("sh")
+        .args(["-euc", script])
+        .current_dir(directory)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_AUTHOR_NAME", "a")
+        .env("GIT_AUTHOR_EMAIL", "a@b")
+        .env("GIT_COMMITTER_NAME", "a")
+        .env("GIT_COMMITTER_EMAIL", "a@b")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{script}\n{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -1,0 +1,370 @@
+//! Mounting where it cannot be, unmounting in every way, and what happens when processes die.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use super::{Mounted, can_mount, is_mounted, shell};
+use crate::stand::{Run, Stand, runs, send, until};
+
+/// The script that mount(8) runs.
+const HELPER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/mount.causeway");
+
+#[test]
+fn places_where_nothing_can_be_mounted_are_named_with_what_to_do() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let here = stand.directory.path();
+    std::fs::write(here.join("file"), "").unwrap();
+    std::fs::create_dir(here.join("full")).unwrap();
+    std::fs::write(here.join("full/x"), "hidden").unwrap();
+    let missing = stand.fs(&["mount", "missing"]).fails(1);
+    assert!(
+        missing.contains("no such directory") && missing.contains("mkdir"),
+        "{missing}"
+    );
+    let file = stand.fs(&["mount", "file"]).fails(1);
+    assert!(file.contains("not a directory"), "{file}");
+    let option = stand
+        .fs(&["mount", "-o", "ro,allow_others", "full"])
+        .fails(2);
+    assert!(
+        option.contains("`allow_others`") && option.contains("--help"),
+        "{option}"
+    );
+    let never = stand.fs(&["umount", "full"]).fails(1);
+    assert!(never.contains("findmnt"), "{never}");
+    // A directory with files is covered, as by any mount, also one with a relative path.
+    let said = stand.fs(&["mount", "--json", "-o", "ro", "full"]).json();
+    assert!(said["pid"].as_u64().is_some_and(|pid| runs(pid as i32)));
+    assert!(!here.join("full/x").exists());
+    let written = std::fs::write(here.join("full/y"), "").unwrap_err();
+    assert_eq!(Errno::from_io_error(&written), Some(Errno::ROFS));
+    let twice = stand.fs(&["mount", "full"]).fails(1);
+    assert!(
+        twice.contains("already") && twice.contains("umount"),
+        "{twice}"
+    );
+    stand.fs(&["umount", "full"]).ok();
+    assert!(here.join("full/x").exists());
+    // Without servers there is nothing to mount.
+    let config = stand.impatient();
+    drop(stand);
+    let directory = tempfile::tempdir().unwrap();
+    let run = Run::new(directory.path(), &["fs", "mount", "."]).config(&config);
+    // The configuration went with the file system's directory.
+    run.fails(2);
+    assert!(!is_mounted(directory.path()));
+}
+
+#[test]
+fn a_mount_ends_in_every_orderly_way() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    // umount(8), while nothing uses it.
+    let mut mounted = Mounted::new(&stand);
+    let pid = mounted.pid();
+    std::fs::write(mounted.at("file"), "kept").unwrap();
+    if rustix::process::geteuid().is_root() {
+        shell(
+            Path::new("/"),
+            &format!("umount {}", mounted.path().display()),
+        );
+    } else {
+        mounted.unmount();
+    }
+    mounted.is_unmounted();
+    until("its process ends", || !runs(pid));
+    // While a program uses it.
+    let mut mounted = Mounted::new(&stand);
+    let pid = mounted.pid();
+    let open = File::open(mounted.at("file")).unwrap();
+    let path = mounted.path().to_str().unwrap().to_owned();
+    let busy = stand.fs(&["umount", &path]).fails(1);
+    assert!(
+        busy.contains("programs use it") && busy.contains("--lazy"),
+        "{busy}"
+    );
+    assert_eq!(std::fs::read(mounted.at("file")).unwrap(), b"kept");
+    stand.fs(&["umount", "--lazy", &path]).ok();
+    mounted.is_unmounted();
+    assert!(runs(pid));
+    drop(open);
+    until("its process ends with the last use", || !runs(pid));
+    // Signals, in the background and in the foreground, also while it is in use.
+    let mut mounted = Mounted::new(&stand);
+    let pid = mounted.pid();
+    let open = File::open(mounted.at("file")).unwrap();
+    send(pid, Signal::TERM);
+    until("its process ends", || !runs(pid));
+    mounted.is_unmounted();
+    drop(open);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    for signal in [Signal::INT, Signal::TERM] {
+        let run = stand.fs(&["mount", "--foreground", path]);
+        let mut child = run.start();
+        until("it is mounted", || directory.path().join("file").exists());
+        send(child.id() as i32, signal);
+        assert_eq!(child.wait().unwrap().code(), Some(128 + signal.as_raw()));
+        assert!(!is_mounted(directory.path()));
+    }
+}
+
+#[test]
+fn a_killed_mount_gives_errors_and_can_be_replaced() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let mut mounted = Mounted::new(&stand);
+    let mut open = File::create(mounted.at("file")).unwrap();
+    open.write_all(b"written").unwrap();
+    std::fs::remove_file(mounted.at("file")).unwrap();
+    let pid = mounted.pid();
+    send(pid, Signal::KILL);
+    until("it is gone", || !runs(pid));
+    let dead = |error: std::io::Error| Errno::from_io_error(&error) == Some(Errno::NOTCONN);
+    // What was on its way when the last thread ended has another error.
+    let errno = Errno::from_io_error(&open.write_all(b"more").unwrap_err());
+    assert!(
+        matches!(errno, Some(Errno::NOTCONN | Errno::CONNABORTED)),
+        "{errno:?}"
+    );
+    until("names fail", || mounted.path().metadata().is_err_and(dead));
+    let path = mounted.path().to_str().unwrap().to_owned();
+    let again = stand.fs(&["mount", &path]).fails(1);
+    assert!(
+        again.contains("has ended") && again.contains("causeway fs umount"),
+        "{again}"
+    );
+    drop(open);
+    mounted.unmount();
+    stand.fs(&["mount", &path]).ok();
+    mounted.unmounted = false;
+    assert_eq!(shell(mounted.path(), "ls -A"), "");
+}
+
+/// What a mount leaves that dies is removed by others, and nothing that one still has open.
+#[test]
+fn unlinked_files_of_dead_mounts_are_removed() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let short = ["-o", "lease=2"];
+    let dead = Mounted::with(&stand, &stand.config, &short);
+    let alive = Mounted::with(&stand, &stand.config, &short);
+    let unlinked = |mounted: &Mounted| {
+        let mut options = File::options();
+        let mut file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .open(mounted.at("file"))
+            .unwrap();
+        file.write_all(&[4; 100_000]).unwrap();
+        std::fs::remove_file(mounted.at("file")).unwrap();
+        file
+    };
+    let directories = || {
+        let listed = stand.fs(&["ls", "/.causeway-unlinked"]).ok();
+        String::from_utf8(listed).unwrap().lines().count()
+    };
+    let (lost, kept) = (unlinked(&dead), unlinked(&alive));
+    assert_eq!(directories(), 2);
+    send(dead.pid(), Signal::KILL);
+    until("the dead mount's files are gone", || directories() == 1);
+    drop(lost);
+    // The other one's lease was renewed all the time.
+    let mut content = vec![0; 100_001];
+    assert_eq!(kept.read_at(&mut content, 0).unwrap(), 100_000);
+    drop(kept);
+    let mut alive = alive;
+    alive.unmount();
+    until("nothing is left", || directories() == 0);
+    let wrong = stand.fs(&["mount", "-o", "lease=0", "."]).fails(2);
+    assert!(wrong.contains("`lease`"), "{wrong}");
+}
+
+/// What was synced by way of a mount that is killed is there for others.
+#[test]
+fn a_killed_mount_loses_nothing_that_was_synced() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let (one, other) = (Mounted::new(&stand), Mounted::new(&stand));
+    let content = |number: usize| vec![number as u8; 10_000 * (1 + number % 9)];
+    let synced = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0.. {
+                let store = || {
+                    let mut file = File::create(one.at(&format!("f{number}")))?;
+                    file.write_all(&content(number))?;
+                    file.sync_all()
+                };
+                if store().is_err() {
+                    return;
+                }
+                synced.store(number + 1, Ordering::Release);
+            }
+        });
+        until("some are synced", || synced.load(Ordering::Acquire) >= 30);
+        send(one.pid(), Signal::KILL);
+    });
+    for number in 0..synced.into_inner() {
+        let found = std::fs::read(other.at(&format!("f{number}"))).unwrap();
+        assert!(found == content(number), "f{number}");
+    }
+}
+
+#[test]
+fn killed_servers_give_errors_in_time_and_go_on_after_a_restart() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let config = stand.impatient();
+    let mut mounted = Mounted::with(&stand, &config, &[]);
+    let mut file = File::create(mounted.at("large")).unwrap();
+    file.write_all(&vec![5; 4 << 20]).unwrap();
+    file.sync_all().unwrap();
+    // Writers are at work while an I/O server dies, more of them than there are threads.
+    let begun = Instant::now();
+    let errors: Vec<_> = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..12)
+            .map(|number| {
+                let mounted = &mounted;
+                scope.spawn(move || {
+                    let mut file = File::create(mounted.at(&format!("f{number}"))).unwrap();
+                    loop {
+                        if let Err(error) = file.write_all(&[7; 1 << 20]) {
+                            return error;
+                        }
+                    }
+                })
+            })
+            .collect();
+        until("something is written", || {
+            mounted
+                .at("f11")
+                .metadata()
+                .is_ok_and(|found| found.len() > 0)
+        });
+        send(stand.pids[1], Signal::KILL);
+        writers
+            .into_iter()
+            .map(|writer| writer.join().unwrap())
+            .collect()
+    });
+    for error in errors {
+        let errno = Errno::from_io_error(&error);
+        assert!(
+            matches!(errno, Some(Errno::IO | Errno::TIMEDOUT)),
+            "{error}"
+        );
+    }
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert!(file.write_all(&vec![6; 4 << 20]).is_err());
+    // Names do not need that server.
+    std::fs::create_dir(mounted.at("directory")).unwrap();
+    let name = "io0";
+    let mut server = stand.fs(&["serve", "--server", name]).start();
+    until("the server replies", || {
+        std::fs::read(mounted.at("large")).is_ok_and(|content| content.len() >= 4 << 20)
+    });
+    drop(file);
+    send(stand.pids[0], Signal::KILL);
+    let begun = Instant::now();
+    let error = std::fs::read_dir(mounted.path()).map(Iterator::count);
+    assert!(error.is_err() && begun.elapsed() < Duration::from_secs(60));
+    mounted.unmount();
+    send(server.id() as i32, Signal::TERM);
+    server.wait().unwrap();
+}
+
+/// Rounds of the next test; `make test-mount` has many.
+fn rounds() -> u32 {
+    let rounds = std::env::var("CAUSEWAY_MOUNT_ROUNDS").ok();
+    rounds.map_or(1, |rounds| rounds.parse().expect("a number"))
+}
+
+/// A program whose servers die and come back in time notices nothing, and finds every byte.
+#[test]
+fn servers_that_come_back_in_time_are_not_missed() {
+    if !can_mount() {
+        return;
+    }
+    let mut stand = Stand::new();
+    let mounted = Mounted::new(&stand);
+    for round in 0..rounds() {
+        let script = "rm -f verify*; fio --name=verify --directory=. --size=24m --bs=64k --rw=randrw \
+                      --ioengine=psync --fsync=64 --verify=crc32c --verify_backlog=32 --verify_fatal=1 --output=/dev/null";
+        let mut writer = Command::new("sh")
+            .args(["-euc", script])
+            .current_dir(mounted.path())
+            .spawn()
+            .unwrap();
+        until("it writes", || {
+            mounted
+                .at("verify.0.0")
+                .metadata()
+                .is_ok_and(|found| found.len() > 0)
+        });
+        let index = (round as usize) % stand.pids.len();
+        let name = ["meta", "io0", "io1"][index];
+        send(stand.pids[index], Signal::KILL);
+        let server = stand.fs(&["serve", "--server", name]).start();
+        stand.pids[index] = server.id() as i32;
+        stand.others.push(server);
+        assert!(
+            writer.wait().unwrap().success(),
+            "round {round}: {name} was killed"
+        );
+    }
+}
+
+/// mount(8) and fstab come by this script.
+#[test]
+fn the_helper_of_mount_mounts() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let directory = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_causeway")).parent().unwrap();
+    let places = std::env::var("PATH").unwrap();
+    let run = |options: &[&str]| {
+        Command::new("sh")
+            .arg(HELPER)
+            .args([&stand.config, directory.path()])
+            .args(options)
+            .env("PATH", format!("{}:{places}", program.display()))
+            .stdout(Stdio::null())
+            .status()
+            .unwrap()
+    };
+    assert!(run(&["-f"]).success() && !is_mounted(directory.path()));
+    assert!(run(&["-s", "-o", "rw,noatime,_netdev"]).success());
+    assert!(is_mounted(directory.path()));
+    std::fs::write(directory.path().join("file"), "").unwrap();
+    Run::new(
+        Path::new("/"),
+        &["fs", "umount", directory.path().to_str().unwrap()],
+    )
+    .ok();
+    assert!(!run(&["-o", "bogus"]).success());
+}

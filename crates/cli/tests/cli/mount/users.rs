@@ -1,0 +1,145 @@
+//! Several users on one mount of root's.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use super::{Mounted, can_mount, shell};
+use crate::stand::{Run, Stand};
+
+/// Runs a script as a user with supplementary groups. Returns whether it succeeded.
+fn may(mounted: &Mounted, user: u32, groups: &str, script: &str) -> bool {
+    let status = Command::new("setpriv")
+        .args([&format!("--reuid={user}"), &format!("--regid={user}")])
+        .arg(format!("--groups={groups}"))
+        .args(["sh", "-ec", script])
+        .current_dir(mounted.path())
+        .stderr(std::process::Stdio::null())
+        .status()
+        .expect("util-linux's setpriv runs");
+    status.success()
+}
+
+#[test]
+fn users_have_their_own_files_and_no_others() {
+    if !can_mount() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SEVERAL USERS ON A MOUNT ARE NOT TESTED: that needs root");
+        return;
+    }
+    let stand = Stand::new();
+    let mounted = Mounted::with(&stand, &stand.config, &["-o", "allow_other"]);
+    std::fs::set_permissions(
+        mounted.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    shell(
+        mounted.path(),
+        "mkdir -m 1777 shared; mkdir -m 2770 team; chgrp 3003 team; mkdir -m 700 private; echo x >private/x",
+    );
+    assert!(may(
+        &mounted,
+        1001,
+        "1001",
+        "cd shared; umask 022; echo mine >one; mkdir -m 700 own; test $(stat -c %u:%g one) = 1001:1001"
+    ));
+    assert!(may(
+        &mounted,
+        1002,
+        "1002",
+        "cat shared/one; echo two >shared/two"
+    ));
+    for refused in [
+        "echo more >>shared/one",
+        "rm -f shared/one",
+        "mv shared/one shared/three",
+        "ls shared/own",
+        "cat private/x",
+        "chmod 777 shared/one",
+        "chown 1002 shared/one",
+        "touch -d 2020-01-01 shared/one",
+        "echo x >team/x",
+        "echo x >x",
+    ] {
+        assert!(!may(&mounted, 1002, "1002", refused), "{refused}");
+    }
+    // The team's directory gives its group to what is made in it, and admits who is in it only by a further group.
+    let team = "cd team; umask 007; echo x >x; mkdir below; test $(stat -c %g x) = 3003; test $(stat -c %a below) = 2770";
+    assert!(may(&mounted, 1002, "1002,3003", team));
+    assert!(may(
+        &mounted,
+        1001,
+        "3003",
+        "cd team; echo more >>x; mv x below/y; rm below/y"
+    ));
+    // A file that was opened while that was allowed stays open.
+    assert!(may(
+        &mounted,
+        1001,
+        "1001",
+        "umask 077; exec 3>shared/three; chmod 0 shared/three; echo x >&3"
+    ));
+    assert!(may(
+        &mounted,
+        1001,
+        "1001",
+        "cd shared; echo x >program; chmod 6755 program; echo y >>program; test $(stat -c %a program) = 755"
+    ));
+}
+
+#[test]
+fn other_users_are_kept_out_unless_admitted() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let stand = Stand::new();
+    let mounted = Mounted::new(&stand);
+    assert!(!may(&mounted, 1001, "1001", "ls"));
+}
+
+/// A user who mounts with fusermount3, in a directory that is theirs.
+#[test]
+fn a_normal_user_mounts_their_own_file_system() {
+    let has_helper = super::program_exists("fusermount3");
+    if !can_mount() || !rustix::process::geteuid().is_root() || !has_helper {
+        return;
+    }
+    const NOBODY: u32 = 65_534;
+    // Not everybody may open the device.
+    let opened = Command::new("test")
+        .args(["-w", "/dev/fuse"])
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .status();
+    if !opened.is_ok_and(|status| status.success()) {
+        eprintln!("A MOUNT OF A NORMAL USER IS NOT TESTED: /dev/fuse is root's alone here");
+        return;
+    }
+    let stand = Stand::of_user(Some(NOBODY), &[]);
+    let directory = stand.directory.path().join("mounted");
+    std::fs::create_dir(&directory).unwrap();
+    std::os::unix::fs::chown(&directory, Some(NOBODY), Some(NOBODY)).unwrap();
+    let path = directory.to_str().unwrap();
+    stand.fs(&["mount", path]).user(Some(NOBODY)).ok();
+    let said = Command::new("sh")
+        .args([
+            "-ec",
+            "echo mine >file; cat file; exec 3<file; rm file; cat <&3; stat -c %u .",
+        ])
+        .current_dir("/")
+        .env("PWD", path)
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .current_dir(&directory)
+        .output();
+    stand.fs(&["umount", path]).user(Some(NOBODY)).ok();
+    let said = said.unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&said.stdout),
+        "mine\nmine\n65534\n",
+        "{said:?}"
+    );
+    Run::new(stand.directory.path(), &["fs", "umount", path]).fails(1);
+}

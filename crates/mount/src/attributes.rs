@@ -1,0 +1,145 @@
+//! Attributes and error numbers, as the kernel has them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use causeway_fs::Error;
+use causeway_wire::fs::{Attributes, Errno, Kind, ObjectId, Timestamp};
+use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
+
+/// Bytes that programs should read and write at a time.
+const PREFERRED_BYTES: u32 = 1 << 20;
+
+/// A failed operation, as a program sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Failed(pub(crate) Errno);
+
+/// What operations return.
+pub(crate) type Outcome<T = ()> = Result<T, Failed>;
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        let errno = match error.errno {
+            // Meant for the client library: what it could not deal with is an error of input or output.
+            Errno(number) if number > 1000 => Errno::EIO,
+            Errno::ECONNREFUSED
+            | Errno::ECONNRESET
+            | Errno::EHOSTUNREACH
+            | Errno::EKEYREJECTED
+            | Errno::EPROTO
+            | Errno::EMSGSIZE
+            | Errno::ECANCELED => Errno::EIO,
+            errno => errno,
+        };
+        // A program only gets a number: who looks for the cause finds it in the log.
+        if matches!(errno, Errno::EIO | Errno::ETIMEDOUT | Errno::ENOSPC) {
+            tracing::warn!("{error}");
+        }
+        Self(errno)
+    }
+}
+
+impl From<Failed> for fuser::Errno {
+    fn from(failed: Failed) -> Self {
+        fuser::Errno::from_i32(i32::from(failed.0.0))
+    }
+}
+
+/// An object's attributes as the kernel wants them.
+pub(crate) fn for_kernel(object: ObjectId, attributes: &Attributes) -> FileAttr {
+    let changed = time(attributes.changed);
+    FileAttr {
+        ino: INodeNo(object.0),
+        size: attributes.size,
+        blocks: attributes.size.div_ceil(512),
+        atime: time(attributes.accessed),
+        mtime: time(attributes.modified),
+        ctime: changed,
+        crtime: changed,
+        kind: file_type(attributes.kind),
+        perm: attributes.mode,
+        nlink: attributes.links,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        rdev: 0,
+        blksize: PREFERRED_BYTES,
+        flags: 0,
+    }
+}
+
+/// What kind of object, in the kernel's words.
+pub(crate) fn file_type(kind: Kind) -> FileType {
+    match kind {
+        Kind::File => FileType::RegularFile,
+        Kind::Directory => FileType::Directory,
+        Kind::SymbolicLink => FileType::Symlink,
+    }
+}
+
+fn time(at: Timestamp) -> SystemTime {
+    let whole = Duration::from_secs(at.seconds.unsigned_abs());
+    let base = match at.seconds < 0 {
+        true => UNIX_EPOCH.checked_sub(whole),
+        false => UNIX_EPOCH.checked_add(whole),
+    };
+    let part = Duration::from_nanos(at.nanoseconds.into());
+    base.and_then(|base| base.checked_add(part))
+        .unwrap_or(UNIX_EPOCH)
+}
+
+/// A time that a program sets.
+pub(crate) fn timestamp(time: TimeOrNow) -> Timestamp {
+    match time {
+        TimeOrNow::Now => causeway_fs::clock::now(),
+        TimeOrNow::SpecificTime(time) => timestamp_of(time),
+    }
+}
+
+fn timestamp_of(time: SystemTime) -> Timestamp {
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Timestamp {
+            seconds: seconds(since),
+            nanoseconds: since.subsec_nanos(),
+        },
+        // `fuser` takes seconds and nanoseconds of the kernel's off the epoch alike, although nanoseconds count forward.
+        Err(before) => Timestamp {
+            seconds: -seconds(before.duration()),
+            nanoseconds: before.duration().subsec_nanos(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_and_after_the_epoch_are_kept_to_the_nanosecond() {
+        let at = |seconds, nanoseconds| Timestamp {
+            seconds,
+            nanoseconds,
+        };
+        for at in [at(0, 0), at(1, 999_999_999), at(-7, 0), at(1 << 33, 5)] {
+            assert_eq!(timestamp_of(time(at)), at);
+        }
+        let nanosecond = Duration::from_nanos(1);
+        let before = UNIX_EPOCH - Duration::from_secs(5);
+        assert_eq!(time(at(-5, 1)), before + nanosecond);
+        assert_eq!(timestamp_of(before - nanosecond), at(-5, 1));
+    }
+
+    #[test]
+    fn numbers_that_only_clients_know_do_not_reach_programs() {
+        for errno in Errno::ALL {
+            let error = Error {
+                operation: "write",
+                subject: "object 5".to_owned(),
+                errno: *errno,
+                message: String::new(),
+                server: None,
+            };
+            let Failed(shown) = error.into();
+            assert!(shown.0 <= 133, "{shown}");
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! Requests of the kernel, and the replies to them.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, SystemTime};
+
+use causeway_wire::fs::{Attributes, MAX_NAME_BYTES, ObjectId, SetAttributes};
+use fuser::{
+    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
+    WriteFlags,
+};
+
+use crate::attributes::{Outcome, file_type, for_kernel, timestamp};
+use crate::clients::User;
+use crate::operations::{Mounted, New};
+
+/// Most bytes of one read or write.
+const MAX_TRANSFER: u32 = 1 << 20;
+/// Bytes of a block, in which the kernel counts space.
+const BLOCK_BYTES: u32 = 4096;
+/// The kernel asks for names and attributes each time: other clients may have changed them.
+const NOT_KEPT: Duration = Duration::ZERO;
+/// Type bits of a mode, and those of a file.
+const TYPE_BITS: u32 = 0o170_000;
+const FILE_BITS: u32 = 0o100_000;
+const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
+const O_TRUNC: i32 = rustix::fs::OFlags::TRUNC.bits() as i32;
+const O_APPEND: i32 = rustix::fs::OFlags::APPEND.bits() as i32;
+/// A handle that appends, and all others: nothing else has to be known of them.
+const APPENDS: FileHandle = FileHandle(1);
+const PLAIN: FileHandle = FileHandle(0);
+
+/// What the kernel talks to.
+pub(crate) struct Face {
+    pub(crate) mounted: Arc<Mounted>,
+    /// Told when the kernel needs nothing more.
+    pub(crate) ended: Sender<()>,
+}
+
+fn user(request: &Request) -> User {
+    User {
+        uid: request.uid(),
+        gid: request.gid(),
+        pid: request.pid(),
+    }
+}
+
+fn object(inode: INodeNo) -> ObjectId {
+    ObjectId(inode.0)
+}
+
+fn mode_bits(mode: u32) -> u16 {
+    (mode & 0o7777) as u16
+}
+
+/// The handle for a file that is opened with these flags. Where data are appended the kernel only believes to know, so
+/// they do not pass by its cache.
+fn handle(flags: i32) -> (FileHandle, FopenFlags) {
+    match flags & O_APPEND != 0 {
+        true => (APPENDS, FopenFlags::FOPEN_DIRECT_IO),
+        false => (PLAIN, FopenFlags::empty()),
+    }
+}
+
+fn reply_entry(outcome: Outcome<(ObjectId, Attributes)>, reply: ReplyEntry) {
+    match outcome {
+        Ok((object, attributes)) => {
+            let attributes = for_kernel(object, &attributes);
+            reply.entry(&NOT_KEPT, &attributes, Generation(0));
+        }
+        Err(failed) => reply.error(failed.into()),
+    }
+}
+
+fn reply_empty(outcome: Outcome, reply: ReplyEmpty) {
+    match outcome {
+        Ok(()) => reply.ok(),
+        Err(failed) => reply.error(failed.into()),
+    }
+}
+
+fn reply_attributes(inode: INodeNo, outcome: Outcome<Attributes>, reply: ReplyAttr) {
+    match outcome {
+        Ok(attributes) => reply.attr(&NOT_KEPT, &for_kernel(object(inode), &attributes)),
+        Err(failed) => reply.error(failed.into()),
+    }
+}
+
+impl Filesystem for Face {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        for wanted in [
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_ATOMIC_O_TRUNC,
+            InitFlags::FUSE_AUTO_INVAL_DATA,
+            InitFlags::FUSE_ASYNC_DIO,
+        ] {
+            if config.add_capabilities(wanted).is_err() {
+                tracing::debug!(?wanted, "the kernel does not have it");
+            }
+        }
+        // A kernel that wants less says so.
+        for (what, set) in [
+            ("writes", config.set_max_write(MAX_TRANSFER)),
+            ("reading ahead", config.set_max_readahead(MAX_TRANSFER)),
+        ] {
+            if let Err(most) = set {
+                tracing::debug!(most, "the kernel limits {what}");
+            }
+        }
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        self.mounted.end();
+        let _ = self.ended.send(());
+    }
+
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found = self
+            .mounted
+            .lookup(user(request), object(parent), name.as_bytes());
+        reply_entry(found, reply);
+    }
+
+    fn forget(&self, _: &Request, _: INodeNo, _: u64) {}
+
+    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        reply_attributes(inode, self.mounted.attributes(object(inode)), reply);
+    }
+
+    fn setattr(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        accessed: Option<TimeOrNow>,
+        modified: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let set = SetAttributes {
+            mode: mode.map(mode_bits),
+            uid,
+            gid,
+            accessed: accessed.map(timestamp),
+            modified: modified.map(timestamp),
+            distribution: None,
+        };
+        let changed = self.mounted.change(object(inode), size, set);
+        reply_attributes(inode, changed, reply);
+    }
+
+    fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
+        match self.mounted.read_link(object(inode)) {
+            Ok(target) => reply.data(&target),
+            Err(failed) => reply.error(failed.into()),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        _device: u32,
+        reply: ReplyEntry,
+    ) {
+        if mode & TYPE_BITS != FILE_BITS {
+            return reply.error(Errno::EPERM);
+        }
+        let new = New::File {
+            mode: mode_bits(mode),
+        };
+        let made = self
+            .mounted
+            .make(user(request), object(parent), name.as_bytes(), &new);
+        reply_entry(made, reply);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let new = New::Directory {
+            mode: mode_bits(mode),
+        };
+        let made = self
+            .mounted
+            .make(user(request), object(parent), name.as_bytes(), &new);
+        reply_entry(made, reply);
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let target = target.as_os_str().as_bytes();
+        let new = New::Link { target };
+        let made = self
+            .mounted
+            .make(user(request), object(parent), name.as_bytes(), &new);
+        reply_entry(made, reply);
+    }
+
+    fn link(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        parent: INodeNo,
+        name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let new = New::Name { of: object(inode) };
+        let made = self
+            .mounted
+            .make(user(request), object(parent), name.as_bytes(), &new);
+        reply_entry(made, reply);
+    }
+
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let removed = self
+            .mounted
+            .unlink(user(request), object(parent), name.as_bytes());
+        reply_empty(removed, reply);
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let removed = self
+            .mounted
+            .remove_directory(user(request), object(parent), name.as_bytes());
+        reply_empty(removed, reply);
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        // The error of `rename` for flags that a file system does not know.
+        if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
+            return reply.error(Errno::EINVAL);
+        }
+        let renamed = self.mounted.rename(
+            user(request),
+            (object(parent), name.as_bytes()),
+            (object(new_parent), new_name.as_bytes()),
+            flags.contains(RenameFlags::RENAME_NOREPLACE),
+        );
+        reply_empty(renamed, reply);
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let created = self.mounted.create(
+            user(request),
+            object(parent),
+            name.as_bytes(),
+            mode_bits(mode),
+            flags & O_EXCL != 0,
+        );
+        match created {
+            Ok((object, attributes)) => {
+                let (handle, kernel) = handle(flags);
+                let attributes = for_kernel(object, &attributes);
+                reply.created(&NOT_KEPT, &attributes, Generation(0), handle, kernel);
+            }
+            Err(failed) => reply.error(failed.into()),
+        }
+    }
+
+    fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.mounted.open(object(inode), flags.0 & O_TRUNC != 0) {
+            Ok(()) => {
+                let (handle, kernel) = handle(flags.0);
+                reply.opened(handle, kernel);
+            }
+            Err(failed) => reply.error(failed.into()),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let mut buffer = vec![0; size.min(MAX_TRANSFER) as usize];
+        match self.mounted.read(object(inode), offset, &mut buffer) {
+            Ok(count) => reply.data(buffer.get(..count).unwrap_or_default()),
+            Err(failed) => reply.error(failed.into()),
+        }
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let object = object(inode);
+        // The flag may have been taken away since the file was opened.
+        let appends = handle == APPENDS && flags.0 & O_APPEND != 0;
+        let offset = (!appends).then_some(offset);
+        let drop_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let written = self.mounted.write(object, offset, data, drop_privileges);
+        match written {
+            Ok(()) => reply.written(data.len() as u32),
+            Err(failed) => reply.error(failed.into()),
+        }
+    }
+
+    // All data is at the servers when `write` returns.
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.mounted.close(object(inode));
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        reply_empty(self.mounted.sync(object(inode)), reply);
+    }
+
+    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let handle = self.mounted.open_directory();
+        reply.opened(FileHandle(handle), FopenFlags::empty());
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let listed = self
+            .mounted
+            .list(object(inode), handle.0, offset, |next, entry| {
+                let name = OsStr::from_bytes(&entry.name);
+                let inode = INodeNo(entry.object.0);
+                !reply.add(inode, next, file_type(entry.kind), name)
+            });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(failed) => reply.error(failed.into()),
+        }
+    }
+
+    fn releasedir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.mounted.close_directory(handle.0);
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        reply_empty(self.mounted.sync_directory(), reply);
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        match self.mounted.space() {
+            Ok(space) => {
+                let blocks = |bytes: u64| bytes / u64::from(BLOCK_BYTES);
+                let free = blocks(space.free_bytes);
+                // Every object takes some space beside the metadata: there is no other limit to their number.
+                let objects = space.objects.saturating_add(free);
+                reply.statfs(
+                    blocks(space.total_bytes),
+                    free,
+                    free,
+                    objects,
+                    free,
+                    BLOCK_BYTES,
+                    MAX_NAME_BYTES as u32,
+                    BLOCK_BYTES,
+                );
+            }
+            Err(failed) => reply.error(failed.into()),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The parallel file system as a directory, for every program: a FUSE file system over the client library.
+//!
+//! The kernel turns system calls below the mount point into requests, several threads take them, and each becomes
+//! calls of [`causeway_fs::client`]. An inode's number is the object's number, which is never used again, so that no
+//! table of inodes is needed. The kernel checks permissions (`default_permissions`) by attributes that it asks for
+//! each time; the servers check those of names again, for the user who calls.
+//!
+//! Reading order: [`options`] (what `-o` takes) and [`session`] (mounting, serving, unmounting); `face` (requests of
+//! the kernel), `operations` (what they mean), `clients` (which client carries them out, for whom, and for how long),
+//! `open_files` (the open files of this mount), `listing` (directories that are being read), `unlinked` (open files that have lost
+//! their last name), `attributes` (attributes and error numbers as the kernel has them).
+//!
+//! `docs/mount.md` says what programs can rely on. What it does not do: it keeps nothing that was written, so that all
+//! data is at the servers when `write` returns; and it has no locks that other mounts see.
+#![forbid(unsafe_code)]
+
+mod attributes;
+mod clients;
+mod face;
+mod listing;
+mod open_files;
+mod operations;
+pub mod options;
+pub mod session;
+mod unlinked;

@@ -1,0 +1,93 @@
+//! A directory that is being read. The server lists it in the order of names, from a name on, so that removing entries
+//! meanwhile leaves none out. Positions, which programs may go back to, count entries from the front.
+
+use std::collections::VecDeque;
+
+use causeway_wire::fs::Entry;
+
+/// Entries that are kept behind the last position, as the kernel goes back by as many as a program's buffer lacked
+/// room for.
+const KEPT: usize = 4096;
+
+/// What is known of an open directory.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// Position of the first entry of the window.
+    first: u64,
+    window: VecDeque<Entry>,
+    /// The last name that the server has sent.
+    last: Vec<u8>,
+    ended: bool,
+}
+
+impl Listing {
+    /// Prepares for reading at a position, which may lie before what is still known: then everything begins anew.
+    pub(crate) fn seek(&mut self, position: u64) {
+        if position < self.first || position == 0 {
+            *self = Self::default();
+        }
+        let behind = (position - self.first).min(self.window.len() as u64) as usize;
+        if let Some(excess) = behind.checked_sub(KEPT) {
+            self.window.drain(..excess);
+            self.first += excess as u64;
+        }
+    }
+
+    /// The entry at a position, if it is known.
+    pub(crate) fn entry(&self, position: u64) -> Option<&Entry> {
+        let index = usize::try_from(position.checked_sub(self.first)?).ok()?;
+        self.window.get(index)
+    }
+
+    /// Behind which name the server is to be asked for more; `None` at the end.
+    pub(crate) fn more(&self) -> Option<&[u8]> {
+        (!self.ended).then_some(&self.last)
+    }
+
+    /// Adds what the server has sent.
+    pub(crate) fn add(&mut self, entries: Vec<Entry>, end: bool) {
+        if let Some(entry) = entries.last() {
+            self.last = entry.name.clone();
+        }
+        // A page without entries ends the listing, whatever the server says.
+        self.ended = end || entries.is_empty();
+        self.window.extend(entries);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_wire::fs::{Kind, ObjectId};
+
+    use super::*;
+
+    fn page(numbers: std::ops::Range<u64>) -> Vec<Entry> {
+        let entry = |number: u64| Entry {
+            name: format!("{number:08}").into_bytes(),
+            object: ObjectId(number + 2),
+            kind: Kind::File,
+            attributes: None,
+        };
+        numbers.map(entry).collect()
+    }
+
+    #[test]
+    fn positions_stay_while_pages_come() {
+        let mut listing = Listing::default();
+        listing.seek(0);
+        assert_eq!(listing.more(), Some(&b""[..]));
+        for start in (0..20_000).step_by(1000) {
+            listing.add(page(start..start + 1000), start == 19_000);
+            listing.seek(start + 500);
+            for position in [start.saturating_sub(3000), start + 999] {
+                let entry = listing.entry(position).expect("it is known");
+                assert_eq!(entry.object.0, position + 2);
+            }
+        }
+        assert!(listing.window.len() < 3 * KEPT);
+        assert_eq!(listing.more(), None);
+        assert!(listing.entry(20_000).is_none());
+        listing.seek(1);
+        assert_eq!(listing.more(), Some(&b""[..]));
+    }
+}

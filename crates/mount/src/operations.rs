@@ -1,0 +1,482 @@
+//! What the kernel's requests mean: each is one or a few calls of the client library.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use causeway_fs::Error;
+use causeway_fs::client::{Client, CreateOptions, File};
+use causeway_wire::fs::{
+    Attributes, Body, Entry, Errno, Kind, Node, ObjectId, Place, ReplyBody, SetAttributes,
+};
+
+use crate::attributes::{Failed, Outcome};
+use crate::clients::{Clients, User};
+use crate::listing::Listing;
+use crate::open_files::{OpenFiles, Shared};
+use crate::unlinked::{PLACE, Unlinked};
+
+/// Entries of a directory that are asked for at a time.
+const PAGE: u32 = 1000;
+
+/// A mounted file system, apart from the kernel.
+pub(crate) struct Mounted {
+    pub(crate) clients: Clients,
+    /// Indices of the I/O servers in the configuration.
+    io_servers: Vec<usize>,
+    files: OpenFiles,
+    unlinked: Unlinked,
+    directories: Mutex<Directories>,
+}
+
+#[derive(Default)]
+struct Directories {
+    last: u64,
+    open: HashMap<u64, Arc<Mutex<Listing>>>,
+}
+
+/// How full the file system is.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Space {
+    pub(crate) total_bytes: u64,
+    pub(crate) free_bytes: u64,
+    pub(crate) objects: u64,
+}
+
+/// What a new name is to become.
+pub(crate) enum New<'a> {
+    Directory { mode: u16 },
+    File { mode: u16 },
+    Link { target: &'a [u8] },
+    Name { of: ObjectId },
+}
+
+impl Mounted {
+    pub(crate) fn new(clients: Clients, io_servers: Vec<usize>, unlinked: Unlinked) -> Self {
+        Self {
+            clients,
+            io_servers,
+            files: OpenFiles::default(),
+            unlinked,
+            directories: Mutex::default(),
+        }
+    }
+
+    /// How often [`Self::renew`] is to be called.
+    pub(crate) fn renewal(&self) -> Duration {
+        self.unlinked.renewal()
+    }
+
+    /// Does what is to be done from time to time.
+    pub(crate) fn renew(&self) {
+        self.unlinked.renew(&self.clients);
+    }
+
+    /// Leaves nothing behind.
+    pub(crate) fn end(&self) {
+        self.unlinked.end(&self.clients);
+    }
+
+    /// Attributes as programs see them: the name among the unlinked does not count.
+    fn shown(&self, node: &Node) -> Attributes {
+        let mut attributes = node.attributes;
+        if attributes.kind == Kind::File && self.files.is_unlinked(node.object) {
+            attributes.links = attributes.links.saturating_sub(1);
+        }
+        attributes
+    }
+
+    pub(crate) fn lookup(
+        &self,
+        user: User,
+        parent: ObjectId,
+        name: &[u8],
+    ) -> Outcome<(ObjectId, Attributes)> {
+        if is_hidden(parent, name) {
+            return Err(Failed(Errno::ENOENT));
+        }
+        let found = self
+            .clients
+            .for_user(user, |client| {
+                // A name that is not there is no failure to report.
+                match client.stat((parent, name), false) {
+                    Err(error) if error.errno == Errno::ENOENT => Ok(None),
+                    found => found.map(Some),
+                }
+            })?
+            .ok_or(Failed(Errno::ENOENT))?;
+        Ok((found.object, self.shown(&found)))
+    }
+
+    pub(crate) fn attributes(&self, object: ObjectId) -> Outcome<Attributes> {
+        let node = self.clients.own(|client| client.stat_object(object))?;
+        Ok(self.shown(&node))
+    }
+
+    /// Changes attributes and, first, the size.
+    pub(crate) fn change(
+        &self,
+        object: ObjectId,
+        size: Option<u64>,
+        set: SetAttributes,
+    ) -> Outcome<Attributes> {
+        let mut attributes = None;
+        if let Some(size) = size {
+            attributes = Some(self.with_file(object, |client, file| {
+                client.truncate(file, size)?;
+                Ok(file.node.attributes)
+            })?);
+        }
+        if set != SetAttributes::default() {
+            let changed = |client: &mut Client| client.set_attributes(object, set.clone());
+            attributes = Some(self.clients.own(changed)?);
+        }
+        match attributes {
+            Some(mut attributes) => {
+                if attributes.kind == Kind::File && self.files.is_unlinked(object) {
+                    attributes.links = attributes.links.saturating_sub(1);
+                }
+                Ok(attributes)
+            }
+            None => self.attributes(object),
+        }
+    }
+
+    pub(crate) fn read_link(&self, object: ObjectId) -> Outcome<Vec<u8>> {
+        match self.clients.own(|client| client.stat_object(object))?.body {
+            Body::Link(target) => Ok(target),
+            _ => Err(Failed(Errno::EINVAL)),
+        }
+    }
+
+    /// Makes something under a name that does not exist.
+    pub(crate) fn make(
+        &self,
+        user: User,
+        parent: ObjectId,
+        name: &[u8],
+        new: &New<'_>,
+    ) -> Outcome<(ObjectId, Attributes)> {
+        if is_hidden(parent, name) {
+            return Err(Failed(Errno::EPERM));
+        }
+        let at = || Place::from((parent, name));
+        let node = self.clients.for_user(user, |client| match *new {
+            New::Directory { mode } => client.make_directory(at(), mode, None),
+            New::File { mode } => {
+                let options = CreateOptions {
+                    exclusive: true,
+                    mode,
+                    ..CreateOptions::default()
+                };
+                client.create(at(), &options).map(|file| file.node)
+            }
+            New::Link { target } => client.symbolic_link(target, at()),
+            New::Name { of } => client.hard_link_object(of, at()),
+        })?;
+        Ok((node.object, self.shown(&node)))
+    }
+
+    /// Makes a file and opens it. A file that another client has made just before is opened only if the kernel looks
+    /// it up, and so checks permissions: [`Errno::ESTALE`] has it do that.
+    pub(crate) fn create(
+        &self,
+        user: User,
+        parent: ObjectId,
+        name: &[u8],
+        mode: u16,
+        exclusive: bool,
+    ) -> Outcome<(ObjectId, Attributes)> {
+        match self.make(user, parent, name, &New::File { mode }) {
+            Ok((object, attributes)) => {
+                self.files.open(object);
+                Ok((object, attributes))
+            }
+            Err(Failed(Errno::EEXIST)) if !exclusive => Err(Failed(Errno::ESTALE)),
+            Err(failed) => Err(failed),
+        }
+    }
+
+    /// Removes a name of a file.
+    pub(crate) fn unlink(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome {
+        let kept = self.keep_if_last(user, parent, name)?;
+        let place = Place::from((parent, name));
+        let removed = self.clients.for_user(user, |client| match kept {
+            Some(object) => client.unlink_object(place.clone(), object),
+            None => client.unlink(place.clone()),
+        });
+        self.undo_unless(removed, kept)
+    }
+
+    pub(crate) fn remove_directory(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome {
+        let place = Place::from((parent, name));
+        self.clients
+            .for_user(user, |client| client.remove_directory(place.clone()))
+    }
+
+    pub(crate) fn rename(
+        &self,
+        user: User,
+        from: (ObjectId, &[u8]),
+        to: (ObjectId, &[u8]),
+        no_replace: bool,
+    ) -> Outcome {
+        if is_hidden(to.0, to.1) {
+            return Err(Failed(Errno::EPERM));
+        }
+        let kept = match no_replace {
+            true => None,
+            false => self.keep_if_last(user, to.0, to.1)?,
+        };
+        let renamed = self
+            .clients
+            .for_user(user, |client| client.rename(from, to, no_replace));
+        self.undo_unless(renamed, kept)
+    }
+
+    /// Before a name is taken away: if it is the last one of a file that is open here, the file gets a name among the
+    /// unlinked, and is returned.
+    fn keep_if_last(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome<Option<ObjectId>> {
+        if self.files.is_empty() {
+            return Ok(None);
+        }
+        let (object, attributes) = match self.lookup(user, parent, name) {
+            Ok(found) => found,
+            Err(Failed(Errno::ENOENT)) => return Ok(None),
+            Err(failed) => return Err(failed),
+        };
+        let is_last = attributes.kind == Kind::File && attributes.links == 1;
+        if !is_last || !self.files.is_open(object) {
+            return Ok(None);
+        }
+        match self
+            .clients
+            .own(|client| self.unlinked.keep(client, object))
+        {
+            Ok(()) => {}
+            // A user who mounts the file system may not have the right to; then it is gone with its name.
+            Err(Failed(Errno::EACCES | Errno::EPERM)) => return Ok(None),
+            Err(failed) => return Err(failed),
+        }
+        if !self.files.set_unlinked(object, true) {
+            // It was closed meanwhile.
+            self.release(object);
+            return Ok(None);
+        }
+        Ok(Some(object))
+    }
+
+    /// Takes back what [`Self::keep_if_last`] has done if the name is still there.
+    fn undo_unless(&self, done: Outcome, kept: Option<ObjectId>) -> Outcome {
+        if let (Err(_), Some(object)) = (done, kept) {
+            self.files.set_unlinked(object, false);
+            self.release(object);
+        }
+        done
+    }
+
+    fn release(&self, object: ObjectId) {
+        let released = self
+            .clients
+            .own(|client| self.unlinked.release(client, object));
+        if released.is_err() {
+            tracing::warn!(
+                object = object.0,
+                "an unlinked file is left until this mount ends"
+            );
+        }
+    }
+
+    /// Opens a file; truncates it if asked to.
+    pub(crate) fn open(&self, object: ObjectId, truncate: bool) -> Outcome {
+        let shared = self.files.open(object);
+        let opened = self.clients.of_file(object, |client| {
+            let mut known = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let file = known_file(client, &mut known, object, true)?;
+            match truncate {
+                true => client.truncate(file, 0),
+                false => Ok(()),
+            }
+        });
+        if opened.is_err() {
+            self.close(object);
+        }
+        opened
+    }
+
+    /// A program has closed a file for the last time.
+    pub(crate) fn close(&self, object: ObjectId) {
+        if self.files.close(object) {
+            self.release(object);
+        }
+    }
+
+    /// Does something with a file's content, by the file's client.
+    fn with_file<T>(
+        &self,
+        object: ObjectId,
+        work: impl FnOnce(&mut Client, &mut File) -> Result<T, Error>,
+    ) -> Outcome<T> {
+        let shared: Shared = self.files.get(object).unwrap_or_default();
+        self.clients.of_file(object, |client| {
+            let mut known = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let file = known_file(client, &mut known, object, false)?;
+            work(client, file)
+        })
+    }
+
+    /// Reads into `into`; returns how many bytes there were.
+    pub(crate) fn read(&self, object: ObjectId, offset: u64, into: &mut [u8]) -> Outcome<usize> {
+        self.with_file(object, |client, file| client.read_at(file, offset, into))
+    }
+
+    /// Writes at an offset or, if that is absent, behind the end, wherever other clients have moved that. Appenders of
+    /// this mount come one after the other. `drop_privileges` has the file no longer run as its owner or group.
+    pub(crate) fn write(
+        &self,
+        object: ObjectId,
+        offset: Option<u64>,
+        data: &[u8],
+        drop_privileges: bool,
+    ) -> Outcome {
+        self.with_file(object, |client, file| {
+            let offset = match offset {
+                Some(offset) => offset,
+                None => {
+                    client.open_again(file)?;
+                    file.node.attributes.size
+                }
+            };
+            client.write_at(file, offset, data)?;
+            match unprivileged(file.node.attributes.mode).filter(|_| drop_privileges) {
+                Some(mode) => {
+                    let mode = Some(mode);
+                    let set = SetAttributes {
+                        mode,
+                        ..SetAttributes::default()
+                    };
+                    client.set_attributes(object, set).map(drop)
+                }
+                None => Ok(()),
+            }
+        })
+    }
+
+    pub(crate) fn sync(&self, object: ObjectId) -> Outcome {
+        self.with_file(object, Client::fsync)
+    }
+
+    pub(crate) fn sync_directory(&self) -> Outcome {
+        self.clients.own(Client::commit)
+    }
+
+    pub(crate) fn open_directory(&self) -> u64 {
+        let mut directories = self.lock_directories();
+        directories.last += 1;
+        let handle = directories.last;
+        directories.open.insert(handle, Arc::default());
+        handle
+    }
+
+    pub(crate) fn close_directory(&self, handle: u64) {
+        self.lock_directories().open.remove(&handle);
+    }
+
+    fn lock_directories(&self) -> MutexGuard<'_, Directories> {
+        self.directories
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Passes the entries from a position on to `take`, with the position behind each, until that returns `false`.
+    pub(crate) fn list(
+        &self,
+        directory: ObjectId,
+        handle: u64,
+        position: u64,
+        mut take: impl FnMut(u64, &Entry) -> bool,
+    ) -> Outcome {
+        let listing = self.lock_directories().open.get(&handle).map(Arc::clone);
+        let listing = listing.ok_or(Failed(Errno::EBADF))?;
+        let mut listing = listing.lock().unwrap_or_else(PoisonError::into_inner);
+        listing.seek(position);
+        let mut position = position;
+        let mut taken = false;
+        loop {
+            while let Some(entry) = listing.entry(position) {
+                position += 1;
+                if is_hidden(directory, &entry.name) {
+                    continue;
+                }
+                if !take(position, entry) {
+                    return Ok(());
+                }
+                taken = true;
+            }
+            // What there is goes to the program before more is asked for.
+            let Some(after) = listing.more().filter(|_| !taken) else {
+                return Ok(());
+            };
+            let (entries, end) = self
+                .clients
+                .own(|client| client.read_directory(directory, after, PAGE, false))?;
+            listing.add(entries, end);
+        }
+    }
+
+    pub(crate) fn space(&self) -> Outcome<Space> {
+        self.clients.own(|client| {
+            let mut space = Space::default();
+            for &server in &self.io_servers {
+                if let ReplyBody::StorageStatus { total, free, .. } =
+                    client.storage_status(server)?
+                {
+                    space.total_bytes = space.total_bytes.saturating_add(total);
+                    space.free_bytes = space.free_bytes.saturating_add(free);
+                }
+            }
+            if let ReplyBody::MetadataStatus { objects, .. } = client.metadata_status()? {
+                space.objects = objects;
+            }
+            Ok(space)
+        })
+    }
+}
+
+/// The mode without the bits that make a program run as its owner or group, if it has them.
+fn unprivileged(mode: u16) -> Option<u16> {
+    let dropped = match mode & 0o010 {
+        // Without the right to execute it the bit of the group means something else.
+        0 => 0o4000,
+        _ => 0o6000,
+    };
+    (mode & dropped != 0).then_some(mode & !dropped)
+}
+
+/// The place of unlinked files is no business of programs.
+fn is_hidden(parent: ObjectId, name: &[u8]) -> bool {
+    parent == ObjectId::ROOT && name == PLACE
+}
+
+/// The file as it is known, and as it is now if it is not known or `again`.
+fn known_file<'a>(
+    client: &mut Client,
+    known: &'a mut Option<File>,
+    object: ObjectId,
+    again: bool,
+) -> Result<&'a mut File, Error> {
+    let file = match known.take() {
+        Some(mut file) => {
+            let seen = match again {
+                true => client.open_again(&mut file),
+                false => Ok(()),
+            };
+            // What is not synced yet must stay known, whatever happens.
+            let file = known.insert(file);
+            seen?;
+            return Ok(file);
+        }
+        None => client.open_object(object)?,
+    };
+    Ok(known.insert(file))
+}

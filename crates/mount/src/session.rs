@@ -1,0 +1,361 @@
+//! Mounting, serving and unmounting.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_fs::client::ClientOptions;
+use causeway_fs::config::Configuration;
+use causeway_fs::dev::random_identity;
+use causeway_wire::fs::ObjectId;
+use fuser::BackgroundSession;
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use crate::clients::Clients;
+use crate::face::Face;
+use crate::operations::Mounted;
+use crate::options::Options;
+use crate::unlinked::Unlinked;
+
+/// The program that mounts and unmounts for users who are not root.
+const HELPER: &str = "fusermount3";
+
+/// What is to be mounted, and where.
+pub struct Spec<'a> {
+    /// The file system.
+    pub configuration: &'a Configuration,
+    /// How its clients behave.
+    pub client: ClientOptions,
+    /// What the list of mounts calls it.
+    pub name: &'a str,
+    /// Where.
+    pub at: &'a MountPoint,
+    /// As in mount(8).
+    pub options: &'a Options,
+    /// Threads that serve requests, and clients that they share.
+    pub threads: usize,
+    /// How long open files that have lost their names outlive a mount that dies, or is stopped.
+    pub lease: Duration,
+}
+
+/// A directory where something can be mounted.
+pub struct MountPoint {
+    /// As an absolute path without symbolic links.
+    pub directory: PathBuf,
+    serving: Serving,
+}
+
+/// What this process serves at a mount point. Locked while it is being mounted.
+type Serving = Arc<Mutex<Option<Arc<Mounted>>>>;
+
+/// A mounted file system that this process serves.
+pub struct Mount {
+    mounted: Arc<Mounted>,
+    serving: Serving,
+    ended: Receiver<()>,
+    session: BackgroundSession,
+}
+
+/// Ends a mount from elsewhere.
+pub struct Unmounter {
+    directory: PathBuf,
+    serving: Serving,
+}
+
+/// The place to mount at. Fails if nothing can be mounted there.
+pub fn mount_point(directory: &Path) -> Outcome<MountPoint> {
+    let what = || format!("mounting at {}", directory.display());
+    let resolved = match directory.canonicalize() {
+        Ok(resolved) => resolved,
+        Err(error) if is_dead(&error) => return Err(dead(directory)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(Failure::new(what(), "there is no such directory")
+                .hint(format!("make it with `mkdir -p {}`", directory.display())));
+        }
+        Err(error) => return Err(Failure::new(what(), error)),
+    };
+    match resolved.metadata() {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => {
+            return Err(Failure::new(what(), "it is not a directory")
+                .hint("name an empty directory, or make one with `mkdir`"));
+        }
+        Err(error) if is_dead(&error) => return Err(dead(directory)),
+        Err(error) => return Err(Failure::new(what(), error)),
+    }
+    if is_mounted(&resolved) {
+        return Err(
+            Failure::new(what(), "a file system of Causeway is mounted there already").hint(
+                format!(
+                    "unmount it first with `causeway fs umount {}`",
+                    directory.display()
+                ),
+            ),
+        );
+    }
+    Ok(MountPoint {
+        directory: resolved,
+        serving: Serving::default(),
+    })
+}
+
+/// Whether the process that served a mount has ended.
+fn is_dead(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
+}
+
+fn dead(directory: &Path) -> Failure {
+    Failure::new(
+        format!("mounting at {}", directory.display()),
+        "the process that served an earlier mount there has ended",
+    )
+    .hint(format!(
+        "take that mount away with `causeway fs umount {}`, then mount again",
+        directory.display()
+    ))
+}
+
+/// Whether a file system of Causeway is mounted at this absolute path.
+fn is_mounted(directory: &Path) -> bool {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let lines = table.split(|byte| *byte == b'\n');
+    lines
+        .filter_map(mounted_here)
+        .any(|place| place == directory)
+}
+
+/// Where a line of the table of mounts has a file system of Causeway.
+fn mounted_here(line: &[u8]) -> Option<PathBuf> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let place = fields.nth(4)?;
+    // A lone `-` ends optional fields; the type follows.
+    fields.find(|field| *field == b"-")?;
+    (fields.next()? == b"fuse.causeway").then(|| unescaped(place))
+}
+
+/// A path as the table of mounts has it: some bytes are written as a backslash and three octal digits.
+fn unescaped(text: &[u8]) -> PathBuf {
+    let mut path = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, behind)) = rest.split_first() {
+        let octal = behind.get(..3).filter(|_| byte == b'\\');
+        let value = octal
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match value {
+            Some(value) => {
+                path.push(value);
+                rest = &rest[4..];
+            }
+            None => {
+                path.push(byte);
+                rest = behind;
+            }
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(path))
+}
+
+/// Mounts a file system, and serves it until it is unmounted. It replies when this returns.
+pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
+    let directory = spec.at.directory.as_path();
+    let what = || format!("mounting at {}", directory.display());
+    let mut probe = causeway_fs::client::Client::connect(spec.configuration, spec.client.clone())?;
+    probe.stat_object(ObjectId::ROOT)?;
+    drop(probe);
+    let clients = Clients::connect(spec.configuration, &spec.client, spec.threads)?;
+    let number = random_identity().doing(what)?;
+    let io_servers = spec.configuration.io_servers();
+    let unlinked = Unlinked::new(number, spec.lease);
+    let mounted = Arc::new(Mounted::new(clients, io_servers, unlinked));
+    mounted.renew();
+    let (sender, ended) = channel();
+    let face = Face {
+        mounted: Arc::clone(&mounted),
+        ended: sender,
+    };
+    let mut config = fuser::Config::default();
+    config.mount_options = spec.options.for_kernel(spec.name);
+    config.acl = spec.options.access();
+    config.n_threads = Some(spec.threads);
+    config.clone_fd = true;
+    let session = {
+        let mut serving = lock(&spec.at.serving);
+        let session = fuser::Session::new(face, directory, &config)
+            .and_then(fuser::Session::spawn)
+            .map_err(|error| refused(what(), &error))?;
+        *serving = Some(Arc::clone(&mounted));
+        session
+    };
+    match directory.metadata() {
+        Ok(_) => Ok(Mount {
+            mounted,
+            serving: Arc::clone(&spec.at.serving),
+            ended,
+            session,
+        }),
+        Err(error) => {
+            spec.at.unmounter().unmount();
+            Err(Failure::new(what(), error))
+        }
+    }
+}
+
+fn lock(serving: &Serving) -> MutexGuard<'_, Option<Arc<Mounted>>> {
+    serving.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What to do about an error of mounting.
+fn refused(what: String, error: &io::Error) -> Failure {
+    let text = error.to_string();
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound if !Path::new("/dev/fuse").exists() => {
+            "the kernel's module `fuse` is not loaded: `modprobe fuse`"
+        }
+        io::ErrorKind::NotFound => {
+            "users need the program fusermount3 to mount: install the package fuse3"
+        }
+        _ if text.contains("user_allow_other") => {
+            "write a line `user_allow_other` into /etc/fuse.conf, or leave allow_other and allow_root out"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "mount as root, or install the package fuse3, and mount at a directory of your own"
+        }
+        _ => "see the kernel's log with `dmesg`",
+    };
+    Failure::new(what, text.trim()).hint(hint)
+}
+
+impl MountPoint {
+    /// Ends what this process mounts here, from another thread, also before it is mounted.
+    pub fn unmounter(&self) -> Unmounter {
+        Unmounter {
+            directory: self.directory.clone(),
+            serving: Arc::clone(&self.serving),
+        }
+    }
+}
+
+impl Mount {
+    /// Serves until somebody unmounts the file system.
+    pub fn serve(self) {
+        let renewal = self.mounted.renewal();
+        while self.ended.recv_timeout(renewal) == Err(RecvTimeoutError::Timeout) {
+            self.mounted.renew();
+        }
+        // What is mounted there now may be somebody else's: dropping the session would unmount it.
+        lock(&self.serving).take();
+        std::mem::forget(self.session);
+    }
+}
+
+impl Unmounter {
+    /// Unmounts what is mounted. Files that are open fail from then on.
+    pub fn unmount(self) {
+        let Some(mounted) = lock(&self.serving).take() else {
+            return;
+        };
+        let place = &self.directory;
+        let unmounted = unmount_place(place, place, false);
+        if let Err(failure) = unmounted.or_else(|_| unmount_place(place, place, true)) {
+            tracing::warn!("{failure}");
+        }
+        mounted.end();
+    }
+}
+
+/// Unmounts a file system of Causeway; `lazy` does that also while it is in use: it disappears at once, and ends with the
+/// last use.
+pub fn unmount(directory: &Path, lazy: bool) -> Outcome {
+    let what = || format!("unmounting {}", directory.display());
+    // The mount point of a dead mount cannot be looked at, the directory above it can.
+    let place = match directory.canonicalize() {
+        Ok(place) => place,
+        Err(error) if is_dead(&error) => absolute(directory).doing(what)?,
+        Err(error) => return Err(Failure::new(what(), error)),
+    };
+    unmount_place(directory, &place, lazy)
+}
+
+/// Unmounts what is at an absolute path, which the user calls `directory`.
+fn unmount_place(directory: &Path, place: &Path, lazy: bool) -> Outcome {
+    let what = || format!("unmounting {}", directory.display());
+    if !is_mounted(place) {
+        return Err(
+            Failure::new(what(), "no file system of Causeway is mounted there")
+                .hint("see what is with `findmnt -t fuse.causeway`"),
+        );
+    }
+    let flags = match lazy {
+        true => UnmountFlags::DETACH,
+        false => UnmountFlags::empty(),
+    };
+    match rustix::mount::unmount(place, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::BUSY) => Err(busy(what(), directory)),
+        Err(Errno::PERM) => unmount_by_helper(what(), directory, place, lazy),
+        Err(error) => Err(Failure::new(what(), io::Error::from(error))),
+    }
+}
+
+fn unmount_by_helper(what: String, directory: &Path, place: &Path, lazy: bool) -> Outcome {
+    let mut command = Command::new(HELPER);
+    command.arg("-u");
+    if lazy {
+        command.arg("-z");
+    }
+    let output = command.arg("--").arg(place).output();
+    let output = output.map_err(|error| {
+        Failure::new(what.clone(), format!("{HELPER}: {error}"))
+            .hint("users need it to unmount: install the package fuse3")
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    match text.contains("busy") {
+        true => Err(busy(what, directory)),
+        false => Err(Failure::new(what, text)),
+    }
+}
+
+fn busy(what: String, directory: &Path) -> Failure {
+    Failure::new(what, "programs use it").hint(format!(
+        "see which with `fuser -vm {0}`, or let it go with its last use: `causeway fs umount --lazy {0}`",
+        directory.display()
+    ))
+}
+
+/// The path with the directory above resolved, but not the last component.
+fn absolute(directory: &Path) -> io::Result<PathBuf> {
+    let name = directory.file_name().unwrap_or(OsStr::from_bytes(b"."));
+    let above = match directory.parent() {
+        Some(above) if above != Path::new("") => above.canonicalize()?,
+        _ => std::env::current_dir()?,
+    };
+    Ok(above.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_mounts_is_read() {
+        let line = |place: &str, kind: &str| {
+            format!("36 35 98:0 / {place} rw,noatime master:1 shared:2 - {kind} /a rw").into_bytes()
+        };
+        let found = mounted_here(&line("/mnt/a\\040b\\134", "fuse.causeway"));
+        assert_eq!(found, Some(PathBuf::from("/mnt/a b\\")));
+        assert_eq!(mounted_here(&line("/mnt", "fuse.sshfs")), None);
+        assert_eq!(mounted_here(b""), None);
+        assert_eq!(unescaped(b"/\\9zz\\1"), PathBuf::from("/\\9zz\\1"));
+    }
+}
