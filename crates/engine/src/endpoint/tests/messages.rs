@@ -149,7 +149,8 @@ fn what_is_sent_leaves_before_it_is_done() {
             }
             drive(&mut [&mut b], |nodes| nodes[0].done.len() == MESSAGES);
             drive(&mut [&mut a], |nodes| nodes[0].done.len() == MESSAGES);
-            (a.done.clear(), b.done.clear());
+            a.done.clear();
+            b.done.clear();
         }
     }
 }
