@@ -9,7 +9,8 @@ mod written;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::codec::{Malformed, Reader, Wire, Writer};
+use crate::codec::fields::codes;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown, zero};
 use crate::fs::{Generation, Incarnation, ObjectId};
 use crate::random;
 
@@ -69,37 +70,38 @@ pub fn earlier_format(bytes: &[u8]) -> Option<u32> {
     (*magic == MAGIC && (1..FORMAT).contains(&format)).then_some(format)
 }
 
-/// What the sums of a datafile are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Algorithm {
-    /// There are none; the pages of sums are holes.
-    None = 0,
-    /// CRC-32C of the block, behind the end of the data padded with zeros, bound to its place: see [`Binding`].
-    Crc32c = 1,
+codes! {
+    /// What the sums of a datafile are.
+    pub enum Algorithm: "checksum algorithm" {
+        /// There are none; the pages of sums are holes.
+        None = 0,
+        /// CRC-32C of the block, behind the end of the data padded with zeros, bound to its place: see [`Binding`].
+        Crc32c = 1,
+    }
 }
 
-/// Whether the data and its sums are known to be durable and to agree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum State {
-    /// They were synced and have not been written since.
-    Clean = 0,
-    /// They may have been written since.
-    Dirty = 1,
+codes! {
+    /// Whether the data and its sums are known to be durable and to agree.
+    pub enum State: "datafile state" {
+        /// They were synced and have not been written since.
+        Clean = 0,
+        /// They may have been written since.
+        Dirty = 1,
+    }
 }
 
-/// What an interruption has left behind, until a scrub has gone through the whole datafile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Trust {
-    /// Nothing: every block matches its latest sum.
-    Latest = 0,
-    /// A server process ended while it wrote: a block matches its latest sum or the previous one.
-    Either = 1,
-    /// The host lost power while writes were not synced: a block that matches neither holds what the device
-    /// happened to keep.
-    Unsynced = 2,
+codes! {
+    /// What an interruption has left behind, until a scrub has gone through the whole datafile.
+    #[derive(PartialOrd, Ord)]
+    pub enum Trust: "datafile trust" {
+        /// Nothing: every block matches its latest sum.
+        Latest = 0,
+        /// A server process ended while it wrote: a block matches its latest sum or the previous one.
+        Either = 1,
+        /// The host lost power while writes were not synced: a block that matches neither holds what the device
+        /// happened to keep.
+        Unsynced = 2,
+    }
 }
 
 /// What the sums of a datafile are bound to: the same bytes have another sum in another datafile, and in another
@@ -189,14 +191,10 @@ impl Wire for Header {
         let start = out.len();
         out.raw(&MAGIC);
         out.u32(FORMAT);
-        for value in [
-            self.algorithm as u8,
-            self.state as u8,
-            self.trust as u8,
-            0u8,
-        ] {
-            out.u8(value);
-        }
+        self.algorithm.encode(out);
+        self.state.encode(out);
+        self.trust.encode(out);
+        out.u8(0);
         self.object.encode(out);
         out.u128(self.file_system);
         self.generation.encode(out);
@@ -221,7 +219,7 @@ impl Wire for Header {
         // The format comes first: only of a known one it is known what is summed.
         match fields.u32("datafile format")? {
             FORMAT => {}
-            value => return unknown("datafile format", value.into()),
+            value => return unknown("datafile format", value),
         }
         let mut summed = Writer::new();
         summed.raw(&MAGIC);
@@ -230,23 +228,10 @@ impl Wire for Header {
         if xxh3_64_with_seed(&summed.finish(), SEED) != check {
             return unknown("datafile header's check", check);
         }
-        let algorithm = match fields.u8("checksum algorithm")? {
-            0 => Algorithm::None,
-            1 => Algorithm::Crc32c,
-            value => return unknown("checksum algorithm", value.into()),
-        };
-        let state = match fields.u8("datafile state")? {
-            0 => State::Clean,
-            1 => State::Dirty,
-            value => return unknown("datafile state", value.into()),
-        };
-        let trust = match fields.u8("datafile trust")? {
-            0 => Trust::Latest,
-            1 => Trust::Either,
-            2 => Trust::Unsynced,
-            value => return unknown("datafile trust", value.into()),
-        };
-        zero(fields.u8("datafile padding")?.into(), "datafile padding")?;
+        let algorithm = Algorithm::decode(&mut fields)?;
+        let state = State::decode(&mut fields)?;
+        let trust = Trust::decode(&mut fields)?;
+        zero(fields.u8("datafile padding")?, "datafile padding")?;
         let header = Self {
             object: ObjectId::decode(&mut fields)?,
             file_system: fields.u128("file system")?,
@@ -262,17 +247,6 @@ impl Wire for Header {
         };
         fields.finish()?;
         Ok(header)
-    }
-}
-
-fn unknown<T>(field: &'static str, value: u64) -> Result<T, Malformed> {
-    Err(Malformed::Unknown { field, value })
-}
-
-fn zero(value: u64, field: &'static str) -> Result<(), Malformed> {
-    match value {
-        0 => Ok(()),
-        value => unknown(field, value),
     }
 }
 

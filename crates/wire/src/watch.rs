@@ -22,7 +22,7 @@ pub use row::{
     Waiting,
 };
 
-use crate::codec::Malformed;
+use crate::codec::{Malformed, unknown, utf8};
 
 /// The first word of a page.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CWWATCH\0");
@@ -123,10 +123,7 @@ pub fn pack_version(pid: u32) -> u64 {
 pub fn unpack_version(word: u64) -> Result<u32, Malformed> {
     match word as u32 {
         VERSION => Ok((word >> 32) as u32),
-        other => Err(Malformed::Unknown {
-            field: "version of the page",
-            value: other.into(),
-        }),
+        other => unknown("version of the page", other),
     }
 }
 
@@ -163,14 +160,7 @@ fn text_in(bytes: &[u8], len: usize, field: &'static str) -> Result<String, Malf
         .split_at_checked(len)
         .ok_or(Malformed::Truncated { field })?;
     if let Some(byte) = padding.iter().find(|byte| **byte != 0) {
-        return Err(Malformed::Unknown {
-            field: "padding",
-            value: (*byte).into(),
-        });
+        return unknown("padding", *byte);
     }
-    let text = core::str::from_utf8(text).map_err(|error| Malformed::Unknown {
-        field,
-        value: error.valid_up_to() as u64,
-    })?;
-    Ok(text.to_owned())
+    Ok(utf8(text, field)?.to_owned())
 }

@@ -9,8 +9,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::MAX_MESSAGE_BYTES;
 use super::codec::MAX_LABEL_BYTES;
-use super::codec::fields::*;
+use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer};
 
 /// Longest name of a server, in bytes.
@@ -46,15 +47,7 @@ macro_rules! identifier {
             }
         }
 
-        impl Wire for $type {
-            fn encode(&self, out: &mut Writer) {
-                out.u64(self.0);
-            }
-
-            fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-                input.u64($field).map(Self)
-            }
-        }
+        number!($type: u64, $field);
     };
 }
 
@@ -185,7 +178,7 @@ record!(LayoutServer {
 mod tests {
     use super::*;
     use crate::codec::tests::golden;
-    use crate::fs::{MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody};
+    use crate::fs::{Operation, Reply, ReplyBody};
     use alloc::boxed::Box;
     use alloc::vec;
 
