@@ -32,6 +32,7 @@ pub mod node;
 pub mod profile;
 pub mod programs;
 pub mod scenario;
+mod slab;
 pub mod statistics;
 pub mod substrates;
 pub mod trace;

@@ -150,66 +150,31 @@ pub struct About {
 }
 
 /// Why a figure has no rows.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum FigureError {
     /// There is no such figure.
+    #[error("there is no figure {0}; there are {known}", known = numbers())]
     Unknown(String),
     /// Its profile could not be read.
-    Profile(FileError),
+    #[error(transparent)]
+    Profile(#[from] FileError),
     /// A run failed.
-    Run(RunError),
+    #[error(transparent)]
+    Run(#[from] RunError),
     /// A run of programs failed.
-    Programs(SimError),
+    #[error(transparent)]
+    Programs(#[from] SimError),
     /// A run of jobs that share processors has no end.
-    Jobs(Stuck),
+    #[error(transparent)]
+    Jobs(#[from] Stuck),
     /// There is no timeline of this figure or table.
+    #[error("there are no timelines of {0}")]
     NoTimeline(&'static str),
 }
 
-impl std::fmt::Display for FigureError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unknown(number) => {
-                let known: Vec<&str> = all().map(|about| about.number).collect();
-                write!(
-                    f,
-                    "there is no figure {number}; there are {}",
-                    known.join(", ")
-                )
-            }
-            Self::Profile(error) => error.fmt(f),
-            Self::Run(error) => error.fmt(f),
-            Self::Programs(error) => error.fmt(f),
-            Self::Jobs(error) => error.fmt(f),
-            Self::NoTimeline(number) => write!(f, "there are no timelines of {number}"),
-        }
-    }
-}
-
-impl std::error::Error for FigureError {}
-
-impl From<FileError> for FigureError {
-    fn from(error: FileError) -> Self {
-        Self::Profile(error)
-    }
-}
-
-impl From<RunError> for FigureError {
-    fn from(error: RunError) -> Self {
-        Self::Run(error)
-    }
-}
-
-impl From<Stuck> for FigureError {
-    fn from(error: Stuck) -> Self {
-        Self::Jobs(error)
-    }
-}
-
-impl From<SimError> for FigureError {
-    fn from(error: SimError) -> Self {
-        Self::Programs(error)
-    }
+fn numbers() -> String {
+    let known: Vec<&str> = all().map(|about| about.number).collect();
+    known.join(", ")
 }
 
 /// All figures, in order.

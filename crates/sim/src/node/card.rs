@@ -16,10 +16,11 @@ use causeway_wire::vi::{Completion, FRAME_HEADER_BYTES};
 
 use super::host::Armed;
 use super::record::{Mark, Record, Slice, Stage, Track, Unnoticed};
-use super::{Event, Events, Slab, engine_name};
+use super::{Event, Events, engine_name};
 use crate::engine::{Time, duration_at};
 use crate::hardware::{Direction, HostDma, IoBus, Job, Memory};
 use crate::profile::Profile;
+use crate::slab::Slab;
 
 /// Longest status or entry.
 const SHORT_BYTES: usize = 16;
@@ -230,9 +231,9 @@ impl CardState {
     }
 
     /// Whether this turn is still wanted.
-    pub(crate) fn wants_turn(&self, processor: u8, generation: u32) -> bool {
+    pub(crate) fn wants_turn(&self, processor: u32, generation: u32) -> bool {
         self.processors
-            .get(usize::from(processor))
+            .get(processor as usize)
             .is_some_and(|state| state.generation == generation)
     }
 
@@ -243,7 +244,7 @@ impl CardState {
         state.doing = doing;
         let turn = Event::Turn {
             node: self.node,
-            processor: processor as u8,
+            processor: processor as u32,
             generation: state.generation,
         };
         events.at(at, turn);
@@ -290,11 +291,11 @@ impl CardState {
         events: &mut Events,
         frames: &mut Slab<Frame>,
         record: &mut Record,
-        processor: u8,
+        processor: u32,
     ) {
         use causeway_firmware::Turn as Outcome;
         let now = events.now();
-        let polling = self.processors[usize::from(processor)].doing;
+        let polling = self.processors[processor as usize].doing;
         let poll_time = self.poll_time();
         let mut taken = TurnCard {
             card: self,
@@ -320,7 +321,7 @@ impl CardState {
         let end = now + charged;
         record.slice(Slice {
             node: self.node,
-            track: Track::Processor(processor),
+            track: Track::Processor(processor as u8),
             name: match outcome {
                 Outcome::Waiting(engine) => engine_name(engine),
                 _ => "turn",
@@ -329,7 +330,7 @@ impl CardState {
             end,
             message: None,
         });
-        let index = usize::from(processor);
+        let index = processor as usize;
         self.processors[index].busy_until = end;
         self.processors[index].worked += charged;
         match outcome {

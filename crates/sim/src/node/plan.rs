@@ -1,7 +1,5 @@
 //! Which processes and virtual interfaces a world has.
 
-use std::fmt;
-
 use causeway_firmware::{
     CompletionQueue, Connection, Direction, Firmware, Limits, NodeId, Region, SetUpError, Settings,
     SettingsError, Side, Traffic, ViAttributes, ViId,
@@ -48,6 +46,20 @@ pub struct ViPlan {
     pub reserved: Option<(Direction, Traffic)>,
 }
 
+impl ViPlan {
+    /// One whose process waits for all completions, in its completion queue or not, and for which nothing is reserved.
+    pub fn new(node: usize, process: usize, depth: u32, queues: Queues) -> Self {
+        Self {
+            node,
+            process,
+            depth,
+            queues,
+            sends_counted: false,
+            reserved: None,
+        }
+    }
+}
+
 /// Card memory that follows from how many virtual interfaces a node has, up to the limits of the settings: in a star, what
 /// the middle needs would be far too much for all others.
 #[derive(Clone, Copy, Debug)]
@@ -71,38 +83,17 @@ impl Room {
 }
 
 /// Why a world cannot be.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// The card's settings.
-    Settings(SettingsError),
+    #[error("the card's settings: {0}")]
+    Settings(#[from] SettingsError),
     /// What is set up on it.
-    SetUp(SetUpError),
+    #[error("setting the card up: {0}")]
+    SetUp(#[from] SetUpError),
     /// The plan names something that it does not have.
+    #[error("the plan: {0}")]
     Plan(&'static str),
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Settings(error) => write!(f, "the card's settings: {error}"),
-            Self::SetUp(error) => write!(f, "setting the card up: {error}"),
-            Self::Plan(what) => write!(f, "the plan: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for BuildError {}
-
-impl From<SettingsError> for BuildError {
-    fn from(error: SettingsError) -> Self {
-        Self::Settings(error)
-    }
-}
-
-impl From<SetUpError> for BuildError {
-    fn from(error: SetUpError) -> Self {
-        Self::SetUp(error)
-    }
 }
 
 /// Everything that a world begins with.

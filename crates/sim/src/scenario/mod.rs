@@ -31,9 +31,9 @@ mod traffic;
 #[cfg(test)]
 mod traffic_tests;
 
-use causeway_firmware::Settings;
+use causeway_firmware::{DmaQueue, Settings};
 
-pub use keys::{KEYS, Key};
+pub use keys::{Key, keys};
 pub use measure::{Measure, Parts, Summary, summarize};
 pub use program::{ProgramSetup, Runnable};
 pub use read::{WORKLOADS, read};
@@ -43,7 +43,7 @@ use crate::profile::Profile;
 use crate::substrates::SimError;
 use crate::workloads::design::Design;
 use crate::workloads::quality::Experiment;
-use crate::workloads::scaling::{Extent, Kind, Order, Peers};
+use crate::workloads::scaling::{Extent, Load};
 use crate::workloads::traffic::Traffic;
 use crate::workloads::{Keep, RunError};
 
@@ -115,7 +115,7 @@ impl Workload {
     fn nodes(&self) -> (usize, bool) {
         match self {
             Self::PingPong { .. } | Self::PingBulk { .. } => (2, true),
-            Self::Interfaces { nodes, extent, .. } => (*nodes, *extent == Extent::Whole),
+            Self::Interfaces(load) => (load.nodes, load.extent == Extent::Whole),
             Self::Channels(experiment) => (experiment.shape.nodes(), true),
             Self::Traffic(traffic) => (traffic.nodes, true),
         }
@@ -123,26 +123,16 @@ impl Workload {
 }
 
 impl Changes {
-    fn apply(&self, mut settings: Settings) -> Settings {
-        if let Some(bytes) = self.payload_bytes {
-            settings.payload_bytes = bytes;
+    fn apply(&self, of: Settings) -> Settings {
+        Settings {
+            payload_bytes: self.payload_bytes.unwrap_or(of.payload_bytes),
+            shadow_queues: self.shadow_queues.unwrap_or(of.shadow_queues),
+            tailgating: self.tailgating.unwrap_or(of.tailgating),
+            cut_through: self.cut_through.unwrap_or(of.cut_through),
+            receive_cut_through: self.receive_cut_through.unwrap_or(of.receive_cut_through),
+            net_send: self.net_send_queue.map_or(of.net_send, DmaQueue::Hardware),
+            ..of
         }
-        if let Some(shadow) = self.shadow_queues {
-            settings.shadow_queues = shadow;
-        }
-        if let Some(tailgating) = self.tailgating {
-            settings.tailgating = tailgating;
-        }
-        if let Some(cut_through) = self.cut_through {
-            settings.cut_through = cut_through;
-        }
-        if let Some(cut_through) = self.receive_cut_through {
-            settings.receive_cut_through = cut_through;
-        }
-        if let Some(entries) = self.net_send_queue {
-            settings.net_send = causeway_firmware::DmaQueue::Hardware(entries);
-        }
-        settings
     }
 }
 
@@ -161,27 +151,8 @@ pub enum Workload {
         /// Windows that are measured.
         rounds: u32,
     },
-    /// Types I to IV of chapter 4.
-    Interfaces {
-        /// Nodes of the cluster.
-        nodes: usize,
-        /// Other nodes that each process has an interface to.
-        peers: Peers,
-        /// Pattern of use.
-        kind: Kind,
-        /// In which order a process uses its interfaces.
-        order: Order,
-        /// Messages on each interface before the process waits.
-        burst: u32,
-        /// Whether completions come through a completion queue.
-        completion_queue: bool,
-        /// Rounds that are measured.
-        rounds: u32,
-        /// Which nodes are simulated.
-        extent: Extent,
-        /// Where random numbers begin.
-        seed: u64,
-    },
+    /// Types I to IV of chapter 4. Each of the scenario's sizes takes the place of the load's.
+    Interfaces(Load),
     /// Channels with reserved rates beside best effort, of chapter 5.
     Channels(Experiment),
     /// Traffic between all nodes.

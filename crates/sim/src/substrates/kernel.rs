@@ -157,10 +157,7 @@ impl KernelPath {
     }
 
     fn depart(&mut self, world: &mut World<KernelEvent>, id: PacketId, pushed: Time) {
-        let Some((from, to, bytes)) = world
-            .packet(id)
-            .map(|packet| (packet.from, packet.to, packet.message.bytes()))
-        else {
+        let Some((from, to, bytes)) = world.ends(id) else {
             return;
         };
         let (source, target) = (world.host_of(from), world.host_of(to));
@@ -283,10 +280,7 @@ impl Substrate for KernelPath {
             KernelEvent::Departs { packet, pushed } => self.depart(world, packet, pushed),
             KernelEvent::DeviceFree { host } => self.device_free(world, host),
             KernelEvent::Requeued { packet } => {
-                let Some((from, bytes)) = world
-                    .packet(packet)
-                    .map(|packet| (packet.from, packet.message.bytes()))
-                else {
+                let Some((from, _, bytes)) = world.ends(packet) else {
                     return;
                 };
                 let host = world.host_of(from);
@@ -294,10 +288,7 @@ impl Substrate for KernelPath {
                 world.steal(host, self.launch_cycles(bytes));
             }
             KernelEvent::Arrives { packet } => {
-                let Some((to, bytes)) = world
-                    .packet(packet)
-                    .map(|packet| (packet.to, packet.message.bytes()))
-                else {
+                let Some((_, to, bytes)) = world.ends(packet) else {
                     return;
                 };
                 let stages = self.receive_stages(bytes);

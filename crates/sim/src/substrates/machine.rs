@@ -325,9 +325,8 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
     fn run_events(&mut self) -> Result<(), SimError> {
         for rank in 0..self.world.settings.ranks {
             let host = self.world.host_of(rank);
-            self.world.with_host(host, |host, now, clocks, alarms| {
-                host.admit(now, rank, 0, clocks, alarms);
-            });
+            self.world
+                .with_host(host, |host, effects| host.admit(rank, 0, effects));
         }
         self.world.engine.after(self.limits.patience, Event::Watch);
         while self.unfinished > 0 {
@@ -354,8 +353,8 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
                 processor,
                 generation,
             } => {
-                let ended = self.world.with_host(host, |host, now, clocks, alarms| {
-                    host.stretch_ends(now, processor as usize, generation, clocks, alarms)
+                let ended = self.world.with_host(host, |host, effects| {
+                    host.stretch_ends(processor as usize, generation, effects)
                 });
                 match ended.flatten() {
                     Some(rank) => self.go_on(rank),
@@ -364,9 +363,8 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
             }
             Wakes::Process { process, wait } => {
                 let host = self.world.host_of(process);
-                self.world.with_host(host, |host, now, clocks, alarms| {
-                    host.notice(now, process, wait, clocks, alarms);
-                });
+                self.world
+                    .with_host(host, |host, effects| host.notice(process, wait, effects));
                 Ok(())
             }
         }
@@ -400,9 +398,8 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
                 slot.done = Some((output, self.world.now()));
                 self.unfinished -= 1;
                 let host = self.world.host_of(rank);
-                self.world.with_host(host, |host, now, clocks, alarms| {
-                    host.leave(now, rank, clocks, alarms);
-                });
+                self.world
+                    .with_host(host, |host, effects| host.leave(rank, effects));
                 Ok(())
             }
         }
@@ -443,9 +440,8 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         }
         let host = self.world.host_of(rank);
         let time = times.iter().sum();
-        self.world.with_host(host, |host, now, clocks, alarms| {
-            host.go_on(now, rank, time, clocks, alarms);
-        });
+        self.world
+            .with_host(host, |host, effects| host.go_on(rank, time, effects));
     }
 
     fn carry_out(&mut self, rank: Rank, call: Call, before: u64) -> Result<(), SimError> {
@@ -480,9 +476,8 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
                     slot.waits_for = awaited;
                 }
                 let host = self.world.host_of(rank);
-                self.world.with_host(host, |host, now, clocks, alarms| {
-                    host.wait(now, rank, clocks, alarms);
-                });
+                self.world
+                    .with_host(host, |host, effects| host.wait(rank, effects));
                 Ok(())
             }
         }

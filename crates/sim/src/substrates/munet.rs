@@ -127,9 +127,7 @@ impl MuNet {
         let card = Lanai::read(&mut file, "card")?;
         let dma = Engines::read(&mut file, "dma")?;
         let message = Format::read(&mut file, "message")?;
-        let mut queue = file.section("queue")?;
-        let window = queue.count("window", 1, 1 << 16)?.value as u32;
-        queue.finish()?;
+        let window = file.part("queue", |queue| queue.count("window", 1, 1 << 16))?;
         let speeds = [
             ("host.clock", host.clock),
             ("host.copy", host.copy),
@@ -159,7 +157,7 @@ impl MuNet {
             card,
             dma,
             message,
-            window,
+            window: window.value as u32,
         })
     }
 
@@ -206,8 +204,7 @@ pub const ROWS: [&str; 6] = [
 enum MuEvent {
     Notices {
         host: u32,
-        source: u32,
-        generation: u32,
+        notice: Notice,
     },
     /// The packet has reached this row of the table.
     Reaches {
@@ -344,16 +341,7 @@ impl Endpoints {
 
 fn plan(world: &mut World<MuEvent>, host: u32, notice: Option<Notice>) {
     if let Some(notice) = notice {
-        let source = notice.source as u32;
-        let generation = notice.generation;
-        world.at(
-            notice.at,
-            MuEvent::Notices {
-                host,
-                source,
-                generation,
-            },
-        );
+        world.at(notice.at, MuEvent::Notices { host, notice });
     }
 }
 
@@ -416,16 +404,10 @@ impl Substrate for Endpoints {
 
     fn event(&mut self, world: &mut World<MuEvent>, event: MuEvent) {
         match event {
-            MuEvent::Notices {
-                host,
-                source,
-                generation,
-            } => {
-                let is_current = self
-                    .cards
-                    .get_mut(host as usize)
-                    .is_some_and(|card| card.processor.begins(generation));
-                match (is_current, source as usize) {
+            MuEvent::Notices { host, notice } => {
+                let card = self.cards.get_mut(host as usize);
+                let is_current = card.is_some_and(|card| card.processor.begins(notice.generation));
+                match (is_current, notice.source) {
                     (false, _) => {}
                     (true, 0) => self.receive(world, host),
                     (true, _) => self.send(world, host),

@@ -49,6 +49,21 @@ pub(super) struct HostTimes {
     pub(super) poll: Time,
 }
 
+/// What a host's processors work on: the present, and what they change besides themselves.
+pub(super) struct Effects<'a> {
+    pub(super) now: Time,
+    /// Of all processes.
+    pub(super) clocks: &'a mut [Clock],
+    /// What has to happen later.
+    pub(super) alarms: &'a mut Vec<Alarm>,
+}
+
+impl Effects<'_> {
+    fn clock(&mut self, process: u32) -> Option<&mut Clock> {
+        self.clocks.get_mut(process as usize)
+    }
+}
+
 /// When which processor has to be served again. An alarm of an older generation is void.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Alarm {
@@ -139,18 +154,18 @@ impl Host {
     }
 
     /// Puts the polls of those that wait on their accounts.
-    fn settle(&mut self, now: Time, clocks: &mut [Clock]) {
+    fn settle(&mut self, effects: &mut Effects<'_>) {
         let waiting = self.waiting.len() as u64;
         let processors = (self.idle() as u64).min(waiting);
-        let elapsed = now - self.settled.min(now);
-        self.settled = now;
+        let elapsed = effects.now - self.settled.min(effects.now);
+        self.settled = effects.now;
         let interrupted = self.interrupts.busy() - self.settled_interrupts;
         self.settled_interrupts = self.interrupts.busy();
         if processors == 0 {
             return;
         }
         for &process in &self.waiting {
-            if let Some(clock) = clocks.get_mut(process as usize) {
+            if let Some(clock) = effects.clock(process) {
                 let time = elapsed * processors / waiting;
                 clock.charge(Function::Poll, time);
                 clock.in_vain += time.saturating_sub(interrupted / waiting);
@@ -159,25 +174,18 @@ impl Host {
     }
 
     /// Lets a process, which holds no processor, compute for `time`.
-    pub(super) fn admit(
-        &mut self,
-        now: Time,
-        process: u32,
-        time: Time,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
-    ) {
-        self.settle(now, clocks);
-        if let Some(clock) = clocks.get_mut(process as usize) {
+    pub(super) fn admit(&mut self, process: u32, time: Time, effects: &mut Effects<'_>) {
+        self.settle(effects);
+        if let Some(clock) = effects.clock(process) {
             clock.left = time;
         }
         self.ready.push_back(process);
-        self.bound_slices(now, alarms);
-        self.dispatch(now, clocks, alarms);
+        self.bound_slices(effects);
+        self.dispatch(effects);
     }
 
     /// Gives idle processors to those that are ready.
-    fn dispatch(&mut self, now: Time, clocks: &mut [Clock], alarms: &mut Vec<Alarm>) {
+    fn dispatch(&mut self, effects: &mut Effects<'_>) {
         for index in 0..self.processors.len() {
             if !self.processors[index].is_idle() {
                 continue;
@@ -185,8 +193,8 @@ impl Host {
             let Some(process) = self.ready.pop_front() else {
                 break;
             };
-            self.round = now;
-            let Some(clock) = clocks.get_mut(process as usize) else {
+            self.round = effects.now;
+            let Some(clock) = effects.clock(process) else {
                 continue;
             };
             if self.processors[index]
@@ -196,25 +204,17 @@ impl Host {
                 clock.left += self.times.context_switch;
                 clock.charge(clock.function, self.times.context_switch);
             }
-            self.begin(index, now, process, self.times.quantum, clocks, alarms);
+            self.begin(index, process, self.times.quantum, effects);
         }
     }
 
     /// Lets `process` go on with what it has left, to the end of its slice at most when others are ready.
-    fn begin(
-        &mut self,
-        index: usize,
-        now: Time,
-        process: u32,
-        budget: Time,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
-    ) {
+    fn begin(&mut self, index: usize, process: u32, budget: Time, effects: &mut Effects<'_>) {
         let began = match index {
-            0 => now.max(self.interrupts.free_at()),
-            _ => now,
+            0 => effects.now.max(self.interrupts.free_at()),
+            _ => effects.now,
         };
-        let left = clocks.get(process as usize).map_or(0, |clock| clock.left);
+        let left = effects.clock(process).map_or(0, |clock| clock.left);
         let length = match self.ready.is_empty() {
             true => left,
             false => left.min(budget),
@@ -231,7 +231,7 @@ impl Host {
             ends: began + length,
             budget: budget.saturating_sub(length),
         });
-        alarms.push(self.alarm(index, began + length));
+        effects.alarms.push(self.alarm(index, began + length));
     }
 
     fn alarm(&self, index: usize, at: Time) -> Alarm {
@@ -247,7 +247,7 @@ impl Host {
     }
 
     /// A process has become ready: what runs without a bound gets one.
-    fn bound_slices(&mut self, now: Time, alarms: &mut Vec<Alarm>) {
+    fn bound_slices(&mut self, effects: &mut Effects<'_>) {
         for index in 0..self.processors.len() {
             let Some(processor) = self.processors.get_mut(index) else {
                 continue;
@@ -255,12 +255,12 @@ impl Host {
             let Some(run) = processor.run.as_mut() else {
                 continue;
             };
-            let latest = now.max(run.began) + self.times.quantum;
+            let latest = effects.now.max(run.began) + self.times.quantum;
             if run.ends > latest {
                 run.ends = latest;
                 run.budget = 0;
                 processor.generation = processor.generation.wrapping_add(1);
-                alarms.push(self.alarm(index, latest));
+                effects.alarms.push(self.alarm(index, latest));
             }
         }
     }
@@ -269,25 +269,24 @@ impl Host {
     /// [`Self::go_on`], [`Self::wait`] or [`Self::leave`].
     pub(super) fn stretch_ends(
         &mut self,
-        now: Time,
         index: usize,
         generation: u32,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
+        effects: &mut Effects<'_>,
     ) -> Option<u32> {
         let processor = self.processors.get_mut(index)?;
         if processor.generation != generation {
             return None;
         }
         let run = processor.run.take()?;
-        let clock = clocks.get_mut(run.process as usize)?;
+        let now = effects.now;
+        let clock = effects.clock(run.process)?;
         clock.left = clock.left.saturating_sub(now - run.began.min(now));
         if clock.left == 0 {
             processor.holds = Some((run.process, run.budget));
             return Some(run.process);
         }
         self.ready.push_back(run.process);
-        self.dispatch(now, clocks, alarms);
+        self.dispatch(effects);
         None
     }
 
@@ -301,103 +300,77 @@ impl Host {
     }
 
     /// The process that holds a processor computes for `time`.
-    pub(super) fn go_on(
-        &mut self,
-        now: Time,
-        process: u32,
-        time: Time,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
-    ) {
+    pub(super) fn go_on(&mut self, process: u32, time: Time, effects: &mut Effects<'_>) {
         let Some((index, budget)) = self.release(process) else {
             return;
         };
-        if let Some(clock) = clocks.get_mut(process as usize) {
+        if let Some(clock) = effects.clock(process) {
             clock.left = time;
         }
         if budget == 0 && !self.ready.is_empty() {
             self.ready.push_back(process);
-            self.dispatch(now, clocks, alarms);
+            self.dispatch(effects);
         } else {
             let budget = match budget {
                 0 => self.times.quantum,
                 _ => budget,
             };
-            self.begin(index, now, process, budget, clocks, alarms);
+            self.begin(index, process, budget, effects);
         }
     }
 
     /// The process that holds a processor has polled in vain and waits.
-    pub(super) fn wait(
-        &mut self,
-        now: Time,
-        process: u32,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
-    ) {
-        self.vacate(now, process, clocks);
+    pub(super) fn wait(&mut self, process: u32, effects: &mut Effects<'_>) {
+        self.vacate(process, effects);
         self.waiting.push(process);
-        if let Some(clock) = clocks.get_mut(process as usize) {
+        let now = effects.now;
+        if let Some(clock) = effects.clock(process) {
             clock.waits_since = Some(now);
             clock.waits = clock.waits.wrapping_add(1);
             clock.is_noticing = false;
         }
-        self.dispatch(now, clocks, alarms);
+        self.dispatch(effects);
     }
 
     /// The process that holds a processor has ended.
-    pub(super) fn leave(
-        &mut self,
-        now: Time,
-        process: u32,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
-    ) {
-        self.vacate(now, process, clocks);
-        self.dispatch(now, clocks, alarms);
+    pub(super) fn leave(&mut self, process: u32, effects: &mut Effects<'_>) {
+        self.vacate(process, effects);
+        self.dispatch(effects);
     }
 
     /// `process` gives up the processor that it holds; those that wait poll from now on.
-    fn vacate(&mut self, now: Time, process: u32, clocks: &mut [Clock]) {
-        self.settle(now, clocks);
+    fn vacate(&mut self, process: u32, effects: &mut Effects<'_>) {
+        self.settle(effects);
         self.release(process);
-        self.round = now;
+        self.round = effects.now;
     }
 
     /// What `process` may wait for has come.
-    pub(super) fn wake(
-        &mut self,
-        now: Time,
-        process: u32,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
-    ) {
+    pub(super) fn wake(&mut self, process: u32, effects: &mut Effects<'_>) {
         let Some(place) = self.waiting.iter().position(|&other| other == process) else {
             return;
         };
         let idle = self.idle();
         if idle == 0 {
-            self.settle(now, clocks);
+            self.settle(effects);
             self.waiting.remove(place);
             let poll = self.times.poll;
-            if let Some(clock) = clocks.get_mut(process as usize) {
+            if let Some(clock) = effects.clock(process) {
                 clock.waits_since = None;
                 clock.charge(Function::Poll, poll);
             }
-            self.admit(now, process, poll, clocks, alarms);
+            self.admit(process, poll, effects);
             return;
         }
-        let Some(clock) = clocks.get_mut(process as usize) else {
+        let Some(clock) = effects.clock(process) else {
             return;
         };
         if !clock.is_noticing {
             clock.is_noticing = true;
-            alarms.push(Alarm {
-                at: self.next_poll(now, place, idle),
-                wakes: Wakes::Process {
-                    process,
-                    wait: clock.waits,
-                },
+            let wait = clock.waits;
+            effects.alarms.push(Alarm {
+                at: self.next_poll(effects.now, place, idle),
+                wakes: Wakes::Process { process, wait },
             });
         }
     }
@@ -421,34 +394,27 @@ impl Host {
     }
 
     /// The poll of `process` ends and finds something: whether it holds a processor now. If not, it will get one.
-    pub(super) fn notice(
-        &mut self,
-        now: Time,
-        process: u32,
-        wait: u32,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
-    ) {
+    pub(super) fn notice(&mut self, process: u32, wait: u32, effects: &mut Effects<'_>) {
         let Some(place) = self.waiting.iter().position(|&other| other == process) else {
             return;
         };
-        let is_current = clocks
-            .get(process as usize)
+        let is_current = effects
+            .clock(process)
             .is_some_and(|clock| clock.is_noticing && clock.waits == wait);
         if !is_current {
             return;
         }
         let busy_until = self.interrupts.free_at();
-        if busy_until > now && self.processors.len() == 1 {
-            alarms.push(Alarm {
+        if busy_until > effects.now && self.processors.len() == 1 {
+            effects.alarms.push(Alarm {
                 at: busy_until,
                 wakes: Wakes::Process { process, wait },
             });
             return;
         }
-        self.settle(now, clocks);
+        self.settle(effects);
         self.waiting.remove(place);
-        if let Some(clock) = clocks.get_mut(process as usize) {
+        if let Some(clock) = effects.clock(process) {
             clock.waits_since = None;
             clock.is_noticing = false;
         }
@@ -456,18 +422,12 @@ impl Host {
         if let Some(processor) = self.processors.iter_mut().find(|one| one.is_idle()) {
             processor.last = Some(process);
         }
-        self.admit(now, process, 0, clocks, alarms);
+        self.admit(process, 0, effects);
     }
 
     /// Interrupts the first processor for `time`; returns when the handler has ended.
-    pub(super) fn interrupt(
-        &mut self,
-        now: Time,
-        time: Time,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
-    ) -> Time {
-        let end = self.interrupts.occupy(now, time).end;
+    pub(super) fn interrupt(&mut self, time: Time, effects: &mut Effects<'_>) -> Time {
+        let end = self.interrupts.occupy(effects.now, time).end;
         let Some(processor) = self.processors.first_mut() else {
             return end;
         };
@@ -477,10 +437,10 @@ impl Host {
                 run.ends += time;
                 let (process, ends) = (run.process, run.ends);
                 processor.generation = processor.generation.wrapping_add(1);
-                if let Some(clock) = clocks.get_mut(process as usize) {
+                if let Some(clock) = effects.clock(process) {
                     clock.charge(clock.function, time);
                 }
-                alarms.push(self.alarm(0, ends));
+                effects.alarms.push(self.alarm(0, ends));
             }
             // Polls go on where they were interrupted.
             None => self.round += time,

@@ -33,11 +33,7 @@ pub(super) enum Addressing {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum UserEvent {
     /// The network processor notices a source. Void if it has been given something else to do since.
-    Notices {
-        host: u32,
-        source: u32,
-        generation: u32,
-    },
+    Notices { host: u32, notice: Notice },
     /// It hands a packet to the network.
     Transmits { packet: PacketId },
     /// A packet is in the card's memory.
@@ -46,18 +42,18 @@ pub(super) enum UserEvent {
     Delivered { packet: PacketId },
     /// It is free for the next source.
     Free { host: u32, served: u32 },
-    /// It lacks a translation and requests it of the host.
-    Asks {
-        host: u32,
-        source: u32,
-        missing: [Option<Page>; 2],
-    },
+    /// It lacks translations and requests them of the host.
+    Asks(Missing),
     /// The host has written the translations.
-    Translated {
-        host: u32,
-        source: u32,
-        missing: [Option<Page>; 2],
-    },
+    Translated(Missing),
+}
+
+/// Pages that a card has no translation of, and which of its sources waits for them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Missing {
+    host: u32,
+    source: u32,
+    pages: [Option<Page>; 2],
 }
 
 /// A process's place in a queue of addresses: pages of the receive queue, of the buffers, of the program's regions.
@@ -267,28 +263,21 @@ impl UserPath {
         let Some(card) = self.cards.get_mut(host as usize) else {
             return false;
         };
-        let missing = pages.map(|page| page.filter(|&page| !card.tlb.finds(page)));
-        if missing == [None; 2] {
+        let pages = pages.map(|page| page.filter(|&page| !card.tlb.finds(page)));
+        if pages == [None; 2] {
             return true;
         }
         card.processor.park(source, true);
         let source = source as u32;
         let at = world.now() + self.costs.np(before + self.costs.card.miss);
-        world.at(
-            at,
-            UserEvent::Asks {
-                host,
-                source,
-                missing,
-            },
-        );
-        world.at(
-            at,
-            UserEvent::Free {
-                host,
-                served: source,
-            },
-        );
+        let missing = Missing {
+            host,
+            source,
+            pages,
+        };
+        world.at(at, UserEvent::Asks(missing));
+        let served = source;
+        world.at(at, UserEvent::Free { host, served });
         false
     }
 
@@ -385,10 +374,7 @@ impl UserPath {
     }
 
     fn transmit(&mut self, world: &mut World<UserEvent>, id: PacketId) {
-        let Some((from, to, bytes)) = world
-            .packet(id)
-            .map(|packet| (packet.from, packet.to, packet.message.bytes()))
-        else {
+        let Some((from, to, bytes)) = world.ends(id) else {
             return;
         };
         let (source, target) = (world.host_of(from), world.host_of(to));
@@ -403,25 +389,12 @@ impl UserPath {
     }
 
     /// The host looks up missing pages, and has them brought if they are out.
-    fn ask(
-        &mut self,
-        world: &mut World<UserEvent>,
-        host: u32,
-        source: u32,
-        missing: [Option<Page>; 2],
-    ) {
-        let pages = missing.iter().flatten().count() as u64;
+    fn ask(&mut self, world: &mut World<UserEvent>, missing: Missing) {
+        let pages = missing.pages.iter().flatten().count() as u64;
         let library = &self.costs.library;
         let cycles = library.miss_interrupt + pages * library.miss_page;
-        let looked_up = world.steal(host, cycles);
-        world.at(
-            looked_up + self.page_in,
-            UserEvent::Translated {
-                host,
-                source,
-                missing,
-            },
-        );
+        let looked_up = world.steal(missing.host, cycles);
+        world.at(looked_up + self.page_in, UserEvent::Translated(missing));
     }
 
     fn send(
@@ -486,14 +459,7 @@ impl UserPath {
 /// Lets the network processor notice what it is about to.
 fn plan(world: &mut World<UserEvent>, host: u32, notice: Option<Notice>) {
     if let Some(notice) = notice {
-        world.at(
-            notice.at,
-            UserEvent::Notices {
-                host,
-                source: notice.source as u32,
-                generation: notice.generation,
-            },
-        );
+        world.at(notice.at, UserEvent::Notices { host, notice });
     }
 }
 
@@ -536,17 +502,10 @@ impl Substrate for UserPath {
 
     fn event(&mut self, world: &mut World<UserEvent>, event: UserEvent) {
         match event {
-            UserEvent::Notices {
-                host,
-                source,
-                generation,
-            } => {
-                let is_current = self
-                    .cards
-                    .get_mut(host as usize)
-                    .is_some_and(|card| card.processor.begins(generation));
-                if is_current {
-                    self.serve(world, host, source as usize);
+            UserEvent::Notices { host, notice } => {
+                let card = self.cards.get_mut(host as usize);
+                if card.is_some_and(|card| card.processor.begins(notice.generation)) {
+                    self.serve(world, host, notice.source);
                 }
             }
             UserEvent::Transmits { packet } => self.transmit(world, packet),
@@ -560,18 +519,14 @@ impl Substrate for UserPath {
             }
             UserEvent::Delivered { packet } => world.deliver(packet),
             UserEvent::Free { host, served } => self.free(world, host, served as usize),
-            UserEvent::Asks {
+            UserEvent::Asks(missing) => self.ask(world, missing),
+            UserEvent::Translated(Missing {
                 host,
                 source,
-                missing,
-            } => self.ask(world, host, source, missing),
-            UserEvent::Translated {
-                host,
-                source,
-                missing,
-            } => {
+                pages,
+            }) => {
                 if let Some(card) = self.cards.get_mut(host as usize) {
-                    for page in missing.into_iter().flatten() {
+                    for page in pages.into_iter().flatten() {
                         card.tlb.fill(page);
                     }
                     card.processor.park(source as usize, false);

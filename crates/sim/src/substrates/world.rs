@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::machine::CallEffect;
 use super::process::{Call, CallResult};
-use super::processor::{Alarm, Clock, Host, HostTimes, Wakes};
+use super::processor::{Alarm, Clock, Effects, Host, HostTimes, Wakes};
 use crate::am::port::{Message, Rank};
 use crate::engine::{Engine, Time, duration_at};
 use crate::hardware::Network;
+use crate::slab::Slab;
 use crate::statistics::{Busy, Resource, Statistics};
 
 /// What happens.
@@ -122,8 +123,8 @@ pub(super) struct World<E> {
     pub(super) statistics: Option<Box<Statistics>>,
     /// How long each host's card and its DMA have worked for packets, if statistics are kept.
     cards_busy: Vec<[Time; 2]>,
-    packets: Vec<Option<Packet>>,
-    free: Vec<u32>,
+    /// While events about them are to come.
+    packets: Slab<Packet>,
     in_flight: BTreeMap<(Rank, Rank), u32>,
     /// Processes that were refused for lack of room, and those that have got room since.
     refused: Vec<bool>,
@@ -149,8 +150,7 @@ impl<E: Copy> World<E> {
             cards_busy: vec![[0; 2]; hosts as usize],
             inboxes: (0..ranks).map(|_| VecDeque::new()).collect(),
             journeys: Vec::new(),
-            packets: Vec::new(),
-            free: Vec::new(),
+            packets: Slab::default(),
             in_flight: BTreeMap::new(),
             refused: vec![false; ranks],
             room_came: vec![false; ranks],
@@ -186,53 +186,37 @@ impl<E: Copy> World<E> {
     /// Takes so many cycles from whatever `host` runs; returns when they are over.
     pub(super) fn steal(&mut self, host: u32, cycles: u64) -> Time {
         let time = self.cycles(cycles);
-        self.with_host(host, |host, now, clocks, alarms| {
-            host.interrupt(now, time, clocks, alarms)
-        })
-        .unwrap_or_default()
+        self.with_host(host, |host, effects| host.interrupt(time, effects))
+            .unwrap_or_default()
     }
 
     /// Does something to a host's processors and sets the alarms that follow from it.
     pub(super) fn with_host<T>(
         &mut self,
         host: u32,
-        action: impl FnOnce(&mut Host, Time, &mut [Clock], &mut Vec<Alarm>) -> T,
+        action: impl FnOnce(&mut Host, &mut Effects<'_>) -> T,
     ) -> Option<T> {
-        let now = self.engine.now();
         let host = self.hosts.get_mut(host as usize)?;
-        let result = action(host, now, &mut self.clocks, &mut self.alarms);
+        let mut effects = Effects {
+            now: self.engine.now(),
+            clocks: &mut self.clocks,
+            alarms: &mut self.alarms,
+        };
+        let result = action(host, &mut effects);
         for alarm in self.alarms.drain(..) {
             self.engine.at(alarm.at, Event::Alarm(alarm.wakes));
         }
         Some(result)
     }
 
-    /// Keeps a packet while events about it are to come.
-    fn keep(&mut self, packet: Packet) -> PacketId {
-        match self.free.pop() {
-            Some(place) => {
-                if let Some(slot) = self.packets.get_mut(place as usize) {
-                    *slot = Some(packet);
-                }
-                PacketId(place)
-            }
-            None => {
-                self.packets.push(Some(packet));
-                PacketId((self.packets.len() - 1) as u32)
-            }
-        }
-    }
-
     pub(super) fn packet(&mut self, id: PacketId) -> Option<&mut Packet> {
-        self.packets.get_mut(id.0 as usize)?.as_mut()
+        self.packets.get_mut(id.0)
     }
 
-    fn take_packet(&mut self, id: PacketId) -> Option<Packet> {
-        let packet = self.packets.get_mut(id.0 as usize)?.take();
-        if packet.is_some() {
-            self.free.push(id.0);
-        }
-        packet
+    /// A packet's sender, receiver and bytes.
+    pub(super) fn ends(&mut self, id: PacketId) -> Option<(Rank, Rank, usize)> {
+        let packet = self.packet(id)?;
+        Some((packet.from, packet.to, packet.message.bytes()))
     }
 
     /// Adds a stage that begins now, or when the one before is over, to a packet's journey.
@@ -349,7 +333,7 @@ impl<E: Copy> World<E> {
         }
         self.take_room(from, to);
         let called = self.now().saturating_sub(self.cycles(before));
-        let id = self.keep(Packet {
+        let id = PacketId(self.packets.insert(Packet {
             from,
             to,
             message,
@@ -357,7 +341,7 @@ impl<E: Copy> World<E> {
             stages: Vec::new(),
             begins: Vec::new(),
             slot: None,
-        });
+        }));
         for &(name, cycles) in stages {
             let time = self.cycles(cycles);
             self.stage(id, name, time);
@@ -406,7 +390,7 @@ impl<E: Copy> World<E> {
 
     /// The receiving process can see the packet from now on.
     pub(super) fn deliver(&mut self, packet: PacketId) {
-        let Some(packet) = self.take_packet(packet) else {
+        let Some(packet) = self.packets.remove(packet.0) else {
             return;
         };
         let to = packet.to;
@@ -418,9 +402,7 @@ impl<E: Copy> World<E> {
 
     fn wake(&mut self, process: Rank) {
         let host = self.host_of(process);
-        self.with_host(host, |host, now, clocks, alarms| {
-            host.wake(now, process, clocks, alarms);
-        });
+        self.with_host(host, |host, effects| host.wake(process, effects));
     }
 
     /// The process takes its next packet; the sender will get its credit back.
