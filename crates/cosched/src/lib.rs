@@ -9,7 +9,7 @@
 //! | [`waiter`] | in the process's messaging library: how long to spin, and what then |
 //! | [`card`] | on the network interface: whether an arrival interrupts the host |
 //! | [`driver`] | in the kernel's driver, or a daemon: what to boost, lower, block, wake |
-//! | [`shares`] | within the driver: the strategy that keeps to fair shares, which the thesis leaves open |
+//! | [`shares`] | within the driver: a strategy of our own that keeps to fair shares |
 //!
 //! They have no clock and make no system call. Time comes in as nanoseconds of a clock that never goes back, the state of the
 //! node's processes as [`driver::View`]s; out come [`driver::Action`]s, which the caller carries out with its operating

@@ -10,7 +10,7 @@
 //!
 //! Read [`method`] (the contract), [`wake`], [`address`] and [`registry`] first; then a method: [`shm`]
 //! between processes of one user on one host, [`tcp`] between hosts, [`udp`] between hosts whose network
-//! loses. The conformance suite in
+//! loses packets, and [`mem`] between instances of one process, for tests. The conformance suite in
 //! `causeway-testkit` is the contract's other half and runs against each of them.
 //!
 //! What this room does not do: match messages to receives, split large messages, or queue for a
@@ -19,7 +19,6 @@
 pub mod address;
 mod blocking;
 mod clock;
-
 pub mod error;
 mod fragments;
 mod half_open;
