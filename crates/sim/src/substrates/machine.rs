@@ -356,7 +356,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
                 let ended = self.world.with_host(host, |host, effects| {
                     host.stretch_ends(processor as usize, generation, effects)
                 });
-                match ended.flatten() {
+                match ended {
                     Some(rank) => self.go_on(rank),
                     None => Ok(()),
                 }
@@ -372,9 +372,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
 
     /// `rank` holds a processor and has computed what it had to.
     fn go_on(&mut self, rank: Rank) -> Result<(), SimError> {
-        let Some(slot) = self.slots.get_mut(rank as usize) else {
-            return Ok(());
-        };
+        let slot = &mut self.slots[rank as usize];
         slot.waits_for = None;
         match std::mem::replace(&mut slot.stage, Stage::Between) {
             Stage::Between => self.resume(rank, CallResult::Done),
@@ -384,9 +382,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
     }
 
     fn resume(&mut self, rank: Rank, result: CallResult) -> Result<(), SimError> {
-        let Some(slot) = self.slots.get_mut(rank as usize) else {
-            return Ok(());
-        };
+        let slot = &mut self.slots[rank as usize];
         let Some(process) = slot.process.as_mut() else {
             return Ok(());
         };
@@ -414,15 +410,13 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         } = yielded;
         let before = self.substrate.before(&self.world, rank, &call);
         let mut spent: Spent = spent;
-        if let Some(account) = spent.get_mut(function as usize) {
-            *account = account.saturating_add(before);
+        let account = &mut spent[function as usize];
+        *account = account.saturating_add(before);
+        let slot = &mut self.slots[rank as usize];
+        if matches!(call, Call::Receive) {
+            slot.polled = self.world.now();
         }
-        if let Some(slot) = self.slots.get_mut(rank as usize) {
-            if matches!(call, Call::Receive) {
-                slot.polled = self.world.now();
-            }
-            slot.stage = Stage::Calling(call, before);
-        }
+        slot.stage = Stage::Calling(call, before);
         self.compute(rank, &spent, function);
         Ok(())
     }
@@ -432,11 +426,10 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         // No stretch is longer than the whole simulation may be.
         let longest = self.limits.longest;
         let times = spent.map(|cycles| self.world.cycles(cycles).min(longest));
-        if let Some(clock) = self.world.clocks.get_mut(rank as usize) {
-            clock.function = function;
-            for (account, time) in clock.accounts.iter_mut().zip(times) {
-                *account += time;
-            }
+        let clock = &mut self.world.clocks[rank as usize];
+        clock.function = function;
+        for (account, time) in clock.accounts.iter_mut().zip(times) {
+            *account += time;
         }
         let host = self.world.host_of(rank);
         let time = times.iter().sum();
@@ -455,26 +448,17 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         match effect {
             CallEffect::Then(0, result) => self.resume(rank, result),
             CallEffect::Then(after, result) => {
-                if let Some(slot) = self.slots.get_mut(rank as usize) {
-                    slot.stage = Stage::Returning(result);
-                }
-                let function = self
-                    .world
-                    .clocks
-                    .get(rank as usize)
-                    .map_or(Function::Compute, |clock| clock.function);
+                self.slots[rank as usize].stage = Stage::Returning(result);
+                let function = self.world.clocks[rank as usize].function;
                 let mut spent = Spent::default();
-                if let Some(account) = spent.get_mut(function as usize) {
-                    *account = after;
-                }
+                spent[function as usize] = after;
                 self.compute(rank, &spent, function);
                 Ok(())
             }
             CallEffect::Wait => {
-                if let Some(slot) = self.slots.get_mut(rank as usize) {
-                    slot.stage = Stage::Returning(CallResult::Done);
-                    slot.waits_for = awaited;
-                }
+                let slot = &mut self.slots[rank as usize];
+                slot.stage = Stage::Returning(CallResult::Done);
+                slot.waits_for = awaited;
                 let host = self.world.host_of(rank);
                 self.world
                     .with_host(host, |host, effects| host.wait(rank, effects));

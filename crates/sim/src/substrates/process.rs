@@ -107,9 +107,8 @@ pub struct SimPort<'y> {
 impl SimPort<'_> {
     fn charge(&mut self, cycles: u64) {
         let mut spent = self.spent.get();
-        if let Some(account) = spent.get_mut(self.function as usize) {
-            *account = account.saturating_add(cycles);
-        }
+        let account = &mut spent[self.function as usize];
+        *account = account.saturating_add(cycles);
         self.spent.set(spent);
     }
 

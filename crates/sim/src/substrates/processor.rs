@@ -33,9 +33,7 @@ pub(super) struct Clock {
 
 impl Clock {
     fn charge(&mut self, function: Function, time: Time) {
-        if let Some(account) = self.accounts.get_mut(function as usize) {
-            *account += time;
-        }
+        self.accounts[function as usize] += time;
     }
 }
 
@@ -59,8 +57,8 @@ pub(super) struct Effects<'a> {
 }
 
 impl Effects<'_> {
-    fn clock(&mut self, process: u32) -> Option<&mut Clock> {
-        self.clocks.get_mut(process as usize)
+    fn clock(&mut self, process: u32) -> &mut Clock {
+        &mut self.clocks[process as usize]
     }
 }
 
@@ -165,20 +163,18 @@ impl Host {
             return;
         }
         for &process in &self.waiting {
-            if let Some(clock) = effects.clock(process) {
-                let time = elapsed * processors / waiting;
-                clock.charge(Function::Poll, time);
-                clock.in_vain += time.saturating_sub(interrupted / waiting);
-            }
+            let clock = effects.clock(process);
+            let time = elapsed * processors / waiting;
+            clock.charge(Function::Poll, time);
+            clock.in_vain += time.saturating_sub(interrupted / waiting);
         }
     }
 
     /// Lets a process, which holds no processor, compute for `time`.
     pub(super) fn admit(&mut self, process: u32, time: Time, effects: &mut Effects<'_>) {
         self.settle(effects);
-        if let Some(clock) = effects.clock(process) {
-            clock.left = time;
-        }
+        let clock = effects.clock(process);
+        clock.left = time;
         self.ready.push_back(process);
         self.bound_slices(effects);
         self.dispatch(effects);
@@ -194,9 +190,7 @@ impl Host {
                 break;
             };
             self.round = effects.now;
-            let Some(clock) = effects.clock(process) else {
-                continue;
-            };
+            let clock = effects.clock(process);
             if self.processors[index]
                 .last
                 .is_some_and(|last| last != process)
@@ -214,14 +208,12 @@ impl Host {
             0 => effects.now.max(self.interrupts.free_at()),
             _ => effects.now,
         };
-        let left = effects.clock(process).map_or(0, |clock| clock.left);
+        let left = effects.clock(process).left;
         let length = match self.ready.is_empty() {
             true => left,
             false => left.min(budget),
         };
-        let Some(processor) = self.processors.get_mut(index) else {
-            return;
-        };
+        let processor = &mut self.processors[index];
         processor.holds = None;
         processor.last = Some(process);
         processor.generation = processor.generation.wrapping_add(1);
@@ -235,13 +227,12 @@ impl Host {
     }
 
     fn alarm(&self, index: usize, at: Time) -> Alarm {
-        let generation = self.processors.get(index).map_or(0, |one| one.generation);
         Alarm {
             at,
             wakes: Wakes::Processor {
                 host: self.index,
                 processor: index as u32,
-                generation,
+                generation: self.processors[index].generation,
             },
         }
     }
@@ -249,9 +240,7 @@ impl Host {
     /// A process has become ready: what runs without a bound gets one.
     fn bound_slices(&mut self, effects: &mut Effects<'_>) {
         for index in 0..self.processors.len() {
-            let Some(processor) = self.processors.get_mut(index) else {
-                continue;
-            };
+            let processor = &mut self.processors[index];
             let Some(run) = processor.run.as_mut() else {
                 continue;
             };
@@ -273,13 +262,13 @@ impl Host {
         generation: u32,
         effects: &mut Effects<'_>,
     ) -> Option<u32> {
-        let processor = self.processors.get_mut(index)?;
+        let processor = &mut self.processors[index];
         if processor.generation != generation {
             return None;
         }
         let run = processor.run.take()?;
         let now = effects.now;
-        let clock = effects.clock(run.process)?;
+        let clock = effects.clock(run.process);
         clock.left = clock.left.saturating_sub(now - run.began.min(now));
         if clock.left == 0 {
             processor.holds = Some((run.process, run.budget));
@@ -295,7 +284,7 @@ impl Host {
             .processors
             .iter()
             .position(|one| one.holds.is_some_and(|(holder, _)| holder == process))?;
-        let (_, budget) = self.processors.get_mut(index)?.holds.take()?;
+        let (_, budget) = self.processors[index].holds.take()?;
         Some((index, budget))
     }
 
@@ -304,9 +293,8 @@ impl Host {
         let Some((index, budget)) = self.release(process) else {
             return;
         };
-        if let Some(clock) = effects.clock(process) {
-            clock.left = time;
-        }
+        let clock = effects.clock(process);
+        clock.left = time;
         if budget == 0 && !self.ready.is_empty() {
             self.ready.push_back(process);
             self.dispatch(effects);
@@ -324,11 +312,10 @@ impl Host {
         self.vacate(process, effects);
         self.waiting.push(process);
         let now = effects.now;
-        if let Some(clock) = effects.clock(process) {
-            clock.waits_since = Some(now);
-            clock.waits = clock.waits.wrapping_add(1);
-            clock.is_noticing = false;
-        }
+        let clock = effects.clock(process);
+        clock.waits_since = Some(now);
+        clock.waits = clock.waits.wrapping_add(1);
+        clock.is_noticing = false;
         self.dispatch(effects);
     }
 
@@ -355,16 +342,13 @@ impl Host {
             self.settle(effects);
             self.waiting.remove(place);
             let poll = self.times.poll;
-            if let Some(clock) = effects.clock(process) {
-                clock.waits_since = None;
-                clock.charge(Function::Poll, poll);
-            }
+            let clock = effects.clock(process);
+            clock.waits_since = None;
+            clock.charge(Function::Poll, poll);
             self.admit(process, poll, effects);
             return;
         }
-        let Some(clock) = effects.clock(process) else {
-            return;
-        };
+        let clock = effects.clock(process);
         if !clock.is_noticing {
             clock.is_noticing = true;
             let wait = clock.waits;
@@ -398,10 +382,8 @@ impl Host {
         let Some(place) = self.waiting.iter().position(|&other| other == process) else {
             return;
         };
-        let is_current = effects
-            .clock(process)
-            .is_some_and(|clock| clock.is_noticing && clock.waits == wait);
-        if !is_current {
+        let clock = effects.clock(process);
+        if !clock.is_noticing || clock.waits != wait {
             return;
         }
         let busy_until = self.interrupts.free_at();
@@ -414,10 +396,9 @@ impl Host {
         }
         self.settle(effects);
         self.waiting.remove(place);
-        if let Some(clock) = effects.clock(process) {
-            clock.waits_since = None;
-            clock.is_noticing = false;
-        }
+        let clock = effects.clock(process);
+        clock.waits_since = None;
+        clock.is_noticing = false;
         // It has just polled: a processor that was idle is already its own.
         if let Some(processor) = self.processors.iter_mut().find(|one| one.is_idle()) {
             processor.last = Some(process);
@@ -428,18 +409,15 @@ impl Host {
     /// Interrupts the first processor for `time`; returns when the handler has ended.
     pub(super) fn interrupt(&mut self, time: Time, effects: &mut Effects<'_>) -> Time {
         let end = self.interrupts.occupy(effects.now, time).end;
-        let Some(processor) = self.processors.first_mut() else {
-            return end;
-        };
+        let processor = &mut self.processors[0];
         match processor.run.as_mut() {
             Some(run) => {
                 run.began += time;
                 run.ends += time;
                 let (process, ends) = (run.process, run.ends);
                 processor.generation = processor.generation.wrapping_add(1);
-                if let Some(clock) = effects.clock(process) {
-                    clock.charge(clock.function, time);
-                }
+                let clock = effects.clock(process);
+                clock.charge(clock.function, time);
                 effects.alarms.push(self.alarm(0, ends));
             }
             // Polls go on where they were interrupted.

@@ -177,12 +177,9 @@ impl UserPath {
         let Some(fragment) = fragment else {
             return [None; 2];
         };
-        let base = self
-            .endpoints
-            .get(process as usize)
-            .and_then(|endpoint| endpoint.regions.get(fragment.from.region.0 as usize))
-            .copied()
-            .unwrap_or(FIRST_REGION_PAGE);
+        let regions = &self.endpoints[process as usize].regions;
+        let base = regions.get(fragment.from.region.0 as usize);
+        let base = base.copied().unwrap_or(FIRST_REGION_PAGE);
         let page = self.costs.hardware.page;
         let end = fragment.from.offset + (fragment.bytes.len() as u64).saturating_sub(1);
         let first = base + fragment.from.offset / page;
@@ -219,18 +216,15 @@ impl UserPath {
     /// The card has something to do at `source`.
     fn wake(&mut self, world: &mut World<UserEvent>, host: u32, source: usize) {
         let now = world.now();
-        if let Some(card) = self.cards.get_mut(host as usize) {
-            plan(world, host, card.processor.wake(now, source));
-        }
+        let card = &mut self.cards[host as usize];
+        plan(world, host, card.processor.wake(now, source));
     }
 
     /// The card has finished with a source and polls for the next.
     fn free(&mut self, world: &mut World<UserEvent>, host: u32, served: usize) {
         let now = world.now();
         let first = host * self.processes_per_host.max(1);
-        let Some(card) = self.cards.get_mut(host as usize) else {
-            return;
-        };
+        let card = &mut self.cards[host as usize];
         let (arrived, endpoints) = (&card.arrived, &self.endpoints);
         let next = card
             .processor
@@ -260,9 +254,7 @@ impl UserPath {
         pages: [Option<Page>; 2],
         before: u64,
     ) -> bool {
-        let Some(card) = self.cards.get_mut(host as usize) else {
-            return false;
-        };
+        let card = &mut self.cards[host as usize];
         let pages = pages.map(|page| page.filter(|&page| !card.tlb.finds(page)));
         if pages == [None; 2] {
             return true;
@@ -293,25 +285,18 @@ impl UserPath {
         process: Rank,
         source: usize,
     ) {
-        let queue = self
-            .endpoints
-            .get(process as usize)
-            .and_then(|endpoint| endpoint.send_queue.front().copied());
-        let Some(id) = queue else {
+        let endpoint = &self.endpoints[process as usize];
+        let Some(id) = endpoint.send_queue.front().copied() else {
             return self.free(world, host, source);
         };
-        let Some(packet) = world.packet(id) else {
-            return;
-        };
+        let packet = world.packet(id);
         let pages = self.pages_to_send(process, &packet.message);
         let fetched = self.fetched(&packet.message).map(|one| one.bytes.len());
         let mut cycles = self.costs.card.send + self.lookup_cycles(&pages);
         if !self.translates(world, host, source, pages, cycles) {
             return;
         }
-        if let Some(endpoint) = self.endpoints.get_mut(process as usize) {
-            endpoint.send_queue.pop_front();
-        }
+        self.endpoints[process as usize].send_queue.pop_front();
         let mut dma = 0;
         if let Some(bytes) = fetched {
             cycles += self.costs.card.program_dma;
@@ -334,21 +319,12 @@ impl UserPath {
     }
 
     fn serve_network(&mut self, world: &mut World<UserEvent>, host: u32) {
-        let arrived = self
-            .cards
-            .get(host as usize)
-            .and_then(|card| card.arrived.front().copied());
-        let Some(id) = arrived else {
+        let Some(id) = self.cards[host as usize].arrived.front().copied() else {
             return self.free(world, host, 0);
         };
-        let Some(packet) = world.packet(id) else {
-            return;
-        };
-        if packet.slot.is_none()
-            && self.needs_buffer(&packet.message)
-            && let Some(endpoint) = self.endpoints.get_mut(packet.to as usize)
-        {
-            packet.slot = Some(endpoint.take_buffer());
+        let packet = world.packet(id);
+        if packet.slot.is_none() && self.needs_buffer(&packet.message) {
+            packet.slot = Some(self.endpoints[packet.to as usize].take_buffer());
         }
         let pages = self.pages_to_deliver(packet);
         let bytes = packet.message.bytes() as u64;
@@ -362,9 +338,7 @@ impl UserPath {
         if !self.translates(world, host, 0, pages, cycles) {
             return;
         }
-        if let Some(card) = self.cards.get_mut(host as usize) {
-            card.arrived.pop_front();
-        }
+        self.cards[host as usize].arrived.pop_front();
         let (working, dma) = (self.costs.np(cycles + rest), self.costs.dma(moved));
         world.stage(id, "receive: network processor", working);
         world.stage(id, "receive: DMA to host", dma);
@@ -374,9 +348,7 @@ impl UserPath {
     }
 
     fn transmit(&mut self, world: &mut World<UserEvent>, id: PacketId) {
-        let Some((from, to, bytes)) = world.ends(id) else {
-            return;
-        };
+        let (from, to, bytes) = world.ends(id);
         let (source, target) = (world.host_of(from), world.host_of(to));
         let on_wire = self.costs.cells().on_wire(bytes as u64);
         let now = world.now();
@@ -405,17 +377,13 @@ impl UserPath {
         message: Message,
         before: u64,
     ) -> CallEffect {
-        let is_full = self.endpoints.get(process as usize).is_none_or(|endpoint| {
-            endpoint.send_queue.len() >= self.costs.room.send_queue as usize
-        });
-        if is_full {
+        let endpoint = &self.endpoints[process as usize];
+        if endpoint.send_queue.len() >= self.costs.room.send_queue as usize {
             return world.refuse(process, message);
         }
         let stages = self.send_stages(&message);
         world.admit((process, to), message, before, &stages, |world, id| {
-            if let Some(endpoint) = self.endpoints.get_mut(process as usize) {
-                endpoint.send_queue.push_back(id);
-            }
+            self.endpoints[process as usize].send_queue.push_back(id);
             let (host, source) = (world.host_of(process), self.source_of(process));
             self.wake(world, host, source);
             CallEffect::Then(0, CallResult::Done)
@@ -426,10 +394,8 @@ impl UserPath {
         let Some(mut packet) = world.consume(process) else {
             return CallEffect::Then(0, CallResult::Received(None));
         };
-        if let Some(slot) = packet.slot.take()
-            && let Some(endpoint) = self.endpoints.get_mut(process as usize)
-        {
-            endpoint.free_buffers.push(slot);
+        if let Some(slot) = packet.slot.take() {
+            self.endpoints[process as usize].free_buffers.push(slot);
         }
         let fetched = match self.needs_buffer(&packet.message) {
             true => HEADER_BYTES,
@@ -447,12 +413,11 @@ impl UserPath {
     /// The region's pages get addresses of their own.
     fn attach(&mut self, process: Rank, bytes: usize) {
         let page = self.costs.hardware.page;
-        if let Some(endpoint) = self.endpoints.get_mut(process as usize) {
-            endpoint
-                .regions
-                .push(FIRST_REGION_PAGE + endpoint.next_page);
-            endpoint.next_page += (bytes as u64).div_ceil(page) + 1;
-        }
+        let endpoint = &mut self.endpoints[process as usize];
+        endpoint
+            .regions
+            .push(FIRST_REGION_PAGE + endpoint.next_page);
+        endpoint.next_page += (bytes as u64).div_ceil(page) + 1;
     }
 }
 
@@ -503,18 +468,16 @@ impl Substrate for UserPath {
     fn event(&mut self, world: &mut World<UserEvent>, event: UserEvent) {
         match event {
             UserEvent::Notices { host, notice } => {
-                let card = self.cards.get_mut(host as usize);
-                if card.is_some_and(|card| card.processor.begins(notice.generation)) {
+                let processor = &mut self.cards[host as usize].processor;
+                if processor.begins(notice.generation) {
                     self.serve(world, host, notice.source);
                 }
             }
             UserEvent::Transmits { packet } => self.transmit(world, packet),
             UserEvent::Arrives { packet } => {
-                let to = world.packet(packet).map_or(0, |packet| packet.to);
+                let to = world.packet(packet).to;
                 let host = world.host_of(to);
-                if let Some(card) = self.cards.get_mut(host as usize) {
-                    card.arrived.push_back(packet);
-                }
+                self.cards[host as usize].arrived.push_back(packet);
                 self.wake(world, host, 0);
             }
             UserEvent::Delivered { packet } => world.deliver(packet),
@@ -525,12 +488,11 @@ impl Substrate for UserPath {
                 source,
                 pages,
             }) => {
-                if let Some(card) = self.cards.get_mut(host as usize) {
-                    for page in pages.into_iter().flatten() {
-                        card.tlb.fill(page);
-                    }
-                    card.processor.park(source as usize, false);
+                let card = &mut self.cards[host as usize];
+                for page in pages.into_iter().flatten() {
+                    card.tlb.fill(page);
                 }
+                card.processor.park(source as usize, false);
                 self.wake(world, host, source as usize);
             }
         }

@@ -187,7 +187,6 @@ impl<E: Copy> World<E> {
     pub(super) fn steal(&mut self, host: u32, cycles: u64) -> Time {
         let time = self.cycles(cycles);
         self.with_host(host, |host, effects| host.interrupt(time, effects))
-            .unwrap_or_default()
     }
 
     /// Does something to a host's processors and sets the alarms that follow from it.
@@ -195,28 +194,29 @@ impl<E: Copy> World<E> {
         &mut self,
         host: u32,
         action: impl FnOnce(&mut Host, &mut Effects<'_>) -> T,
-    ) -> Option<T> {
-        let host = self.hosts.get_mut(host as usize)?;
+    ) -> T {
         let mut effects = Effects {
             now: self.engine.now(),
             clocks: &mut self.clocks,
             alarms: &mut self.alarms,
         };
-        let result = action(host, &mut effects);
+        let result = action(&mut self.hosts[host as usize], &mut effects);
         for alarm in self.alarms.drain(..) {
             self.engine.at(alarm.at, Event::Alarm(alarm.wakes));
         }
-        Some(result)
+        result
     }
 
-    pub(super) fn packet(&mut self, id: PacketId) -> Option<&mut Packet> {
-        self.packets.get_mut(id.0)
+    /// A packet that is on its way.
+    pub(super) fn packet(&mut self, id: PacketId) -> &mut Packet {
+        let packet = self.packets.get_mut(id.0);
+        packet.expect("nothing happens to a packet after its delivery")
     }
 
     /// A packet's sender, receiver and bytes.
-    pub(super) fn ends(&mut self, id: PacketId) -> Option<(Rank, Rank, usize)> {
-        let packet = self.packet(id)?;
-        Some((packet.from, packet.to, packet.message.bytes()))
+    pub(super) fn ends(&mut self, id: PacketId) -> (Rank, Rank, usize) {
+        let packet = self.packet(id);
+        (packet.from, packet.to, packet.message.bytes())
     }
 
     /// Adds a stage that begins now, or when the one before is over, to a packet's journey.
@@ -225,19 +225,14 @@ impl<E: Copy> World<E> {
         if self.settings.keeps_statistics {
             self.use_card(id, name, time);
         }
-        if self.settings.keeps_journeys
-            && let Some(packet) = self.packet(id)
-        {
-            packet.stage(now, name, time);
+        if self.settings.keeps_journeys {
+            self.packet(id).stage(now, name, time);
         }
     }
 
     /// Counts a stage of a packet's way as use of a card, if it is.
     fn use_card(&mut self, id: PacketId, name: &str, time: Time) {
-        let Some(packet) = self.packet(id) else {
-            return;
-        };
-        let (from, to) = (packet.from, packet.to);
+        let (from, to, _) = self.ends(id);
         let which = match name {
             name if name.ends_with("network processor") => 0,
             name if name.contains("DMA") => 1,
@@ -248,9 +243,7 @@ impl<E: Copy> World<E> {
         } else {
             from
         });
-        if let Some(card) = self.cards_busy.get_mut(host as usize) {
-            card[which] += time;
-        }
+        self.cards_busy[host as usize][which] += time;
     }
 
     /// How long each instance of each resource has been in use so far.
@@ -262,9 +255,7 @@ impl<E: Copy> World<E> {
         for (rank, clock) in self.clocks.iter().enumerate() {
             let host = self.host_of(rank as Rank) as usize;
             let used: Time = clock.accounts.iter().sum();
-            if let Some(busy) = busy[Resource::HostProcessor as usize].get_mut(host) {
-                *busy += used;
-            }
+            busy[Resource::HostProcessor as usize][host] += used;
         }
         if self.cards_busy.iter().any(|card| *card != [0; 2]) {
             let cards = self.cards_busy.iter();
@@ -313,8 +304,8 @@ impl<E: Copy> World<E> {
 
     /// `from` has been refused, and wants to know when there is room again. It has its message back.
     pub(super) fn refuse(&mut self, from: Rank, message: Message) -> CallEffect {
-        set(&mut self.refused, from, true);
-        set(&mut self.room_came, from, false);
+        self.refused[from as usize] = true;
+        self.room_came[from as usize] = false;
         CallEffect::Then(0, CallResult::NoRoom(message))
     }
 
@@ -370,9 +361,8 @@ impl<E: Copy> World<E> {
 
     /// There may be room again for `from`.
     pub(super) fn room(&mut self, from: Rank) {
-        if self.refused.get(from as usize) == Some(&true) {
-            set(&mut self.refused, from, false);
-            set(&mut self.room_came, from, true);
+        if std::mem::take(&mut self.refused[from as usize]) {
+            self.room_came[from as usize] = true;
             self.wake(from);
         }
     }
@@ -390,13 +380,10 @@ impl<E: Copy> World<E> {
 
     /// The receiving process can see the packet from now on.
     pub(super) fn deliver(&mut self, packet: PacketId) {
-        let Some(packet) = self.packets.remove(packet.0) else {
-            return;
-        };
+        let packet = self.packets.remove(packet.0);
+        let packet = packet.expect("a packet is delivered once");
         let to = packet.to;
-        if let Some(inbox) = self.inboxes.get_mut(to as usize) {
-            inbox.push_back(packet);
-        }
+        self.inboxes[to as usize].push_back(packet);
         self.wake(to);
     }
 
@@ -407,7 +394,7 @@ impl<E: Copy> World<E> {
 
     /// The process takes its next packet; the sender will get its credit back.
     pub(super) fn consume(&mut self, process: Rank) -> Option<Packet> {
-        let packet = self.inboxes.get_mut(process as usize)?.pop_front()?;
+        let packet = self.inboxes[process as usize].pop_front()?;
         let credit = Event::Credit {
             from: packet.from,
             to: packet.to,
@@ -418,12 +405,8 @@ impl<E: Copy> World<E> {
 
     /// Whether a process that is about to wait need not.
     fn need_not_wait(&mut self, process: Rank) -> bool {
-        let has_mail = self
-            .inboxes
-            .get(process as usize)
-            .is_some_and(|inbox| !inbox.is_empty());
-        let room_came = self.room_came.get(process as usize) == Some(&true);
-        set(&mut self.room_came, process, false);
+        let has_mail = !self.inboxes[process as usize].is_empty();
+        let room_came = std::mem::take(&mut self.room_came[process as usize]);
         has_mail || room_came
     }
 
@@ -443,11 +426,5 @@ impl<E: Copy> World<E> {
                 begins: std::mem::take(&mut packet.begins),
             });
         }
-    }
-}
-
-fn set(flags: &mut [bool], rank: Rank, value: bool) {
-    if let Some(flag) = flags.get_mut(rank as usize) {
-        *flag = value;
     }
 }
