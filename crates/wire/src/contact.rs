@@ -56,18 +56,11 @@ pub enum Meeting {
     Refused(String),
 }
 
-record!(Contact {
-    world: u64,
-    rank: u32,
-    host: text(MAX_TEXT),
-    near: text(MAX_TEXT),
-    far: text(MAX_TEXT)
-});
+record! { Contact {
+    world: u64, rank: u32, host: text(MAX_TEXT), near: text(MAX_TEXT), far: text(MAX_TEXT),
+} }
 
-record!(Member {
-    number: u32,
-    contact: wire
-});
+record! { Member { number: u32, contact: wire } }
 
 variants!(Meeting, "what a group says", {
     0 => Call { reply: u32, root: u32, group: list(LEAST, MAX_MEMBERS) },

@@ -62,13 +62,5 @@ impl RegionDescriptor {
     }
 }
 
-record!(ObjectSpan {
-    object: u64,
-    offset: u64
-});
-record!(RegionDescriptor {
-    key: u64,
-    base: u64,
-    len: u64,
-    object: option
-});
+record! { ObjectSpan { object: u64, offset: u64 } }
+record! { RegionDescriptor { key: u64, base: u64, len: u64, object: option } }

@@ -531,17 +531,8 @@ codes! {
     }
 }
 
-record!(AtomicRequest {
-    id: u64,
-    key: u64,
-    base: u64,
-    operation: wire
-});
-record!(CopyFragment {
-    key: u64,
-    base: u64,
-    len: u32
-});
+record! { AtomicRequest { id: u64, key: u64, base: u64, operation: wire } }
+record! { CopyFragment { key: u64, base: u64, len: u32 } }
 
 const COPY: u8 = 1;
 const COPIED: u8 = 2;

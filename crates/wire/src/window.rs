@@ -115,10 +115,7 @@ pub enum Notice {
     Hello,
 }
 
-record!(Run {
-    offset: i64,
-    count: u64
-});
+record! { Run { offset: i64, count: u64 } }
 
 impl Wire for Access {
     fn encode(&self, out: &mut Writer) {

@@ -62,10 +62,10 @@ impl fmt::Display for Ended {
         match self {
             Self::Finished => f.write_str("finished"),
             Self::TimeUp => f.write_str("it takes more virtual time than is simulated"),
-            Self::Stuck(who) => {
-                let shown = who.get(..MOST_SHOWN).unwrap_or(who);
+            Self::Stuck(waits) => {
+                let shown = waits.get(..MOST_SHOWN).unwrap_or(waits);
                 write!(f, "nothing can happen any more: {}", shown.join("; "))?;
-                match who.len() - shown.len() {
+                match waits.len() - shown.len() {
                     0 => Ok(()),
                     more => write!(f, "; and {more} more processes"),
                 }

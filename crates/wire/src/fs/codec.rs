@@ -173,72 +173,25 @@ variants!(Body, "body", {
     },
 });
 
-record!(CheckCursor {
-    phase: u8,
-    key: bytes(MAX_CURSOR_BYTES)
-});
+record! { CheckCursor { phase: u8, key: bytes(MAX_CURSOR_BYTES) } }
 
-record!(Caller {
-    uid: u32,
-    gid: u32,
-    groups: u32s(MAX_GROUPS)
-});
-record!(Place {
-    base: wire,
-    path: bytes(MAX_PATH_BYTES)
-});
-record!(Region {
-    offset: u64,
-    len: u64
-});
-record!(Reach {
-    position: u16,
-    end: u64
-});
-record!(ScrubPosition {
-    object: wire,
-    offset: u64
-});
-record!(DataFault {
-    object: wire,
-    offset: u64,
-    len: u64,
-    text: text(MAX_FAILURE_BYTES)
-});
-record!(StripedFile {
-    object: wire,
-    servers: u16s(MAX_STRIPE_SERVERS),
-    lengths: u64s(MAX_STRIPE_SERVERS)
-});
-record!(ObjectPath {
-    object: wire,
-    path: bytes(MAX_LONG_PATH_BYTES)
-});
-record!(DistributionHint {
-    strip_size: u32,
-    servers: u16,
-    start: u16
-});
-record!(Attributes {
-    kind: wire,
-    mode: u16,
-    uid: u32,
-    gid: u32,
-    links: u32,
-    size: u64,
-    accessed: wire,
-    modified: wire,
-    changed: wire,
-});
-record!(Node {
-    object: wire,
-    attributes: wire,
-    body: wire
-});
-record!(Failure {
-    errno: wire,
-    message: text(MAX_FAILURE_BYTES)
-});
+record! { Caller { uid: u32, gid: u32, groups: u32s(MAX_GROUPS) } }
+record! { Place { base: wire, path: bytes(MAX_PATH_BYTES) } }
+record! { Region { offset: u64, len: u64 } }
+record! { Reach { position: u16, end: u64 } }
+record! { ScrubPosition { object: wire, offset: u64 } }
+record! { DataFault { object: wire, offset: u64, len: u64, text: text(MAX_FAILURE_BYTES) } }
+record! { StripedFile {
+    object: wire, servers: u16s(MAX_STRIPE_SERVERS), lengths: u64s(MAX_STRIPE_SERVERS),
+} }
+record! { ObjectPath { object: wire, path: bytes(MAX_LONG_PATH_BYTES) } }
+record! { DistributionHint { strip_size: u32, servers: u16, start: u16 } }
+record! { Attributes {
+    kind: wire, mode: u16, uid: u32, gid: u32, links: u32, size: u64, accessed: wire,
+    modified: wire, changed: wire,
+} }
+record! { Node { object: wire, attributes: wire, body: wire } }
+record! { Failure { errno: wire, message: text(MAX_FAILURE_BYTES) } }
 
 impl Request {
     /// The format of a request that is of none that this build speaks.

@@ -139,40 +139,19 @@ pub struct LayoutServer {
     pub active: bool,
 }
 
-record!(Target {
-    file_system: u128,
-    generation: wire,
-    incarnation: wire
-});
-record!(ServerIdentity {
-    file_system: u128,
-    name: text(MAX_SERVER_NAME_BYTES),
-    metadata: bool,
-    io: bool,
-    generation: wire,
-    index: option_u16,
-    incarnation: wire,
-});
-record!(Greeting {
-    identity: wire,
-    pid: u32,
-    uptime_ms: u64,
-    boot: u128,
-    failed_syncs: u64,
-    version: text(MAX_LABEL_BYTES),
-    layout: option,
-});
-record!(LayoutPart {
-    epoch: u64,
-    count: u32,
-    servers: list(MIN_LAYOUT_SERVER_BYTES),
-});
-record!(LayoutServer {
-    index: u16,
-    name: text(MAX_SERVER_NAME_BYTES),
-    generation: wire,
-    active: bool,
-});
+record! { Target { file_system: u128, generation: wire, incarnation: wire } }
+record! { ServerIdentity {
+    file_system: u128, name: text(MAX_SERVER_NAME_BYTES), metadata: bool, io: bool,
+    generation: wire, index: option_u16, incarnation: wire,
+} }
+record! { Greeting {
+    identity: wire, pid: u32, uptime_ms: u64, boot: u128, failed_syncs: u64,
+    version: text(MAX_LABEL_BYTES), layout: option,
+} }
+record! { LayoutPart { epoch: u64, count: u32, servers: list(MIN_LAYOUT_SERVER_BYTES) } }
+record! { LayoutServer {
+    index: u16, name: text(MAX_SERVER_NAME_BYTES), generation: wire, active: bool,
+} }
 
 #[cfg(test)]
 mod tests {

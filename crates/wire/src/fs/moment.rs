@@ -12,7 +12,4 @@ pub struct Moment {
     pub at: u64,
 }
 
-record!(Moment {
-    boot: u128,
-    at: u64
-});
+record! { Moment { boot: u128, at: u64 } }

@@ -207,10 +207,7 @@ pub struct PeerRow {
     pub address: String,
 }
 
-record!(Count {
-    number: u64,
-    bytes: u64
-});
+record! { Count { number: u64, bytes: u64 } }
 
 impl Row {
     /// The bytes behind the version word.
