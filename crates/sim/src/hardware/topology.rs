@@ -3,7 +3,7 @@
 //! Cables form a tree: a way from node to node is then unique, and stopped senders cannot wait for each other around
 //! a cycle. Each cable and switch may differ from the usual one.
 
-use super::network::{NodeId, Outage, Routing, WhenFull};
+use super::links::{NodeId, Outage, Routing, WhenFull};
 use crate::engine::Time;
 
 /// What differs from the usual link.

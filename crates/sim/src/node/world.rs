@@ -9,10 +9,10 @@ use causeway_firmware::{BufferId, Engine as DmaEngine, Firmware, Input, Processo
 use causeway_wire::vi::Completion;
 
 use super::card::{Begun, CardState, Frame, HostTransfer, Purpose};
+use super::events::{Event, Events};
 use super::host::{Armed, Host, Next, Polling, State, Vi};
 use super::plan::{BuildError, Plan};
 use super::record::{Mark, Record, Slice, Stage, Track};
-use super::{Event, Events};
 use crate::engine::Time;
 use crate::hardware::{HostCpu, Network};
 use crate::profile::{Profile, Waits};

@@ -4,7 +4,7 @@ use causeway_firmware::{Reliability, Step};
 
 use super::reader::{FileError, Section, Source};
 use super::units::Kind;
-use super::{CardSpec, LibrarySpec, NetDmaSpec, Profile, StepCosts, Waits};
+use super::{CardSpec, LibrarySpec, NetDmaSpec, Profile, SHIPPED, StepCosts, Waits};
 use crate::engine::{Time, duration_at};
 use crate::hardware::{
     Channels, HostDmaSpec, HostSpec, IoBusSpec, LinkSpec, MemorySpec, SwitchSpec, WhenFull,
@@ -15,7 +15,32 @@ const MOST: u64 = 4_096;
 /// Most bytes that a frame takes on a link besides its own.
 const LONGEST_FRAMING: u64 = 65_536;
 
-pub(super) fn profile(text: &str, file: &str) -> Result<Profile, FileError> {
+impl Profile {
+    /// Reads a profile's text; `file` is its name for errors.
+    pub fn parse(text: &str, file: &str) -> Result<Self, FileError> {
+        profile(text, file)
+    }
+
+    /// The profile of this name that comes with the simulator.
+    pub fn shipped(name: &str) -> Result<Self, FileError> {
+        match SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
+            Some((_, text)) => Self::parse(text, &format!("{name}.toml")),
+            None => {
+                let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+                Err(FileError {
+                    file: name.to_owned(),
+                    line: 0,
+                    message: format!(
+                        "no profile of this name comes with the simulator; there are {}",
+                        names.join(", ")
+                    ),
+                })
+            }
+        }
+    }
+}
+
+fn profile(text: &str, file: &str) -> Result<Profile, FileError> {
     let mut root = Source { file, text }.document()?;
     let name = root.text("name")?.value;
     let summary = root.text("summary")?.value;

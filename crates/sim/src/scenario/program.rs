@@ -1,10 +1,10 @@
 //! Parallel programs on the substrates of chapter 2.
 
-use super::measure::of_statistics;
-use super::{Measure, network};
+use super::measure::{Measure, of_statistics};
+use super::network;
 use crate::am::AmError;
 use crate::am::port::Function;
-use crate::figures::microseconds;
+use crate::engine::microseconds;
 use crate::node::Record;
 use crate::profile::{FileError, Section};
 use crate::programs::Program;

@@ -1,9 +1,8 @@
 //! Reading a scenario's file.
 
+use super::setup::{Cards, Changes, Scenario, Variant, What, Workload};
 use super::sweep::{self, ProfileValue};
-use super::{
-    Cards, Changes, Scenario, Variant, What, Workload, channels, network, program, traffic,
-};
+use super::{channels, network, program, traffic};
 use crate::profile::units::Kind as Unit;
 use crate::profile::{FileError, Found, Profile, SHIPPED, Section, Source, Waits, edit};
 use crate::substrates::Costs;

@@ -1,9 +1,8 @@
 //! Running a scenario on cards.
 
-use super::measure::of_statistics;
-use super::{Cards, Measure, Parts, Step, Workload};
-use crate::engine::{SECOND, Time};
-use crate::figures::microseconds;
+use super::measure::{Measure, Parts, of_statistics};
+use super::setup::{Cards, Step, Workload};
+use crate::engine::{SECOND, Time, microseconds};
 use crate::hardware::{Topology, WhenFull};
 use crate::node::Record;
 use crate::statistics::Histogram;

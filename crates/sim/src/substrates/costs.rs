@@ -16,7 +16,7 @@ macro_rules! section {
         }
 
         impl $name {
-            pub(in crate::substrates) fn read(file: &mut Section<'_>, key: &str) -> Result<Self, FileError> {
+            pub(super) fn read(file: &mut Section<'_>, key: &str) -> Result<Self, FileError> {
                 file.part(key, |section| Ok(Self {
                     $($field: $crate::substrates::costs::quantity(
                         section, stringify!($field), Kind::$kind,

@@ -11,8 +11,8 @@
 use std::collections::VecDeque;
 
 use super::costs::{Costs, words};
-use super::machine::{CallEffect, Substrate};
-use super::process::{Call, CallResult};
+use super::machine::Substrate;
+use super::process::{Call, CallEffect, CallResult};
 use super::world::{PacketId, World};
 use crate::am::port::{Message, Rank};
 use crate::engine::Time;

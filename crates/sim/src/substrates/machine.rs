@@ -2,21 +2,15 @@
 
 use std::fmt;
 
-use super::process::{Call, CallResult, PortCosts, Process, SimPort, Spent, Turn, Yielded};
+use super::process::{
+    Call, CallEffect, CallResult, PortCosts, Process, SimPort, Spent, Turn, Yielded,
+};
 use super::processor::Wakes;
 use super::world::{Event, Journey, World};
 use crate::am::AmError;
 use crate::am::port::{Awaited, Function, Rank};
 use crate::engine::Time;
 use crate::statistics::Statistics;
-
-/// What a call comes to, once the cycles before its effect have been computed.
-pub(super) enum CallEffect {
-    /// The processor computes for so many cycles more, then the call returns the result.
-    Then(u64, CallResult),
-    /// The program waits.
-    Wait,
-}
 
 /// A communication substrate on its network interface.
 pub(super) trait Substrate {

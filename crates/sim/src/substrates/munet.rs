@@ -13,10 +13,10 @@
 use std::collections::VecDeque;
 
 use super::costs::section;
-use super::machine::{CallEffect, Limits, Machine, Outcome, SimError, Substrate};
+use super::machine::{Limits, Machine, Outcome, SimError, Substrate};
 use super::one_way::{self, OneWay};
 use super::poll_loop::{NetworkProcessor, Notice, PollLoop};
-use super::process::{Call, CallResult, Clocking, PortCosts, SimPort};
+use super::process::{Call, CallEffect, CallResult, Clocking, PortCosts, SimPort};
 use super::processor::HostTimes;
 use super::world::{Journey, PacketId, World, WorldSettings};
 use crate::am::AmError;

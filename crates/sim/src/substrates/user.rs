@@ -12,9 +12,9 @@
 use std::collections::VecDeque;
 
 use super::costs::{Costs, words};
-use super::machine::{CallEffect, Substrate};
+use super::machine::Substrate;
 use super::poll_loop::{NetworkProcessor, Notice, PollLoop};
-use super::process::{Call, CallResult};
+use super::process::{Call, CallEffect, CallResult};
 use super::tlb::{Page, Tlb};
 use super::world::{Packet, PacketId, World};
 use crate::am::port::{Fragment, HEADER_BYTES, Message, Rank};

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::machine::CallEffect;
-use super::process::{Call, CallResult};
+use super::process::{Call, CallEffect, CallResult};
 use super::processor::{Alarm, Clock, Effects, Host, HostTimes, Wakes};
 use crate::am::port::{Message, Rank};
 use crate::engine::{Engine, Time, duration_at};
