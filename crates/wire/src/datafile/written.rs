@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::Binding;
+use super::layout::BLOCK_BYTES;
+use super::sums::Binding;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within};
 
 /// Where the record begins in the file: in the header's page, behind the header's sector.
@@ -22,7 +23,7 @@ const SEED: u64 = 0x7772_6974_7465_6e0a;
 
 const _: () = assert!(
     WRITTEN_OFFSET as usize + HEAD_BYTES + NEAR_BYTES + MAX_FAR_SPANS * SPAN_BYTES + 8
-        <= super::BLOCK_BYTES as usize
+        <= BLOCK_BYTES as usize
 );
 
 /// The groups of a datafile that were written.

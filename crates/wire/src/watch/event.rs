@@ -2,7 +2,8 @@
 
 use alloc::string::String;
 
-use super::{EVENT_BODY_BYTES, front, text_in};
+use super::layout::EVENT_BODY_BYTES;
+use super::text::{front, text_in};
 use crate::codec::{Malformed, Reader, Writer, unknown, within};
 
 /// Most bytes of an event's target.

@@ -3,7 +3,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{ROW_BODY_BYTES, ends, text_in};
+use super::layout::ROW_BODY_BYTES;
+use super::text::{ends, text_in};
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within, zero};
 
