@@ -11,7 +11,7 @@
 //! The [engine](causeway_engine) does all of this. This crate is BMI's interface to it: BMI's names, and its rule that a
 //! receive gets the messages of one peer with one tag ([`ByTag`]).
 //!
-//! What this room does not do: order messages of different tags, understand what they contain, or
+//! What this crate does not do: order messages of different tags, understand what they contain, or
 //! retry what failed.
 #![forbid(unsafe_code)]
 

@@ -18,7 +18,7 @@
 //!
 //! The packets are defined in `causeway_wire::bmi`.
 //!
-//! What this room does not do: order messages of different tags, understand what they contain, or
+//! What this crate does not do: order messages of different tags, understand what they contain, or
 //! retry what failed.
 #![forbid(unsafe_code)]
 

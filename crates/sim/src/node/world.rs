@@ -233,26 +233,31 @@ impl World {
                     self.process(node, process);
                 }
             }
-            Event::Interrupt { node, process } => {
-                let now = self.events.now();
-                let place = &mut self.nodes[node as usize];
-                if let Some(at) = place.host.woken(process, now, self.polling) {
-                    let cpu = process as usize % place.cpus.len().max(1);
-                    place.cpus[cpu].interrupt(now, self.profile.host.context_switch);
-                    self.events.at(at, Event::Process { node, process });
-                } else if place.host.sleeps(process) {
-                    // Told of something that it had found before.
-                    self.arm(node, process);
-                }
-            }
-            Event::Deadline { node } => {
-                let Self { nodes, events, .. } = self;
-                let node = &mut nodes[node as usize];
-                if node.deadline.is_some_and(|at| at <= events.now()) {
-                    node.deadline = None;
-                    node.card.deadline(events);
-                }
-            }
+            Event::Interrupt { node, process } => self.interrupt(node, process),
+            Event::Deadline { node } => self.deadline(node),
+        }
+    }
+
+    /// An interrupt wakes the process that has asked for it.
+    fn interrupt(&mut self, node: u32, process: u32) {
+        let now = self.events.now();
+        let place = &mut self.nodes[node as usize];
+        if let Some(at) = place.host.woken(process, now, self.polling) {
+            let cpu = process as usize % place.cpus.len().max(1);
+            place.cpus[cpu].interrupt(now, self.profile.host.context_switch);
+            self.events.at(at, Event::Process { node, process });
+        } else if place.host.sleeps(process) {
+            // Told of something that it had found before.
+            self.arm(node, process);
+        }
+    }
+
+    fn deadline(&mut self, node: u32) {
+        let Self { nodes, events, .. } = self;
+        let node = &mut nodes[node as usize];
+        if node.deadline.is_some_and(|at| at <= events.now()) {
+            node.deadline = None;
+            node.card.deadline(events);
         }
     }
 

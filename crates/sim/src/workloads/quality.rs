@@ -555,24 +555,8 @@ fn build(
         (0..channels.len()).filter(move |&number| end(ends(experiment.shape, number)) == node)
     };
     for node in 0..nodes {
-        let outgoing = of_node(node, |(from, _)| from).enumerate();
-        let sources: Vec<Source> = outgoing
-            .map(|(vi, number)| source(experiment, number, vi as u32, &trace))
-            .collect();
-        let due = sources.iter().enumerate().map(|(place, source)| {
-            // Channels begin at times of their own within one interval.
-            let interval = source.flow.interval();
-            let phase = source.random.clone().below(interval.max(1));
-            Reverse((start + phase, place))
-        });
-        let generator = Generator {
-            due: due.collect(),
-            sources,
-            end: window.to,
-            window,
-            logs: logs.clone(),
-        };
-        plan.process(node, generator);
+        let outgoing = of_node(node, |(from, _)| from);
+        plan.process(node, generator(experiment, outgoing, window, &trace, &logs));
         let sink = Sink {
             channels: of_node(node, |(_, to)| to).collect(),
             prepared: 0,
@@ -597,6 +581,34 @@ fn build(
         plan.connections.push((here, there));
     }
     Ok((World::new(plan)?, logs, window))
+}
+
+/// What injects the messages of these channels, all of one node.
+fn generator(
+    experiment: &Experiment,
+    channels: impl Iterator<Item = usize>,
+    window: Window,
+    trace: &Option<Rc<[u32]>>,
+    logs: &Logs,
+) -> Generator {
+    let sources: Vec<Source> = channels
+        .enumerate()
+        .map(|(vi, number)| source(experiment, number, vi as u32, trace))
+        .collect();
+    let start = window.from - experiment.warm_up;
+    let due = sources.iter().enumerate().map(|(place, source)| {
+        // Channels begin at times of their own within one interval.
+        let interval = source.flow.interval();
+        let phase = source.random.clone().below(interval.max(1));
+        Reverse((start + phase, place))
+    });
+    Generator {
+        due: due.collect(),
+        sources,
+        end: window.to,
+        window,
+        logs: logs.clone(),
+    }
 }
 
 fn source(experiment: &Experiment, channel: usize, vi: u32, trace: &Option<Rc<[u32]>>) -> Source {
