@@ -35,31 +35,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("command", &["report", "fs", "watch", "wire"]),
     (
         "bench",
-        &[
-            "command",
-            "report",
-            "fs",
-            "bmi",
-            "transport",
-            "watch",
-            "wire",
-            "sys",
-        ],
+        &["command", "report", "fs", "bmi", "watch", "wire", "sys"],
     ),
     (
         "cli",
         &[
-            "bench",
-            "command",
-            "report",
-            "fs",
-            "bmi",
-            "mpi",
-            "sim",
-            "transport",
-            "watch",
-            "wire",
-            "sys",
+            "bench", "command", "report", "fs", "bmi", "mpi", "sim", "watch", "wire", "sys",
         ],
     ),
     (
