@@ -1,5 +1,5 @@
 //! What the program requests of the card that it runs on: named steps of work, and transfers of the three
-//! DMA engines. The driver (simulator or production engine) implements [`Card`].
+//! DMA engines. The driver implements [`Card`].
 
 use crate::setup::{BufferId, NodeId, QueueId, Side, Time, ViId};
 
@@ -24,7 +24,7 @@ pub trait Card {
 macro_rules! steps {
     ($($(#[$doc:meta])* $step:ident = $name:literal,)*) => {
         /// The work of the program. Simulated time comes only from these and from hardware: a card's cost
-        /// table has one entry for each. The production engine ignores them.
+        /// table has one entry for each. A driver that moves real bytes can ignore them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Step {

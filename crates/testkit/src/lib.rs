@@ -7,7 +7,7 @@
 //! | part | what it holds |
 //! |---|---|
 //! | [`messages`] | the suite of the message layer over each method |
-//! | [`matching`] | matchers, and their reference |
+//! | [`matching`] | matchers held against a reference: lists that are searched from the front |
 //! | [`simulator`] | conversations and methods over simulated networks, from seeds |
 //! | [`decoders`] | bodies that feed hostile bytes to every decoder, shared by `fuzz/` and by an ordinary test |
 //! | [`power`] | what loss of power leaves of files |

@@ -9,6 +9,8 @@ mod phase;
 mod result;
 mod sampler;
 mod summary;
+#[cfg(test)]
+mod tests;
 mod tree;
 pub(crate) mod worker;
 
@@ -267,9 +269,6 @@ impl Show<'_> {
         Ok(phase)
     }
 }
-
-#[cfg(test)]
-mod tests;
 
 /// Large files first, so that none of them is left for the end.
 fn in_order(mut work: Vec<Work>) -> Vec<Work> {
