@@ -6,7 +6,7 @@
 //!
 //! | part | what it holds |
 //! |---|---|
-//! | [`messages`] | the suite of the message layer over each method |
+//! | [`messages`](mod@messages) | the suite of the message layer over each method |
 //! | [`matching`] | matchers held against a reference: lists that are searched from the front |
 //! | [`simulator`] | conversations and methods over simulated networks, from seeds |
 //! | [`decoders`] | bodies that feed hostile bytes to every decoder, shared by `fuzz/` and by an ordinary test |
