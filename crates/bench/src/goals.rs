@@ -221,7 +221,7 @@ fn geometric_mean(ratios: &[f64]) -> f64 {
     (logarithms / ratios.len().max(1) as f64).exp()
 }
 
-/// The verdict on ratios of runs; who has what is still to be filled in. None without a ratio.
+/// The verdict on ratios of runs, without the figures of both sides. None without a ratio.
 fn judged(goal: &Goal, ratios: &[f64]) -> Option<Verdict> {
     let row = Row::new(goal.case.clone(), OURS, 0, "ratio", ratios)?;
     let name = match &goal.against {

@@ -1,14 +1,20 @@
 //! `causeway bench …`: figures with the machine's limits beside them, from one run.
 //!
-//! Reading order: `outcome` (a benchmark in progress, and its rows as table, report and JSON), `task` (the processes
-//! that measure: the program itself, started again), `layer`, `batches` and `awake` (what those processes share),
-//! `participants` (their names), `sizes` (of messages), `distance` (of the two processors) and `parts` (of a measurement,
-//! and which of them may be compared), `goals` (what is to be reached, and whether it was); then the benchmarks: `messages`,
-//! `fs`, `compare`, which measures messages beside those of other libraries, and `mpi`, which runs one MPI program with
-//! our library and with another one. A benchmark to come is a module beside these, with its `Arguments`, and a variant
-//! of `task::Task` if it has processes.
+//! | part | what it holds |
+//! |---|---|
+//! | `outcome` | a benchmark in progress, and its rows as table, report and JSON |
+//! | `participants`, `sizes` | names of what is measured; sizes of messages |
+//! | `task` | the processes that measure: the program itself, started again |
+//! | `layer`, `batches`, `awake` | what those processes share: an instance of BMI, times by parts, processors kept awake |
+//! | `distance`, `parts` | how far apart the two processors are; which parts of a measurement may be compared |
+//! | `goals` | ratios to be reached, and whether they were |
+//! | `messages`, `fs` | the benchmarks of messages and of the file system |
+//! | `compare` | messages beside those of other libraries |
+//! | `mpi` | one MPI program with our library and with another one |
 //!
-//! It draws nothing itself (`causeway-report` does), and measures nothing of which it does not also measure the limit.
+//! A new benchmark is a module beside these, with its `Arguments`, and a variant of `task::Task` if it has processes.
+//!
+//! Reports are drawn by `causeway-report`. Nothing is measured without its limit.
 #![forbid(unsafe_code)]
 
 mod awake;

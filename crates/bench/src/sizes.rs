@@ -20,7 +20,7 @@ pub(crate) struct Choice {
     #[arg(long = "sizes", value_name = "LIST", value_delimiter = ',', value_parser = parse_bytes)]
     given: Vec<u64>,
     /// What the sizes between powers of two are drawn from [usual: the number of this day since
-    /// 1970-01-01 UTC, so that runs of one day compare and nobody knows tomorrow's sizes]
+    /// 1970-01-01 UTC, so that runs of one day compare and tomorrow's sizes are not known]
     #[arg(long, value_name = "N", conflicts_with = "given")]
     seed: Option<u64>,
 }

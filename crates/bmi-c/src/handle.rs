@@ -370,7 +370,7 @@ fn interrupt_wait(handle: *mut Handle, note: impl FnOnce(&Entry)) -> c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instance::{BMI_finalize, BMI_initialize};
+    use crate::life::{BMI_finalize, BMI_initialize};
     use causeway_sys::memory::Memory;
 
     fn start() -> *mut Handle {

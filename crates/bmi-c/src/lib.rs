@@ -4,9 +4,9 @@
 //! It is written by hand; `tests/` keeps header, version script and this library in step, and runs C
 //! programs against the installed library.
 //!
-//! Read [`handle`] first: how an instance is found, and why no panic reaches C. Then [`error`] (codes, texts), [`memory`] (how plain pointers become [`Memory`] without an
-//! allocation), and the calls in the header's order: [`instance`], [`address`], [`post`],
-//! [`test`](mod@test), [`remote`], [`info`].
+//! Read [`handle`] first: how a C handle leads to its instance, and why no panic reaches C. Then [`error`] (codes, texts),
+//! [`memory`] (how plain pointers become [`Memory`] without an allocation), and the calls in the header's order:
+//! [`life`], [`address`], [`post`], [`test`](mod@test), [`remote`], [`info`].
 //!
 //! This crate may use `unsafe`: all that C gives are pointers, and what it promises about them is in
 //! the header only. What can be checked is checked; the rest is in each `SAFETY` comment.
@@ -22,7 +22,8 @@ pub mod address;
 pub mod error;
 pub mod handle;
 pub mod info;
-pub mod instance;
+mod instance;
+pub mod life;
 mod memory;
 pub mod post;
 pub mod remote;

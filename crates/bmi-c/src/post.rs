@@ -108,14 +108,13 @@ macro_rules! sends {
             context: u64,
             user_ptr: *mut c_void,
         ) -> c_int {
+            let start = |layer: &mut Bmi, data: &[Memory]| {
+                let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
+                layer.$post(to, data, tag, context, number(user_ptr))
+            };
             let (outputs, named) = (Outputs::without_size(op), Named::Buffer(buffer, size));
-            let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
             // SAFETY: the header requires it.
-            unsafe {
-                post(bmi, outputs, named, false, move |layer, data| {
-                    layer.$post(to, data, tag, context, number(user_ptr))
-                })
-            }
+            unsafe { post(bmi, outputs, named, false, start) }
         }
 
         /// See the header.
@@ -133,14 +132,13 @@ macro_rules! sends {
             context: u64,
             user_ptr: *mut c_void,
         ) -> c_int {
+            let start = |layer: &mut Bmi, data: &[Memory]| {
+                let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
+                layer.$post(to, data, tag, context, number(user_ptr))
+            };
             let (outputs, named) = (Outputs::without_size(op), Named::List(list, count));
-            let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
             // SAFETY: the header requires it.
-            unsafe {
-                post(bmi, outputs, named, false, move |layer, data| {
-                    layer.$post(to, data, tag, context, number(user_ptr))
-                })
-            }
+            unsafe { post(bmi, outputs, named, false, start) }
         }
     };
 }

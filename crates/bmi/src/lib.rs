@@ -8,10 +8,10 @@
 //! Read [`types`] first, then [`Bmi`]. A [`Bmi`] belongs to one thread at a time; a process may have
 //! several.
 //!
-//! This is a face of the [engine](causeway_engine), which has all of it: here are BMI's names, and its rule that a
+//! The [engine](causeway_engine) does all of this. This crate is BMI's interface to it: BMI's names, and its rule that a
 //! receive gets the messages of one peer with one tag ([`ByTag`]).
 //!
-//! What this room does not do: order messages of different tags, understand what they contain, or
+//! What this crate does not do: order messages of different tags, understand what they contain, or
 //! retry what failed.
 #![forbid(unsafe_code)]
 

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use crate::Process;
 use crate::strategy::{Settings, Strategy};
+use crate::view::Process;
 
 /// What the card knows of an endpoint.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,29 +1,8 @@
 //! The driver's part: what is boosted, lowered, blocked and woken.
 
-use crate::Process;
 use crate::shares::Shares;
 use crate::strategy::{Arrival, Pick, Settings, Strategy, Waiting};
-
-/// What the driver sees of a process when it decides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct View {
-    /// Which job it belongs to; the same number on all nodes.
-    pub job: u64,
-    /// It has ended, or is not there yet.
-    pub is_gone: bool,
-    /// It is the one that runs.
-    pub is_running: bool,
-    /// It is blocked: on a message, or on anything else.
-    pub is_asleep: bool,
-    /// It has blocked on a message, and has not got it yet: it is asleep, or has been woken.
-    pub awaits_message: bool,
-    /// Its endpoint holds a message that its library has not taken.
-    pub has_pending: bool,
-    /// When the last message for it arrived, in nanoseconds.
-    pub newest_ns: Option<u64>,
-    /// Processor time that it has had since it began, in nanoseconds.
-    pub cpu_ns: u64,
-}
+use crate::view::{Process, View};
 
 /// What is to be done with a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

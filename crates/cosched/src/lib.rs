@@ -9,10 +9,10 @@
 //! | [`waiter`] | in the process's messaging library: how long to spin, and what then |
 //! | [`card`] | on the network interface: whether an arrival interrupts the host |
 //! | [`driver`] | in the kernel's driver, or a daemon: what to boost, lower, block, wake |
-//! | [`shares`] | within the driver: the strategy that keeps to fair shares, which the thesis leaves open |
+//! | [`shares`] | within the driver: a strategy of our own that keeps to fair shares |
 //!
 //! They have no clock and make no system call. Time comes in as nanoseconds of a clock that never goes back, the state of the
-//! node's processes as [`driver::View`]s; out come [`driver::Action`]s, which the caller carries out with its operating
+//! node's processes as [`View`]s; out come [`driver::Action`]s, which the caller carries out with its operating
 //! system's means. The simulator and a daemon on a real system run the same code.
 //!
 //! What they deliberately do not do: dispatch processes, keep priorities, count processor time, or send messages. No message
@@ -26,12 +26,11 @@ pub mod card;
 pub mod driver;
 pub mod shares;
 pub mod strategy;
+pub mod view;
 pub mod waiter;
 
 pub use card::Card;
-pub use driver::{Action, Actions, Driver, View};
+pub use driver::{Action, Actions, Driver};
 pub use strategy::{Arrival, Pick, Settings, Strategy, Waiting};
+pub use view::{Process, View};
 pub use waiter::{Patience, Waiter};
-
-/// A process of this node that takes part, by its place in the node's table. It has one endpoint, of the same number.
-pub type Process = u16;

@@ -12,9 +12,8 @@
 
 use alloc::vec::Vec;
 
-use crate::Process;
-use crate::driver::View;
 use crate::strategy::Settings;
+use crate::view::{Process, View};
 
 /// How many slices a process may be ahead of its share before it gives one up.
 const SLACK: i64 = 8;

@@ -1,23 +1,24 @@
 //! What every messenger needs, once: conversations with peers over whatever methods reach them.
 //!
-//! A messenger is a [`matcher`](matcher::Matcher), which says which receive a message belongs to, and a face; BMI
-//! and MPI are two. Below the face, an [`Endpoint`] is the same for all: it posts, tests, waits, connects, and holds
-//! the memory of messages that came before their receives within bounds.
+//! A messenger is a [`matcher`](matcher::Matcher), which says which receive a message belongs to, and a programming
+//! interface; BMI and MPI are two. Below it, an [`Endpoint`] is the same for all: it posts, tests, waits, connects, and
+//! bounds the memory of messages that came before their receives.
 //!
 //! Read [`types`] first, then [`Endpoint`]. Inside:
 //!
 //! - `conversation` is the protocol with one peer, without I/O and without a clock: greeting, credits (`credit`), eager messages,
-//!   rendezvous, transfers of remote memory (`transfers`), cancelling. `handshake` is what an instance says of itself, and how
-//!   far a connection's greeting is.
+//!   rendezvous, transfers of remote memory (`transfers`), cancelling. `handshake` is what an instance says of itself, and the
+//!   states of a connection's greeting.
 //! - [`conversations`] is the table of all of them, with what they share (`shared`: operations, matcher, early messages).
-//! - `endpoint` drives that table with methods, and `waiting` decides how to wait for them.
+//! - `endpoint` drives that table with methods; `waiting` decides whether a caller spins, yields or sleeps; `clock` is the one
+//!   place that reads the time.
 //! - `operation` is one send, receive or transfer and its states; `fragments` is its memory; `slab` is the table that operations
 //!   and peers stand in, [`lists`] are threaded through its entries. `offers` counts receives that are offered to their senders.
 //!   `registrations` are cached for methods that need them, and `traffic` counts.
 //!
 //! The packets are defined in `causeway_wire::bmi`.
 //!
-//! What this room does not do: order messages of different tags, understand what they contain, or
+//! What this crate does not do: order messages of different tags, understand what they contain, or
 //! retry what failed.
 #![forbid(unsafe_code)]
 

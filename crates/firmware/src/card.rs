@@ -1,5 +1,5 @@
 //! What the program requests of the card that it runs on: named steps of work, and transfers of the three
-//! DMA engines. The driver (simulator or production engine) implements [`Card`].
+//! DMA engines. The driver implements [`Card`].
 
 use crate::setup::{BufferId, NodeId, QueueId, Side, Time, ViId};
 
@@ -20,152 +20,97 @@ pub trait Card {
     fn report(&mut self, report: Report);
 }
 
-/// The work of the program. Simulated time comes only from these and from hardware: a card's cost
-/// table has one entry for each. The production engine ignores them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Step {
-    /// The event loop found one event (event-driven disciplines): its walk over the sources.
-    LookRound,
-    /// State of a suspended message is found and taken up again (event-driven disciplines).
-    SwitchState,
-    /// Reads one doorbell that is polled, rung or not. Unsuccessful polls while nothing else is to be
-    /// done are counted by the driver (see [`Turn`](crate::Turn)) and not charged here.
-    PollDoorbell,
-    /// Takes a posted descriptor's address from a doorbell (polled or queued by hardware).
-    DequeueDoorbell,
-    /// Computes a VirtualClock stamp (QoS-aware discipline).
-    StampVirtualClock,
-    /// Takes a control segment out of the shadow queue instead of reading the descriptor.
-    ReadShadow,
-    /// Checks a descriptor: format, handles, protection tags, lengths.
-    ParseDescriptor,
-    /// Looks up one page in the translation table.
-    TranslatePage,
-    /// Writes the registers of an idle host DMA engine: once per transfer.
-    ProgramHostDma,
-    /// Describes one contiguous piece to the host DMA engine, queued or not.
-    ProgramPiece,
-    /// Puts one piece into the hardware queue of the host DMA engine: its upkeep.
-    EnqueueHostHardware,
-    /// Appends a transfer to a software queue, its engine being busy.
-    EnqueueSoftware,
-    /// Takes the next transfer from a software queue, its engine having become free.
-    DequeueSoftware,
-    /// Finds the place of one piece (host) or frame (network) in a queue kept in stamp order.
-    InsertByStamp,
-    /// Passes one waiting entry on that search.
-    PassQueued,
-    /// Notices that the host DMA engine has finished a transfer.
-    CheckHostDma,
-    /// Builds the header of a frame.
-    BuildHeader,
-    /// Writes the registers of an idle network send engine.
-    ProgramNetSend,
-    /// Puts a frame into the hardware queue of the network send engine.
-    EnqueueNetHardware,
-    /// Notices that the network send engine has finished a frame.
-    CheckNetSend,
-    /// Gives a free buffer to the network receive engine.
-    ProgramNetReceive,
-    /// Notices that a frame has arrived.
-    CheckNetReceive,
-    /// Checks a frame's header and finds its virtual interface.
-    DemuxFrame,
-    /// Finds the receive descriptor and the place in its segments.
-    MatchReceive,
-    /// Checks a remote address against region, protection tag and rights (RDMA).
-    CheckRemote,
-    /// Builds a descriptor's status.
-    BuildStatus,
-    /// Builds an entry of a completion queue.
-    BuildCompletion,
-    /// Takes a card buffer.
-    TakeBuffer,
-    /// Gives a card buffer back.
-    FreeBuffer,
-    /// Takes in an acknowledgement (reliable levels).
-    TakeAck,
-    /// Decides upon one frame to be sent again.
-    Retransmit,
-    /// Handles a deadline.
-    HandleTimer,
+/// Declares the steps: their names, and those in snake case by which cost tables spell them.
+macro_rules! steps {
+    ($($(#[$doc:meta])* $step:ident = $name:literal,)*) => {
+        /// The work of the program. Simulated time comes only from these and from hardware: a card's cost
+        /// table has one entry for each. A driver that moves real bytes can ignore them.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Step {
+            $($(#[$doc])* $step,)*
+        }
+
+        impl Step {
+            /// Every step, in the order of their numbers.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$step),*];
+
+            /// The step's name in snake case, as cost tables spell it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$step => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl Step {
-    /// Every step, in the order of their numbers.
-    pub const ALL: [Self; 32] = [
-        Self::LookRound,
-        Self::SwitchState,
-        Self::PollDoorbell,
-        Self::DequeueDoorbell,
-        Self::StampVirtualClock,
-        Self::ReadShadow,
-        Self::ParseDescriptor,
-        Self::TranslatePage,
-        Self::ProgramHostDma,
-        Self::ProgramPiece,
-        Self::EnqueueHostHardware,
-        Self::EnqueueSoftware,
-        Self::DequeueSoftware,
-        Self::InsertByStamp,
-        Self::PassQueued,
-        Self::CheckHostDma,
-        Self::BuildHeader,
-        Self::ProgramNetSend,
-        Self::EnqueueNetHardware,
-        Self::CheckNetSend,
-        Self::ProgramNetReceive,
-        Self::CheckNetReceive,
-        Self::DemuxFrame,
-        Self::MatchReceive,
-        Self::CheckRemote,
-        Self::BuildStatus,
-        Self::BuildCompletion,
-        Self::TakeBuffer,
-        Self::FreeBuffer,
-        Self::TakeAck,
-        Self::Retransmit,
-        Self::HandleTimer,
-    ];
-
-    /// The step's name in snake case, as cost tables spell it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::LookRound => "look_round",
-            Self::SwitchState => "switch_state",
-            Self::PollDoorbell => "poll_doorbell",
-            Self::DequeueDoorbell => "dequeue_doorbell",
-            Self::StampVirtualClock => "stamp_virtual_clock",
-            Self::ReadShadow => "read_shadow",
-            Self::ParseDescriptor => "parse_descriptor",
-            Self::TranslatePage => "translate_page",
-            Self::ProgramHostDma => "program_host_dma",
-            Self::ProgramPiece => "program_piece",
-            Self::EnqueueHostHardware => "enqueue_host_hardware",
-            Self::EnqueueSoftware => "enqueue_software",
-            Self::DequeueSoftware => "dequeue_software",
-            Self::InsertByStamp => "insert_by_stamp",
-            Self::PassQueued => "pass_queued",
-            Self::CheckHostDma => "check_host_dma",
-            Self::BuildHeader => "build_header",
-            Self::ProgramNetSend => "program_net_send",
-            Self::EnqueueNetHardware => "enqueue_net_hardware",
-            Self::CheckNetSend => "check_net_send",
-            Self::ProgramNetReceive => "program_net_receive",
-            Self::CheckNetReceive => "check_net_receive",
-            Self::DemuxFrame => "demux_frame",
-            Self::MatchReceive => "match_receive",
-            Self::CheckRemote => "check_remote",
-            Self::BuildStatus => "build_status",
-            Self::BuildCompletion => "build_completion",
-            Self::TakeBuffer => "take_buffer",
-            Self::FreeBuffer => "free_buffer",
-            Self::TakeAck => "take_ack",
-            Self::Retransmit => "retransmit",
-            Self::HandleTimer => "handle_timer",
-        }
-    }
+steps! {
+    /// The event loop found one event (event-driven disciplines): its walk over the sources.
+    LookRound = "look_round",
+    /// State of a suspended message is found and taken up again (event-driven disciplines).
+    SwitchState = "switch_state",
+    /// Reads one doorbell that is polled, rung or not. Unsuccessful polls while nothing else is to be
+    /// done are counted by the driver (see [`Turn`](crate::Turn)) and not charged here.
+    PollDoorbell = "poll_doorbell",
+    /// Takes a posted descriptor's address from a doorbell (polled or queued by hardware).
+    DequeueDoorbell = "dequeue_doorbell",
+    /// Computes a VirtualClock stamp (QoS-aware discipline).
+    StampVirtualClock = "stamp_virtual_clock",
+    /// Takes a control segment out of the shadow queue instead of reading the descriptor.
+    ReadShadow = "read_shadow",
+    /// Checks a descriptor: format, handles, protection tags, lengths.
+    ParseDescriptor = "parse_descriptor",
+    /// Looks up one page in the translation table.
+    TranslatePage = "translate_page",
+    /// Writes the registers of an idle host DMA engine: once per transfer.
+    ProgramHostDma = "program_host_dma",
+    /// Describes one contiguous piece to the host DMA engine, queued or not.
+    ProgramPiece = "program_piece",
+    /// Puts one piece into the hardware queue of the host DMA engine: its upkeep.
+    EnqueueHostHardware = "enqueue_host_hardware",
+    /// Appends a transfer to a software queue, its engine being busy.
+    EnqueueSoftware = "enqueue_software",
+    /// Takes the next transfer from a software queue, its engine having become free.
+    DequeueSoftware = "dequeue_software",
+    /// Finds the place of one piece (host) or frame (network) in a queue kept in stamp order.
+    InsertByStamp = "insert_by_stamp",
+    /// Passes one waiting entry on that search.
+    PassQueued = "pass_queued",
+    /// Notices that the host DMA engine has finished a transfer.
+    CheckHostDma = "check_host_dma",
+    /// Builds the header of a frame.
+    BuildHeader = "build_header",
+    /// Writes the registers of an idle network send engine.
+    ProgramNetSend = "program_net_send",
+    /// Puts a frame into the hardware queue of the network send engine.
+    EnqueueNetHardware = "enqueue_net_hardware",
+    /// Notices that the network send engine has finished a frame.
+    CheckNetSend = "check_net_send",
+    /// Gives a free buffer to the network receive engine.
+    ProgramNetReceive = "program_net_receive",
+    /// Notices that a frame has arrived.
+    CheckNetReceive = "check_net_receive",
+    /// Checks a frame's header and finds its virtual interface.
+    DemuxFrame = "demux_frame",
+    /// Finds the receive descriptor and the place in its segments.
+    MatchReceive = "match_receive",
+    /// Checks a remote address against region, protection tag and rights (RDMA).
+    CheckRemote = "check_remote",
+    /// Builds a descriptor's status.
+    BuildStatus = "build_status",
+    /// Builds an entry of a completion queue.
+    BuildCompletion = "build_completion",
+    /// Takes a card buffer.
+    TakeBuffer = "take_buffer",
+    /// Gives a card buffer back.
+    FreeBuffer = "free_buffer",
+    /// Takes in an acknowledgement (reliable levels).
+    TakeAck = "take_ack",
+    /// Decides upon one frame to be sent again.
+    Retransmit = "retransmit",
+    /// Handles a deadline.
+    HandleTimer = "handle_timer",
 }
 
 /// The card's DMA engines (thesis, fig. 4.2 and 5.1).

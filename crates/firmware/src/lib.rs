@@ -1,14 +1,15 @@
 //! The program of the network interface: virtual interfaces, doorbells, DMA, reliability and quality of
 //! service as a pure state machine without I/O, clock or pointers.
 //!
-//! One program, two drivers: the simulator charges virtual time for every step and transfer, the
-//! production engine copies and sends. A driver
+//! A driver makes it a network interface. There is one so far: the simulator, which charges virtual time for every step
+//! and transfer. One that moves real bytes between processes can take its place (`ARCHITECTURE.md`). A driver
 //!
 //! 1. makes a [`Firmware`] from [`Settings`], and sets up regions, completion queues, virtual
 //!    interfaces, reservations and connections, as a kernel's driver would ([`setup`]);
 //! 2. tells it what the hardware does with [`Firmware::input`], at any time ([`Input`]);
-//! 3. calls [`Firmware::turn`] for each of the card's processors, once at the beginning, then as [`Turn`] says: each turn handles one event, up
-//!    to where the real program would poll its sources of events again, and requests transfers of the [`Card`].
+//! 3. calls [`Firmware::turn`] for each of the card's processors, once at the beginning, then as [`Turn`] says: each turn
+//!    handles one event, up to where the real program would poll its sources of events again, and requests transfers of
+//!    the [`Card`].
 //!
 //! Payload never passes through here: it lies in card buffers that the driver owns and this
 //! program assigns. What it reads itself are descriptors and headers of frames. Memory is
@@ -27,11 +28,11 @@
 //!
 //! # Where to read
 //!
-//! [`setup`], [`settings`], [`input`] and [`card`] are the outside. Inside, `state` has everything that is
-//! known; `events` finds out what comes next; `posting` takes a doorbell to a checked `descriptor`, `send` to
-//! frames, `net` onto the wire; `receive` and `rdma` take a frame to host memory, `completion` reports it. `host` and
-//! `net` are the programs of the two engines that have queues (`engines`), `reliability` that of the reliable
-//! levels, `breaking` the end of a connection, `calls` and `admission` what the driver requests. `memory`,
+//! [`setup`], [`settings`], [`input`] and [`card`] are the outside. Inside, `state` has everything that is known, `vi`
+//! what is known of one virtual interface; `events` finds out what comes next; `posting` takes a doorbell to a checked
+//! `descriptor`, `send` to frames, `net` onto the wire; `receive` and `rdma` take a frame to host memory, `completion`
+//! reports it. `host` and `net` are the programs of the two engines that have queues (`engines`), `reliability` that of
+//! the reliable levels, `breaking` the end of a connection, `calls` and `admission` what the driver requests. `memory`,
 //! `buffers`, `clock`, `doorbells`, `stamped`, `timers` and `pool` are tools.
 //!
 //! # Promises

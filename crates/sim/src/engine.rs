@@ -186,6 +186,11 @@ impl<E: Copy> Engine<E> {
     }
 }
 
+/// A time in microseconds, for results.
+pub(crate) fn microseconds(time: Time) -> f64 {
+    time as f64 / MICROSECOND as f64
+}
+
 /// How long `count` things take at `per_second` of them in each second, rounded up.
 ///
 /// `per_second` is never 0 in a checked profile; were it, the result would be the end of time.

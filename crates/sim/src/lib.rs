@@ -18,7 +18,7 @@
 //! | [`scenario`] | experiments of the user's own, in files |
 //! | [`trace`] | timelines for Perfetto |
 //!
-//! Read them in this order. Results depend on nothing but the input: no clock, no random seeds, no hashing
+//! Read them in this order. Results depend on nothing but the input, which has the seeds of random numbers: no clock, no hashing
 //! order, and no floating-point functions whose last digits differ between machines.
 #![forbid(unsafe_code)]
 
@@ -32,6 +32,7 @@ pub mod node;
 pub mod profile;
 pub mod programs;
 pub mod scenario;
+mod slab;
 pub mod statistics;
 pub mod substrates;
 pub mod trace;

@@ -114,19 +114,19 @@ fn open_claims_depend_on_what_the_text_leaves_open() {
         claim,
         why,
         ..
-    } in open::OPEN.iter().filter(|open| open.is_shown)
+    } in open::all().filter(|open| open.is_shown)
     {
         let verdicts = verdicts(figure);
-        let verdict = verdicts.iter().find(|verdict| verdict.claim == *claim);
+        let verdict = verdicts.iter().find(|verdict| verdict.claim == claim);
         let verdict = verdict.expect("it is judged");
         // The few loads of an impression hide that the claim on fig. 5.4 is open: `sim paper --check` runs all.
-        if *figure == "5.4" && verdict.holds {
+        if figure == "5.4" && verdict.holds {
             continue;
         }
         assert!(!verdict.holds, "figure {figure}: {claim}: open no more");
         let holds = |other: &&figures::Otherwise| other.holds;
         let found = verdict.otherwise.iter().find(holds);
-        match *figure {
+        match figure {
             "5.3" => assert!(
                 !verdict.otherwise.is_empty(),
                 "the other beginnings are there"

@@ -94,14 +94,7 @@ fn two_nodes(sender: bool) -> World {
             false => Side::Receive,
         };
         plan.process(node, once(side));
-        plan.vi(ViPlan {
-            node,
-            process: 0,
-            depth: 4,
-            queues: Queues::None,
-            sends_counted: false,
-            reserved: None,
-        });
+        plan.vi(ViPlan::new(node, 0, 4, Queues::None));
     }
     plan.connections.push((0, 1));
     World::new(plan).unwrap_or_else(|error| panic!("{error}"))

@@ -46,135 +46,41 @@ pub struct Decoder {
     pub samples: fn() -> Vec<Vec<u8>>,
 }
 
+macro_rules! decoders {
+    ($($name:literal: $feed:expr, $samples:expr;)*) => {
+        &[$(Decoder { name: $name, feed: $feed, samples: $samples }),*]
+    };
+}
+
 /// Every decoder of bytes from elsewhere.
 pub fn all() -> &'static [Decoder] {
-    &[
-        Decoder {
-            name: "region",
-            feed: canonical::<RegionDescriptor>,
-            samples: samples::regions,
-        },
-        Decoder {
-            name: "fs_request",
-            feed: canonical::<fs::Request>,
-            samples: samples::requests,
-        },
-        Decoder {
-            name: "fs_reply",
-            feed: canonical::<fs::Reply>,
-            samples: samples::replies,
-        },
-        Decoder {
-            name: "datafile_header",
-            feed: canonical::<datafile::Header>,
-            samples: samples::datafile_headers,
-        },
-        Decoder {
-            name: "written_groups",
-            feed: canonical::<datafile::WrittenGroups>,
-            samples: samples::written_groups,
-        },
-        Decoder {
-            name: "history",
-            feed: history_parts,
-            samples: samples::history,
-        },
-        Decoder {
-            name: "store_record",
-            feed: store_record,
-            samples: samples::records,
-        },
-        Decoder {
-            name: "store_key",
-            feed: store_key,
-            samples: samples::keys,
-        },
-        Decoder {
-            name: "home",
-            feed: home_file,
-            samples: samples::homes,
-        },
-        Decoder {
-            name: "bmi_packet",
-            feed: bmi_packet,
-            samples: samples::packets,
-        },
-        Decoder {
-            name: "tcp_opening",
-            feed: tcp_opening,
-            samples: samples::openings,
-        },
-        Decoder {
-            name: "tcp_frames",
-            feed: tcp_frames,
-            samples: samples::frames,
-        },
-        Decoder {
-            name: "datagram",
-            feed: datagram,
-            samples: samples::datagrams,
-        },
-        Decoder {
-            name: "tcp_session",
-            feed: tcp_session,
-            samples: samples::session_streams,
-        },
-        Decoder {
-            name: "shm_record",
-            feed: shm_record,
-            samples: samples::shm_records,
-        },
-        Decoder {
-            name: "shm_ring",
-            feed: shm_ring,
-            samples: samples::rings,
-        },
-        Decoder {
-            name: "watch_page",
-            feed: watch_page,
-            samples: samples::watch_pages,
-        },
-        Decoder {
-            name: "vi",
-            feed: virtual_interface,
-            samples: samples::virtual_interfaces,
-        },
-        Decoder {
-            name: "firmware",
-            feed: cards::fuzz::feed,
-            samples: cards::fuzz::samples,
-        },
-        Decoder {
-            name: "window_notice",
-            feed: canonical::<window::Notice>,
-            samples: samples::window_notices,
-        },
-        Decoder {
-            name: "meeting",
-            feed: canonical::<contact::Meeting>,
-            samples: samples::meetings,
-        },
-        Decoder {
-            name: "run_event",
-            feed: run_event,
-            samples: samples::run_events,
-        },
-        Decoder {
-            name: "pmi",
-            feed: pmi_lines,
-            samples: samples::pmi_lines,
-        },
-        Decoder {
-            name: "address",
-            feed: address,
-            samples: samples::addresses,
-        },
-        Decoder {
-            name: "configuration",
-            feed: configuration,
-            samples: samples::configurations,
-        },
-    ]
+    decoders! {
+        "region": canonical::<RegionDescriptor>, samples::regions;
+        "fs_request": canonical::<fs::Request>, samples::requests;
+        "fs_reply": canonical::<fs::Reply>, samples::replies;
+        "datafile_header": canonical::<datafile::Header>, samples::datafile_headers;
+        "written_groups": canonical::<datafile::WrittenGroups>, samples::written_groups;
+        "history": history_parts, samples::history;
+        "store_record": store_record, samples::records;
+        "store_key": store_key, samples::keys;
+        "home": home_file, samples::homes;
+        "bmi_packet": bmi_packet, samples::packets;
+        "tcp_opening": tcp_opening, samples::openings;
+        "tcp_frames": tcp_frames, samples::frames;
+        "datagram": datagram, samples::datagrams;
+        "tcp_session": tcp_session, samples::session_streams;
+        "shm_record": shm_record, samples::shm_records;
+        "shm_ring": shm_ring, samples::rings;
+        "watch_page": watch_page, samples::watch_pages;
+        "vi": virtual_interface, samples::virtual_interfaces;
+        "firmware": cards::fuzz::feed, cards::fuzz::samples;
+        "window_notice": canonical::<window::Notice>, samples::window_notices;
+        "meeting": canonical::<contact::Meeting>, samples::meetings;
+        "run_event": run_event, samples::run_events;
+        "pmi": pmi_lines, samples::pmi_lines;
+        "address": address, samples::addresses;
+        "configuration": configuration, samples::configurations;
+    }
 }
 
 /// What is accepted has exactly one encoding.

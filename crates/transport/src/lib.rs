@@ -10,16 +10,15 @@
 //!
 //! Read [`method`] (the contract), [`wake`], [`address`] and [`registry`] first; then a method: [`shm`]
 //! between processes of one user on one host, [`tcp`] between hosts, [`udp`] between hosts whose network
-//! loses. The conformance suite in
+//! loses packets, and [`mem`] between instances of one process, for tests. The conformance suite in
 //! `causeway-testkit` is the contract's other half and runs against each of them.
 //!
-//! What this room does not do: match messages to receives, split large messages, or queue for a
+//! What this crate does not do: match messages to receives, split large messages, or queue for a
 //! caller that was told [`SendError::WouldBlock`]. That is the work of the engine above.
 
 pub mod address;
 mod blocking;
 mod clock;
-
 pub mod error;
 mod fragments;
 mod half_open;

@@ -7,9 +7,9 @@
 //! the kernel decides which users may observe it (its own, and root). The layout is
 //! `causeway_wire::watch`.
 //!
-//! [`log`] is the thesis's gossip (Carns §3.11.3): events by level and part of the program, masks
-//! that are changed while the program runs, from inside or from outside, and a ring of the latest
-//! events, which lies in the page. [`process`] asks the kernel about processes, and [`text`] writes
+//! [`log`] is what Carns's thesis calls gossip (§3.11.3): events by level and part of the program, masks
+//! that can be changed while the program runs, from inside or from outside, and a ring of the latest
+//! events, which lies in the page. [`process`] reads the kernel's account of processes, and [`text`] writes
 //! sizes and ages for people.
 //!
 //! Read [`page`], then [`observer`], then [`log`].

@@ -3,7 +3,7 @@
 //! An [`Operation`] travels with the key and the position of the 64-bit word that it works on, the [`Outcome`] comes
 //! back. `docs/formats/tcp.md` and `docs/formats/shm.md` say in which frames.
 
-use crate::codec::{Malformed, Reader, Wire, Writer};
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
 /// Encoded size of an [`Operation`].
 pub const OPERATION_BYTES: usize = 17;
@@ -56,18 +56,12 @@ impl Wire for Operation {
         let second = input.u64("atomic operand")?;
         match (kind, second) {
             (FETCH_ADD, 0) => Ok(Self::FetchAdd(first)),
-            (FETCH_ADD, value) => Err(Malformed::Unknown {
-                field: "atomic operand",
-                value,
-            }),
+            (FETCH_ADD, value) => unknown("atomic operand", value),
             (COMPARE_SWAP, new) => Ok(Self::CompareSwap {
                 expected: first,
                 new,
             }),
-            (value, _) => Err(Malformed::Unknown {
-                field: "atomic operation",
-                value: value.into(),
-            }),
+            (value, _) => unknown("atomic operation", value),
         }
     }
 }
@@ -93,14 +87,8 @@ impl Wire for Outcome {
             (OLD, old) => Ok(Self::Old(old)),
             (PROTECTION, 0) => Ok(Self::Protection),
             (MISALIGNED, 0) => Ok(Self::Misaligned),
-            (PROTECTION | MISALIGNED, value) => Err(Malformed::Unknown {
-                field: "atomic old value",
-                value,
-            }),
-            (value, _) => Err(Malformed::Unknown {
-                field: "atomic outcome",
-                value: value.into(),
-            }),
+            (PROTECTION | MISALIGNED, value) => unknown("atomic old value", value),
+            (value, _) => unknown("atomic outcome", value),
         }
     }
 }

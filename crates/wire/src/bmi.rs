@@ -13,7 +13,8 @@ mod greeting;
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Reader, Wire, Writer, within};
+use crate::codec::fields::codes;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within, zero};
 use crate::formats::Formats;
 use crate::region::{RegionDescriptor, Regions};
 
@@ -58,89 +59,56 @@ pub const FLAG_STARVED: u8 = 1;
 /// The sender of an announcement is a server under load (Yu et al. §5.1): the other side copies.
 pub const FLAG_BUSY_SERVER: u8 = 2;
 
-/// What a packet is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kind {
-    /// First packet in each direction: the formats that its sender speaks ([`Formats`]), and the first grant. The
-    /// highest format stands in the lower half of [`Header::regions`], or 0 if it is the lowest, too.
-    Hello = 1,
-    /// A whole message, to be matched by its tag.
-    Eager = 2,
-    /// A whole message for which the receiver need not have posted a receive.
-    Unexpected = 3,
-    /// Announces a message that waits in the sender's memory (request to send).
-    Announce = 4,
-    /// Announces a large unexpected message.
-    AnnounceUnexpected = 5,
-    /// The receiver's memory for a part of an announced message: the sender writes it.
-    ClearToSend = 6,
-    /// The sender has written what the last [`Kind::ClearToSend`] named. Word: the receive.
-    Written = 7,
-    /// The receiver has read the whole message. Word: the send.
-    Read = 8,
-    /// An announced message, or a receive that was cleared to send, cannot be completed. Word: the
-    /// operation of the process that gets this packet.
-    Refuse = 9,
-    /// The sender withdraws an announced message. Word: the send.
-    Withdraw = 10,
-    /// Only carries credit and flags. Word: the present size of the window.
-    Credit = 11,
-    /// The receiver shrinks the window. Word: its new size.
-    Reclaim = 12,
-    /// Credit that the sender gives back after [`Kind::Reclaim`]. Word: bytes.
-    Return = 13,
-    /// A caller that can be called itself introduces itself; the called instance consents with the same. Word: number of
-    /// addresses.
-    Introduce = 14,
-    /// Such a caller goes on with a connection to which the other side has consented: messages may flow. Word: the
-    /// format.
-    Ready = 15,
-    /// The sender does not need the connection any more, and sends no more messages. Word: [`ASKS_TO_LEAVE`], or
-    /// [`AGREES_TO_LEAVE`] as the reply, after which the side that asked closes the connection or says [`Kind::Stay`].
-    Leave = 16,
-    /// The sender needs the connection: messages may flow again.
-    Stay = 17,
-    /// A receive waits for a message of this tag and offers its memory for it: the other side may write its next message
-    /// of the tag there without announcing it, see [`Offer`]. Word: the tag.
-    ReadyToReceive = 18,
-    /// The sender has written a whole message into the memory that a [`Kind::ReadyToReceive`] offered. Word: the receive.
-    SendComplete = 19,
-    /// The receiver takes an offer back. The other side replies with [`Kind::Refuse`], behind the [`Kind::SendComplete`]
-    /// of a message that it has written by then. Word: the receive.
-    Retract = 20,
-}
-
-impl Kind {
-    fn from_byte(byte: u8) -> Result<Self, Malformed> {
-        Ok(match byte {
-            1 => Self::Hello,
-            2 => Self::Eager,
-            3 => Self::Unexpected,
-            4 => Self::Announce,
-            5 => Self::AnnounceUnexpected,
-            6 => Self::ClearToSend,
-            7 => Self::Written,
-            8 => Self::Read,
-            9 => Self::Refuse,
-            10 => Self::Withdraw,
-            11 => Self::Credit,
-            12 => Self::Reclaim,
-            13 => Self::Return,
-            14 => Self::Introduce,
-            15 => Self::Ready,
-            16 => Self::Leave,
-            17 => Self::Stay,
-            18 => Self::ReadyToReceive,
-            19 => Self::SendComplete,
-            20 => Self::Retract,
-            value => {
-                return Err(Malformed::Unknown {
-                    field: "packet kind",
-                    value: value.into(),
-                });
-            }
-        })
+codes! {
+    /// What a packet is.
+    pub enum Kind: "packet kind" {
+        /// First packet in each direction: the formats that its sender speaks ([`Formats`]), and the first grant. The
+        /// highest format stands in the lower half of [`Header::regions`], or 0 if it is the lowest, too.
+        Hello = 1,
+        /// A whole message, to be matched by its tag.
+        Eager = 2,
+        /// A whole message for which the receiver need not have posted a receive.
+        Unexpected = 3,
+        /// Announces a message that waits in the sender's memory (request to send).
+        Announce = 4,
+        /// Announces a large unexpected message.
+        AnnounceUnexpected = 5,
+        /// The receiver's memory for a part of an announced message: the sender writes it.
+        ClearToSend = 6,
+        /// The sender has written what the last [`Kind::ClearToSend`] named. Word: the receive.
+        Written = 7,
+        /// The receiver has read the whole message. Word: the send.
+        Read = 8,
+        /// An announced message, or a receive that was cleared to send, cannot be completed. Word: the
+        /// operation of the process that gets this packet.
+        Refuse = 9,
+        /// The sender withdraws an announced message. Word: the send.
+        Withdraw = 10,
+        /// Only carries credit and flags. Word: the present size of the window.
+        Credit = 11,
+        /// The receiver shrinks the window. Word: its new size.
+        Reclaim = 12,
+        /// Credit that the sender gives back after [`Kind::Reclaim`]. Word: bytes.
+        Return = 13,
+        /// A caller that can be called itself introduces itself; the called instance consents with the same. Word: number of
+        /// addresses.
+        Introduce = 14,
+        /// Such a caller goes on with a connection to which the other side has consented: messages may flow. Word: the
+        /// format.
+        Ready = 15,
+        /// The sender does not need the connection any more, and sends no more messages. Word: [`ASKS_TO_LEAVE`], or
+        /// [`AGREES_TO_LEAVE`] as the reply, after which the side that asked closes the connection or says [`Kind::Stay`].
+        Leave = 16,
+        /// The sender needs the connection: messages may flow again.
+        Stay = 17,
+        /// A receive waits for a message of this tag and offers its memory for it: the other side may write its next message
+        /// of the tag there without announcing it, see [`Offer`]. Word: the tag.
+        ReadyToReceive = 18,
+        /// The sender has written a whole message into the memory that a [`Kind::ReadyToReceive`] offered. Word: the receive.
+        SendComplete = 19,
+        /// The receiver takes an offer back. The other side replies with [`Kind::Refuse`], behind the [`Kind::SendComplete`]
+        /// of a message that it has written by then. Word: the receive.
+        Retract = 20,
     }
 }
 
@@ -189,12 +157,9 @@ impl Header {
     #[inline]
     pub fn decode(bytes: [u8; HEADER_BYTES]) -> Result<Self, Malformed> {
         let [k, flags, r0, r1, c0, c1, c2, c3, w @ ..] = bytes;
-        let kind = Kind::from_byte(k)?;
+        let kind = Kind::from_code(k)?;
         if flags & !(FLAG_STARVED | FLAG_BUSY_SERVER) != 0 {
-            return Err(Malformed::Unknown {
-                field: "packet flags",
-                value: flags.into(),
-            });
+            return unknown("packet flags", flags);
         }
         Ok(Self {
             kind,
@@ -444,8 +409,7 @@ fn decode_announcement(header: &Header, input: &mut Reader<'_>) -> Result<Announ
     let size = input.u64("announcement size")?;
     within(size, MAX_MESSAGE_BYTES, "announcement size")?;
     let load = input.u32("announcement load")?;
-    let reserved = input.u32("announcement reserved")?;
-    within(reserved, 0, "announcement reserved")?;
+    zero(input.u32("announcement reserved")?, "announcement reserved")?;
     let regions = decode_regions(header, input)?;
     if !regions.is_empty() {
         same_length("announcement regions", &regions, size)?;
@@ -479,10 +443,7 @@ fn decode_offer(header: &Header, input: &mut Reader<'_>) -> Result<Offer, Malfor
     let seen = input.u32("offer's count of messages")?;
     let regions = decode_regions(header, input)?;
     let [region] = regions[..] else {
-        return Err(Malformed::Unknown {
-            field: "offer's regions",
-            value: regions.len() as u64,
-        });
+        return unknown("offer's regions", regions.len() as u64);
     };
     within(region.len, MAX_MESSAGE_BYTES, "offer's length")?;
     Ok(Offer {
@@ -499,10 +460,7 @@ fn decode_refusal(input: &mut Reader<'_>) -> Result<Refusal, Malformed> {
         1 => Ok(Refusal::TooLarge { room }),
         2 => Ok(Refusal::Failed),
         3 => Ok(Refusal::Cancelled),
-        value => Err(Malformed::Unknown {
-            field: "refusal reason",
-            value: value.into(),
-        }),
+        value => unknown("refusal reason", value),
     }
 }
 
@@ -528,13 +486,9 @@ fn same_length(
         .iter()
         .try_fold(0u64, |sum, region| sum.checked_add(region.len))
         .unwrap_or(u64::MAX);
-    if total == len {
-        Ok(())
-    } else {
-        Err(Malformed::Unknown {
-            field,
-            value: total,
-        })
+    match total == len {
+        true => Ok(()),
+        false => unknown(field, total),
     }
 }
 

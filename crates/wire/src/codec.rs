@@ -1,9 +1,12 @@
 //! Bounded reading and writing of little-endian fields.
 //!
 //! A [`Reader`] never reads past its input and never trusts a length: [`Reader::bytes`] takes the
-//! largest length that the caller accepts. A [`Writer`] appends to a byte vector.
+//! largest length that the caller accepts. A [`Writer`] appends to a byte vector. `fields` makes encoders and decoders
+//! from tables of fields.
 
 use alloc::vec::Vec;
+
+pub(crate) mod fields;
 
 /// Why bytes from elsewhere were refused. Carries what was being read, never the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -121,10 +124,7 @@ impl<'a> Reader<'a> {
         match self.u8(field)? {
             0 => Ok(false),
             1 => Ok(true),
-            value => Err(Malformed::Unknown {
-                field,
-                value: value.into(),
-            }),
+            value => unknown(field, value),
         }
     }
 
@@ -152,6 +152,30 @@ pub(crate) fn within(
         });
     }
     Ok(())
+}
+
+/// Refuses a value that the field does not have.
+pub(crate) fn unknown<T>(field: &'static str, value: impl Into<u64>) -> Result<T, Malformed> {
+    Err(Malformed::Unknown {
+        field,
+        value: value.into(),
+    })
+}
+
+/// A field that is reserved: zero.
+pub(crate) fn zero(value: impl Into<u64>, field: &'static str) -> Result<(), Malformed> {
+    match value.into() {
+        0 => Ok(()),
+        value => unknown(field, value),
+    }
+}
+
+/// Bytes that are text; the error carries the first byte that is not.
+pub(crate) fn utf8<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, Malformed> {
+    core::str::from_utf8(bytes).or_else(|error| {
+        let first_bad = bytes.get(error.valid_up_to()).copied();
+        unknown(field, first_bad.unwrap_or_default())
+    })
 }
 
 /// Bytes that most messages need.

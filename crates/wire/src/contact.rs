@@ -1,10 +1,11 @@
 //! What processes of MPI programs tell each other so that programs that were started apart can meet (MPI 5.0 chapter 11.7 to
 //! 11.9): who they are, and how they are reached.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Reader, Wire, Writer};
+use crate::codec::fields::*;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
 /// Most bytes of one text: a host, or the addresses of a process.
 pub const MAX_TEXT: usize = 4 << 10;
@@ -55,97 +56,17 @@ pub enum Meeting {
     Refused(String),
 }
 
-fn text(input: &mut Reader<'_>, field: &'static str) -> Result<String, Malformed> {
-    let bytes = input.bytes(MAX_TEXT, field)?;
-    let text = core::str::from_utf8(bytes).map_err(|error| Malformed::Unknown {
-        field,
-        value: bytes[error.valid_up_to()].into(),
-    })?;
-    Ok(text.to_string())
-}
+record! { Contact {
+    world: u64, rank: u32, host: text(MAX_TEXT), near: text(MAX_TEXT), far: text(MAX_TEXT),
+} }
 
-impl Wire for Contact {
-    fn encode(&self, out: &mut Writer) {
-        out.u64(self.world);
-        out.u32(self.rank);
-        for text in [&self.host, &self.near, &self.far] {
-            out.bytes(text.as_bytes());
-        }
-    }
+record! { Member { number: u32, contact: wire } }
 
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            world: input.u64("the world of a process")?,
-            rank: input.u32("the rank of a process")?,
-            host: text(input, "the host of a process")?,
-            near: text(input, "the near addresses of a process")?,
-            far: text(input, "the far addresses of a process")?,
-        })
-    }
-}
-
-impl Wire for Member {
-    fn encode(&self, out: &mut Writer) {
-        out.u32(self.number);
-        self.contact.encode(out);
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            number: input.u32("the number of a communicator")?,
-            contact: Contact::decode(input)?,
-        })
-    }
-}
-
-fn put_group(out: &mut Writer, group: &[Member]) {
-    out.count(group.len());
-    for member in group {
-        member.encode(out);
-    }
-}
-
-fn group(input: &mut Reader<'_>) -> Result<Vec<Member>, Malformed> {
-    let count = input.count(MAX_MEMBERS, LEAST, "the processes of a group")?;
-    (0..count).map(|_| Member::decode(input)).collect()
-}
-
-impl Wire for Meeting {
-    fn encode(&self, out: &mut Writer) {
-        match self {
-            Self::Call { reply, root, group } => {
-                out.u8(0);
-                out.u32(*reply);
-                out.u32(*root);
-                put_group(out, group);
-            }
-            Self::Group(group) => {
-                out.u8(1);
-                put_group(out, group);
-            }
-            Self::Refused(why) => {
-                out.u8(2);
-                out.bytes(why.as_bytes());
-            }
-        }
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        match input.u8("what a group says")? {
-            0 => Ok(Self::Call {
-                reply: input.u32("the tag of a reply")?,
-                root: input.u32("the caller's rank")?,
-                group: group(input)?,
-            }),
-            1 => group(input).map(Self::Group),
-            2 => text(input, "the reason of a refusal").map(Self::Refused),
-            value => Err(Malformed::Unknown {
-                field: "what a group says",
-                value: value.into(),
-            }),
-        }
-    }
-}
+variants!(Meeting, "what a group says", {
+    0 => Call { reply: u32, root: u32, group: list(LEAST, MAX_MEMBERS) },
+    1 => Group(group: list(LEAST, MAX_MEMBERS)),
+    2 => Refused(why: text(MAX_TEXT)),
+});
 
 #[cfg(test)]
 mod tests {

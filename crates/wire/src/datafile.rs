@@ -5,27 +5,26 @@
 //! so its length gives the datafile's size ([`size_of_file`], [`file_len`]).
 
 mod history;
+mod layout;
+mod sums;
 mod written;
 
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::codec::{Malformed, Reader, Wire, Writer};
+use crate::codec::fields::codes;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown, zero};
 use crate::fs::{Generation, Incarnation, ObjectId};
-use crate::random;
 
 pub use history::{
     Extent, HISTORY_ENTRIES, HISTORY_ENTRY_BYTES, HistoryEntry, HistoryHeader, WriteId,
 };
+pub use layout::{
+    BLOCK_BYTES, GROUP_BLOCKS, GROUP_BYTES, SUMS_BYTES, file_len, physical, size_of_file,
+    sums_offset,
+};
+pub use sums::{Binding, Sums};
 pub use written::{MAX_FAR_SPANS, NEAR_GROUPS, WRITTEN_OFFSET, WrittenGroups};
 
-/// Bytes of a block, the unit of checksums; also bytes of the header's page and of a page of sums.
-pub const BLOCK_BYTES: u64 = 4096;
-/// Blocks behind one page of sums.
-pub const GROUP_BLOCKS: u64 = 512;
-/// Data bytes of a group.
-pub const GROUP_BYTES: u64 = GROUP_BLOCKS * BLOCK_BYTES;
-/// Bytes of a block's sums: [`Sums`].
-pub const SUMS_BYTES: u64 = BLOCK_BYTES / GROUP_BLOCKS;
 /// Bytes of an encoded [`Header`]: less than a sector, so that a device writes it whole.
 pub const HEADER_BYTES: usize = 104;
 
@@ -33,32 +32,6 @@ const MAGIC: [u8; 8] = *b"cw-data\n";
 /// Changes with the layout or the meaning of anything in a datafile.
 pub const FORMAT: u32 = 2;
 const SEED: u64 = 0x6461_7461_6669_6c65;
-
-/// The physical offset of a data byte.
-pub const fn physical(offset: u64) -> u64 {
-    BLOCK_BYTES + offset + (offset / GROUP_BYTES + 1) * BLOCK_BYTES
-}
-
-/// The physical offset of a block's [`Sums`].
-pub const fn sums_offset(block: u64) -> u64 {
-    let group = block / GROUP_BLOCKS;
-    BLOCK_BYTES + group * (GROUP_BYTES + BLOCK_BYTES) + block % GROUP_BLOCKS * SUMS_BYTES
-}
-
-/// The length of the file that holds a datafile of `size` bytes.
-pub const fn file_len(size: u64) -> u64 {
-    match size.checked_sub(1) {
-        Some(last) => physical(last) + 1,
-        None => BLOCK_BYTES,
-    }
-}
-
-/// The size of the datafile that a file of `len` bytes holds.
-pub const fn size_of_file(len: u64) -> u64 {
-    let len = len.saturating_sub(BLOCK_BYTES);
-    let group = BLOCK_BYTES + GROUP_BYTES;
-    len / group * GROUP_BYTES + (len % group).saturating_sub(BLOCK_BYTES)
-}
 
 /// The earlier format that a datafile has whose first bytes are these, if it has one: its sums would be taken for
 /// damage.
@@ -69,91 +42,37 @@ pub fn earlier_format(bytes: &[u8]) -> Option<u32> {
     (*magic == MAGIC && (1..FORMAT).contains(&format)).then_some(format)
 }
 
-/// What the sums of a datafile are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Algorithm {
-    /// There are none; the pages of sums are holes.
-    None = 0,
-    /// CRC-32C of the block, behind the end of the data padded with zeros, bound to its place: see [`Binding`].
-    Crc32c = 1,
-}
-
-/// Whether the data and its sums are known to be durable and to agree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum State {
-    /// They were synced and have not been written since.
-    Clean = 0,
-    /// They may have been written since.
-    Dirty = 1,
-}
-
-/// What an interruption has left behind, until a scrub has gone through the whole datafile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Trust {
-    /// Nothing: every block matches its latest sum.
-    Latest = 0,
-    /// A server process ended while it wrote: a block matches its latest sum or the previous one.
-    Either = 1,
-    /// The host lost power while writes were not synced: a block that matches neither holds what the device
-    /// happened to keep.
-    Unsynced = 2,
-}
-
-/// What the sums of a datafile are bound to: the same bytes have another sum in another datafile, and in another
-/// block. The metadata's incarnation is left out: an object number is never given out twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Binding(u64);
-
-impl Binding {
-    /// That of an object's datafile in a directory of this generation.
-    pub fn new(file_system: u128, generation: Generation, object: ObjectId) -> Self {
-        let mut place = [0; 32];
-        place[..16].copy_from_slice(&file_system.to_le_bytes());
-        place[16..24].copy_from_slice(&generation.0.to_le_bytes());
-        place[24..].copy_from_slice(&object.0.to_le_bytes());
-        Self(xxh3_64(&place))
-    }
-
-    /// The sum of a block with this CRC-32C, never 0. Blocks are numbered from the front of the datafile.
-    pub const fn sum(self, block: u64, crc: u32) -> u32 {
-        match crc ^ self.mask(block) {
-            0 => 1,
-            sum => sum,
-        }
-    }
-
-    /// SplitMix64's output number `block` for this seed, as each bit of it depends on all bits of both.
-    const fn mask(self, block: u64) -> u32 {
-        (random::nth(self.0, block) >> 32) as u32
+codes! {
+    /// What the sums of a datafile are.
+    pub enum Algorithm: "checksum algorithm" {
+        /// There are none; the pages of sums are holes.
+        None = 0,
+        /// CRC-32C of the block, behind the end of the data padded with zeros, bound to its place: see [`Binding`].
+        Crc32c = 1,
     }
 }
 
-/// The sums of a block. 0 stands for a block of zeros that was never written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sums {
-    /// Before the last write.
-    pub previous: u32,
-    /// After it.
-    pub latest: u32,
+codes! {
+    /// Whether the data and its sums are known to be durable and to agree.
+    pub enum State: "datafile state" {
+        /// They were synced and have not been written since.
+        Clean = 0,
+        /// They may have been written since.
+        Dirty = 1,
+    }
 }
 
-impl Sums {
-    /// As they are stored.
-    pub const fn to_bytes(self) -> [u8; SUMS_BYTES as usize] {
-        let ([a, b, c, d], [e, f, g, h]) = (self.previous.to_le_bytes(), self.latest.to_le_bytes());
-        [a, b, c, d, e, f, g, h]
-    }
-
-    /// From what is stored.
-    pub const fn from_bytes(bytes: [u8; SUMS_BYTES as usize]) -> Self {
-        let [a, b, c, d, e, f, g, h] = bytes;
-        Self {
-            previous: u32::from_le_bytes([a, b, c, d]),
-            latest: u32::from_le_bytes([e, f, g, h]),
-        }
+codes! {
+    /// What an interruption has left behind, until a scrub has gone through the whole datafile.
+    #[derive(PartialOrd, Ord)]
+    pub enum Trust: "datafile trust" {
+        /// Nothing: every block matches its latest sum.
+        Latest = 0,
+        /// A server process ended while it wrote: a block matches its latest sum or the previous one.
+        Either = 1,
+        /// The host lost power while writes were not synced: a block that matches neither holds what the device
+        /// happened to keep.
+        Unsynced = 2,
     }
 }
 
@@ -189,14 +108,10 @@ impl Wire for Header {
         let start = out.len();
         out.raw(&MAGIC);
         out.u32(FORMAT);
-        for value in [
-            self.algorithm as u8,
-            self.state as u8,
-            self.trust as u8,
-            0u8,
-        ] {
-            out.u8(value);
-        }
+        self.algorithm.encode(out);
+        self.state.encode(out);
+        self.trust.encode(out);
+        out.u8(0);
         self.object.encode(out);
         out.u128(self.file_system);
         self.generation.encode(out);
@@ -221,7 +136,7 @@ impl Wire for Header {
         // The format comes first: only of a known one it is known what is summed.
         match fields.u32("datafile format")? {
             FORMAT => {}
-            value => return unknown("datafile format", value.into()),
+            value => return unknown("datafile format", value),
         }
         let mut summed = Writer::new();
         summed.raw(&MAGIC);
@@ -230,23 +145,10 @@ impl Wire for Header {
         if xxh3_64_with_seed(&summed.finish(), SEED) != check {
             return unknown("datafile header's check", check);
         }
-        let algorithm = match fields.u8("checksum algorithm")? {
-            0 => Algorithm::None,
-            1 => Algorithm::Crc32c,
-            value => return unknown("checksum algorithm", value.into()),
-        };
-        let state = match fields.u8("datafile state")? {
-            0 => State::Clean,
-            1 => State::Dirty,
-            value => return unknown("datafile state", value.into()),
-        };
-        let trust = match fields.u8("datafile trust")? {
-            0 => Trust::Latest,
-            1 => Trust::Either,
-            2 => Trust::Unsynced,
-            value => return unknown("datafile trust", value.into()),
-        };
-        zero(fields.u8("datafile padding")?.into(), "datafile padding")?;
+        let algorithm = Algorithm::decode(&mut fields)?;
+        let state = State::decode(&mut fields)?;
+        let trust = Trust::decode(&mut fields)?;
+        zero(fields.u8("datafile padding")?, "datafile padding")?;
         let header = Self {
             object: ObjectId::decode(&mut fields)?,
             file_system: fields.u128("file system")?,
@@ -262,17 +164,6 @@ impl Wire for Header {
         };
         fields.finish()?;
         Ok(header)
-    }
-}
-
-fn unknown<T>(field: &'static str, value: u64) -> Result<T, Malformed> {
-    Err(Malformed::Unknown { field, value })
-}
-
-fn zero(value: u64, field: &'static str) -> Result<(), Malformed> {
-    match value {
-        0 => Ok(()),
-        value => unknown(field, value),
     }
 }
 

@@ -17,7 +17,8 @@ use alloc::vec::Vec;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::codec::{Malformed, Reader, within};
+use crate::codec::fields::codes;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within, zero};
 use crate::formats::Formats;
 use crate::tcp::{Auth, Holder, Refusal};
 
@@ -81,44 +82,24 @@ const _: () = assert!(GREETING_BYTES <= SAFE_DATAGRAM_BYTES);
 const _: () = assert!(OVERHEAD_BYTES + 1024 <= SAFE_DATAGRAM_BYTES);
 const _: () = assert!(CHECK_BYTES <= TAG_BYTES);
 
-/// What a datagram is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Kind {
-    /// The caller requests a connection; first without a cookie, then with the one that it got.
-    Open = 1,
-    /// The reply to an opening without a (valid) cookie: the cookie. The sender keeps nothing.
-    Cookie = 2,
-    /// The connection stands as soon as the caller's first segment comes.
-    Accept = 3,
-    /// There will be no connection; the greeting's refusal says why.
-    Refuse = 4,
-    /// The sender knows nothing of the connection to which the receiver's segment belonged; or, with
-    /// its own number 0, it does not take calls where the receiver's opening came.
-    Reset = 5,
-    /// A segment in the clear: in simulated networks only.
-    Plain = 6,
-    /// A segment, sealed.
-    Sealed = 7,
-}
-
-impl Kind {
-    fn from_u8(value: u8) -> Result<Self, Malformed> {
-        Ok(match value {
-            1 => Self::Open,
-            2 => Self::Cookie,
-            3 => Self::Accept,
-            4 => Self::Refuse,
-            5 => Self::Reset,
-            6 => Self::Plain,
-            7 => Self::Sealed,
-            _ => {
-                return Err(Malformed::Unknown {
-                    field: "datagram kind",
-                    value: value.into(),
-                });
-            }
-        })
+codes! {
+    /// What a datagram is.
+    pub enum Kind: "datagram kind" {
+        /// The caller requests a connection; first without a cookie, then with the one that it got.
+        Open = 1,
+        /// The reply to an opening without a (valid) cookie: the cookie. The sender keeps nothing.
+        Cookie = 2,
+        /// The connection stands as soon as the caller's first segment comes.
+        Accept = 3,
+        /// There will be no connection; the greeting's refusal says why.
+        Refuse = 4,
+        /// The sender knows nothing of the connection to which the receiver's segment belonged; or, with
+        /// its own number 0, it does not take calls where the receiver's opening came.
+        Reset = 5,
+        /// A segment in the clear: in simulated networks only.
+        Plain = 6,
+        /// A segment, sealed.
+        Sealed = 7,
     }
 }
 
@@ -142,9 +123,9 @@ impl Prefix {
     }
 
     fn decode(input: &mut Reader<'_>) -> Result<(Self, u8), Malformed> {
-        let kind = Kind::from_u8(input.u8("datagram kind")?)?;
+        let kind = Kind::decode(input)?;
         let format = input.u8("datagram format")?;
-        zero(input.u16("datagram reserved")?.into(), "datagram reserved")?;
+        zero(input.u16("datagram reserved")?, "datagram reserved")?;
         let prefix = Self {
             kind,
             to: input.u64("datagram receiver")?,
@@ -205,23 +186,14 @@ impl Greeting {
     }
 
     fn decode(formats: Formats, input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let auth = match input.u8("greeting authentication")? {
-            0 => Auth::SameUser,
-            1 => Auth::ClusterKey,
-            value => {
-                return Err(Malformed::Unknown {
-                    field: "greeting authentication",
-                    value: value.into(),
-                });
-            }
-        };
-        let refusal = Refusal::from_u8(input.u8("greeting refusal")?)?;
+        let auth = Auth::decode(input)?;
+        let refusal = Refusal::decode(input)?;
         within(
             input.u8("formats above")?,
             formats.above().into(),
             "formats above",
         )?;
-        zero(input.u8("greeting reserved")?.into(), "greeting reserved")?;
+        zero(input.u8("greeting reserved")?, "greeting reserved")?;
         Ok(Self {
             formats,
             auth,
@@ -293,13 +265,10 @@ impl<'a> Segment<'a> {
         let mut input = Reader::new(bytes);
         let flags = input.u8("segment flags")?;
         if flags & !(FLAG_WANTS_ACK | FLAG_ACK) != 0 {
-            return Err(Malformed::Unknown {
-                field: "segment flags",
-                value: flags.into(),
-            });
+            return unknown("segment flags", flags);
         }
-        zero(input.u8("segment reserved")?.into(), "segment reserved")?;
-        zero(input.u16("segment reserved")?.into(), "segment reserved")?;
+        zero(input.u8("segment reserved")?, "segment reserved")?;
+        zero(input.u16("segment reserved")?, "segment reserved")?;
         let delay_us = input.u32("segment delay")?;
         let offset = input.u64("segment offset")?;
         let ack = match flags & FLAG_ACK != 0 {
@@ -317,7 +286,7 @@ impl<'a> Segment<'a> {
                 limit: input.u64("segment limit")?,
             }),
             false => {
-                zero(delay_us.into(), "segment delay")?;
+                zero(delay_us, "segment delay")?;
                 None
             }
         };
@@ -326,10 +295,7 @@ impl<'a> Segment<'a> {
         if data.is_empty() {
             zero(offset, "segment offset")?;
         } else if !wants_ack || offset.checked_add(data.len() as u64).is_none() {
-            return Err(Malformed::Unknown {
-                field: "segment offset",
-                value: offset,
-            });
+            return unknown("segment offset", offset);
         }
         Ok(Self {
             wants_ack,
@@ -392,10 +358,7 @@ impl<'a> Datagram<'a> {
         let foreign = FORMATS.common(formats).is_none();
         if kind == Kind::Sealed {
             if foreign {
-                return Err(Malformed::Unknown {
-                    field: "datagram format",
-                    value: format.into(),
-                });
+                return unknown("datagram format", format);
             }
             let number = input.u64("datagram number")?;
             let sealed = input.take(input.remaining(), "sealed segment")?;
@@ -436,17 +399,7 @@ fn check(bytes: &[u8]) -> Result<(), Malformed> {
     let value = u64::from_le_bytes(*check);
     match xxh3_64_with_seed(body, SEED) == value {
         true => Ok(()),
-        false => Err(Malformed::Unknown {
-            field: "datagram check",
-            value,
-        }),
-    }
-}
-
-fn zero(value: u64, field: &'static str) -> Result<(), Malformed> {
-    match value {
-        0 => Ok(()),
-        _ => Err(Malformed::Unknown { field, value }),
+        false => unknown("datagram check", value),
     }
 }
 

@@ -10,7 +10,7 @@
 use alloc::string::String;
 use core::fmt;
 
-use crate::codec::Malformed;
+use crate::codec::{Malformed, unknown};
 
 /// All formats from the lowest to the highest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,10 +40,7 @@ impl Formats {
         let highest = lowest.saturating_add(above.into());
         match (u8::try_from(lowest), u8::try_from(highest)) {
             (Ok(lowest @ 1..), Ok(highest)) => Ok(Self { lowest, highest }),
-            _ => Err(Malformed::Unknown {
-                field: "format",
-                value: highest.into(),
-            }),
+            _ => unknown("format", highest),
         }
     }
 

@@ -11,6 +11,8 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::codec::fields::*;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 use crate::region::RegionDescriptor;
 
 mod codec;
@@ -545,16 +547,16 @@ pub struct Distribution {
     pub servers: Vec<u16>,
 }
 
-/// What kind of object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Kind {
-    /// A file.
-    File = 1,
-    /// A directory.
-    Directory = 2,
-    /// A symbolic link.
-    SymbolicLink = 3,
+codes! {
+    /// What kind of object.
+    pub enum Kind: "kind" {
+        /// A file.
+        File = 1,
+        /// A directory.
+        Directory = 2,
+        /// A symbolic link.
+        SymbolicLink = 3,
+    }
 }
 
 /// An object's attributes.
@@ -640,18 +642,20 @@ pub struct Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub u16);
 
-/// Which sums of blocks a client wants with what it reads, so that it can verify the blocks where they have arrived.
-/// A server that copies within the host, or keeps no sums, sends none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum WantedSums {
-    /// None: the server verifies.
-    #[default]
-    None,
-    /// Those that are stored; the server does not read the blocks.
-    Stored,
-    /// Those of the blocks that are sent, which the server verifies as well. For another try: stored sums do not
-    /// match a block that was read while it was written.
-    Sent,
+codes! {
+    /// Which sums of blocks a client wants with what it reads, so that it can verify the blocks where they have arrived.
+    /// A server that copies within the host, or keeps no sums, sends none.
+    #[derive(Default)]
+    pub enum WantedSums: "wanted sums" {
+        /// None: the server verifies.
+        #[default]
+        None = 0,
+        /// Those that are stored; the server does not read the blocks.
+        Stored = 1,
+        /// Those of the blocks that are sent, which the server verifies as well. For another try: stored sums do not
+        /// match a block that was read while it was written.
+        Sent = 2,
+    }
 }
 
 /// An operation's result.

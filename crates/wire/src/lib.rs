@@ -1,14 +1,23 @@
 //! Every byte of Causeway that crosses a process or a reboot is defined in this crate.
 //!
-//! Read [`codec`] first (bounded reading and writing, the one error type), then the format that
-//! you came for: [`region`] (descriptors of remote memory), [`bmi`] (headers of the message
-//! layer), [`tcp`] and [`shm`] (what the two methods put on a connection), [`datagram`] (how the UDP
-//! method carries the former where datagrams are lost), [`fs`] (requests and replies of the file
-//! system), [`store`] (records of the metadata store), [`datafile`] (what an I/O server
-//! keeps of a file), [`home`] (what a server's directory says of itself), [`pmi`] (what processes of a parallel program and their launcher say),
-//! [`contact`] (what they tell each other to meet processes that were started apart), [`run`] (what they show their launcher), [`window`] (what they tell each other of windows of memory), [`watch`] (what a process shows of itself to
-//! observers) and [`vi`] (descriptors and frames of virtual interfaces). `docs/formats/`
-//! draws them. [`formats`] says how two builds agree on a format. [`random`] is the sequence of numbers that one of them is made with.
+//! Read [`codec`] first (bounded reading and writing, the one error type), then the format that you came for; `docs/formats/`
+//! draws them.
+//!
+//! | module | whose bytes |
+//! |---|---|
+//! | [`tcp`], [`shm`] | what the two methods put on a connection |
+//! | [`datagram`] | how the UDP method carries the former where datagrams are lost |
+//! | [`region`], [`atomic`] | descriptors of remote memory; remote atomics |
+//! | [`bmi`] | packets of the message layer |
+//! | [`fs`] | requests and replies of the file system |
+//! | [`store`], [`datafile`], [`home`] | a server's directory: records of the metadata store, datafiles, identities |
+//! | [`window`], [`contact`] | MPI processes to each other: windows of memory; how programs that were started apart meet |
+//! | [`pmi`], [`run`] | MPI processes and their launcher: PMI-1; which calls they are in, and events |
+//! | [`watch`] | what a process shows of itself to observers |
+//! | [`vi`] | descriptors and frames of virtual interfaces |
+//!
+//! [`formats`] says how two builds agree on a format; [`random`] is the one sequence of pseudorandom numbers, with which a
+//! format is made, too.
 //!
 //! There is no I/O here, no clock and no allocation policy: decoders borrow from or copy out of
 //! the bytes that they are given, never allocate more than the input could hold, and return

@@ -8,11 +8,11 @@
 //! Other values have no blanks; where a launcher writes some, as in the text of an error, what stands behind the first is
 //! not understood as a value, and ignored.
 
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt::Write;
 
-use crate::codec::Malformed;
+use crate::codec::{Malformed, unknown, utf8, within};
 
 /// Most bytes of a line, with its end: twice what PMI-1 allows (`PMI_MAXLINE`), as keys and values may have their own
 /// largest sizes at once.
@@ -49,10 +49,7 @@ impl Command {
     /// The command with one pair more. Neither may have blanks, line ends or, the key, `=`.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl core::fmt::Display) -> Self {
-        let mut text = String::new();
-        // A string takes what it is given.
-        let _ = write!(text, "{value}");
-        self.pairs.push((key.into(), text));
+        self.pairs.push((key.into(), value.to_string()));
         self
     }
 
@@ -74,31 +71,20 @@ impl Command {
 
     /// The line, with its end.
     pub fn encode(&self) -> String {
-        let mut line = String::from("cmd=");
-        line.push_str(&self.name);
+        let mut line = format!("cmd={}", self.name);
         for (key, value) in &self.pairs {
-            line.push(' ');
-            line.push_str(key);
-            line.push('=');
-            line.push_str(value);
+            line += &format!(" {key}={value}");
         }
-        line.push('\n');
-        line
+        line + "\n"
     }
 
     /// The same with one line for each pair. Values may have blanks, and no line ends.
     pub fn encode_lines(&self) -> String {
-        let mut text = String::from("mcmd=");
-        text.push_str(&self.name);
-        text.push('\n');
+        let mut text = format!("mcmd={}\n", self.name);
         for (key, value) in &self.pairs {
-            text.push_str(key);
-            text.push('=');
-            text.push_str(value);
-            text.push('\n');
+            text += &format!("{key}={value}\n");
         }
-        text.push_str("endcmd\n");
-        text
+        text + "endcmd\n"
     }
 
     /// Reads the lines of a command that has several, without the last one.
@@ -106,23 +92,14 @@ impl Command {
         let field = "a PMI command of several lines";
         let mut command = None;
         for line in lines {
-            let text = core::str::from_utf8(line).map_err(|error| Malformed::Unknown {
-                field,
-                value: line[error.valid_up_to()].into(),
-            })?;
+            let text = utf8(line, field)?;
             let (key, value) = text.split_once('=').ok_or(Malformed::Truncated { field })?;
             match &mut command {
                 None if key == "mcmd" => command = Some(Self::new(value)),
                 None => return Err(Malformed::Truncated { field }),
-                Some(command) if command.pairs.len() < MAX_LINES => {
+                Some(command) => {
                     command.pairs.push((key.into(), value.into()));
-                }
-                Some(_) => {
-                    return Err(Malformed::TooLarge {
-                        field,
-                        value: MAX_LINES as u64 + 1,
-                        limit: MAX_LINES as u64,
-                    });
+                    within(command.pairs.len() as u64, MAX_LINES as u64, field)?;
                 }
             }
         }
@@ -132,35 +109,19 @@ impl Command {
     /// Reads a line, without its end.
     pub fn decode(line: &[u8]) -> Result<Self, Malformed> {
         let field = "a PMI command";
-        if line.len() >= MAX_LINE {
-            return Err(Malformed::TooLarge {
-                field,
-                value: line.len() as u64,
-                limit: MAX_LINE as u64 - 1,
-            });
-        }
-        let unknown = |value: u8| Malformed::Unknown {
-            field,
-            value: value.into(),
-        };
-        let text =
-            core::str::from_utf8(line).map_err(|error| unknown(line[error.valid_up_to()]))?;
+        within(line.len() as u64, MAX_LINE as u64 - 1, field)?;
+        let text = utf8(line, field)?;
         if let Some(control) = text.bytes().find(u8::is_ascii_control) {
-            return Err(unknown(control));
+            return unknown(field, control);
         }
         let mut words = text.split(' ').filter(|word| !word.is_empty());
         let first = words.next().ok_or(Malformed::Truncated { field })?;
         let name = first.strip_prefix("cmd=").filter(|name| !name.is_empty());
         let mut command = Self::new(name.ok_or(Malformed::Truncated { field })?);
         for (key, value) in words.filter_map(|word| word.split_once('=')) {
-            if command.pairs.len() == MAX_PAIRS {
-                return Err(Malformed::TooLarge {
-                    field: "the number of pairs of a PMI command",
-                    value: MAX_PAIRS as u64 + 1,
-                    limit: MAX_PAIRS as u64,
-                });
-            }
             command.pairs.push((key.into(), value.into()));
+            let field = "the number of pairs of a PMI command";
+            within(command.pairs.len() as u64, MAX_PAIRS as u64, field)?;
         }
         Ok(command)
     }
@@ -190,12 +151,11 @@ impl Lines {
                 self.bytes.drain(..=end);
                 command.map(Some)
             }
-            None if self.bytes.len() >= MAX_LINE => Err(Malformed::TooLarge {
-                field: "a PMI command",
-                value: self.bytes.len() as u64,
-                limit: MAX_LINE as u64 - 1,
-            }),
-            None => Ok(None),
+            None => {
+                let most = MAX_LINE as u64 - 1;
+                within(self.bytes.len() as u64, most, "a PMI command")?;
+                Ok(None)
+            }
         }
     }
 }
@@ -209,13 +169,8 @@ impl Lines {
             len += line.len();
             line.strip_suffix(b"\n") == Some(END)
         });
-        if len > MAX_BLOCK {
-            return Err(Malformed::TooLarge {
-                field: "a PMI command of several lines",
-                value: len as u64,
-                limit: MAX_BLOCK as u64,
-            });
-        }
+        let field = "a PMI command of several lines";
+        within(len as u64, MAX_BLOCK as u64, field)?;
         if !is_whole {
             return Ok(None);
         }

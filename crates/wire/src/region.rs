@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer};
 
 /// The most fragments that one descriptor list may hold. A list is bounded by memory, not by a
@@ -61,35 +62,5 @@ impl RegionDescriptor {
     }
 }
 
-impl Wire for RegionDescriptor {
-    fn encode(&self, out: &mut Writer) {
-        out.u64(self.key);
-        out.u64(self.base);
-        out.u64(self.len);
-        out.bool(self.object.is_some());
-        if let Some(span) = self.object {
-            out.u64(span.object);
-            out.u64(span.offset);
-        }
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let key = input.u64("region key")?;
-        let base = input.u64("region base")?;
-        let len = input.u64("region length")?;
-        let object = if input.bool("region object flag")? {
-            Some(ObjectSpan {
-                object: input.u64("region object")?,
-                offset: input.u64("region object offset")?,
-            })
-        } else {
-            None
-        };
-        Ok(Self {
-            key,
-            base,
-            len,
-            object,
-        })
-    }
-}
+record! { ObjectSpan { object: u64, offset: u64 } }
+record! { RegionDescriptor { key: u64, base: u64, len: u64, object: option } }

@@ -12,7 +12,8 @@ use alloc::vec::Vec;
 pub mod split_copy;
 
 use crate::atomic::{Operation, Outcome};
-use crate::codec::{Malformed, Reader, Wire, Writer, within};
+use crate::codec::fields::*;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within};
 use crate::formats::Formats;
 
 /// `CWSM`, the first word of a handshake.
@@ -27,31 +28,15 @@ pub const MAX_REASON_BYTES: usize = 200;
 /// their fences if they are too.
 pub const FLAG_MEMBARRIER: u8 = 1;
 
-/// Why a handshake is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum RefuseReason {
-    /// It breaks the protocol, or is refused for another lasting reason.
-    Other = 0,
-    /// The other side's user is not accepted.
-    Unauthorised = 1,
-    /// The refusing side has no room or no descriptors for a further peer; later it may have.
-    Full = 2,
-}
-
-impl RefuseReason {
-    fn from_u8(value: u8) -> Result<Self, Malformed> {
-        Ok(match value {
-            0 => Self::Other,
-            1 => Self::Unauthorised,
-            2 => Self::Full,
-            _ => {
-                return Err(Malformed::Unknown {
-                    field: "refusal kind",
-                    value: value.into(),
-                });
-            }
-        })
+codes! {
+    /// Why a handshake is refused.
+    pub enum RefuseReason: "refusal kind" {
+        /// It breaks the protocol, or is refused for another lasting reason.
+        Other = 0,
+        /// The other side's user is not accepted.
+        Unauthorised = 1,
+        /// The refusing side has no room or no descriptors for a further peer; later it may have.
+        Full = 2,
     }
 }
 
@@ -161,18 +146,22 @@ impl Wire for Process {
     }
 }
 
-const HELLO: u8 = 1;
-const WELCOME: u8 = 2;
-const REFUSED: u8 = 3;
 const WAKE: u8 = 4;
-const GOODBYE: u8 = 5;
-const OBJECT: u8 = 6;
-const FORGOT: u8 = 7;
-const RETIRED: u8 = 8;
-const BULK: u8 = 9;
 
 /// The whole of a wake-up record.
 pub const WAKE_RECORD: [u8; 1] = [WAKE];
+
+variants!(Record, "record kind", {
+    1 => Hello(hello: wire),
+    2 => Welcome(welcome: wire),
+    3 => Refused { why: wire, reason: text(MAX_REASON_BYTES) },
+    WAKE => Wake,
+    5 => Goodbye,
+    6 => Object { object: u64, base: u64, len: u64 },
+    7 => Forgot { object: u64 },
+    8 => Retired { object: u64 },
+    9 => Bulk,
+});
 
 fn encode_preamble(out: &mut Writer, formats: Formats, flags: u8) {
     out.u32(MAGIC);
@@ -184,108 +173,49 @@ fn encode_preamble(out: &mut Writer, formats: Formats, flags: u8) {
 fn decode_preamble(input: &mut Reader<'_>) -> Result<(Formats, u8), Malformed> {
     let magic = input.u32("magic")?;
     if magic != MAGIC {
-        return Err(Malformed::Unknown {
-            field: "magic",
-            value: magic.into(),
-        });
+        return unknown("magic", magic);
     }
     let lowest = input.u16("format of the shared-memory method")?;
     let flags = input.u8("flags")?;
     let formats = Formats::stated(lowest, input.u8("formats above")?)?;
     match FORMATS.common(formats) {
         Some(_) => Ok((formats, flags)),
-        None => Err(Malformed::Unknown {
-            field: "format of the shared-memory method",
-            value: lowest.into(),
-        }),
+        None => unknown("format of the shared-memory method", lowest),
     }
 }
 
-impl Wire for Record {
+impl Wire for Hello {
     fn encode(&self, out: &mut Writer) {
-        match self {
-            Self::Hello(hello) => {
-                out.u8(HELLO);
-                encode_preamble(out, hello.formats, hello.flags);
-                out.u32(hello.ring_bytes);
-                out.u32(hello.region_slots);
-                hello.process.encode(out);
-            }
-            Self::Welcome(welcome) => {
-                out.u8(WELCOME);
-                encode_preamble(out, welcome.formats, welcome.flags);
-                welcome.process.encode(out);
-            }
-            Self::Refused { reason, why } => {
-                out.u8(REFUSED);
-                out.u8(*why as u8);
-                out.bytes(reason.as_bytes());
-            }
-            Self::Wake => out.u8(WAKE),
-            Self::Goodbye => out.u8(GOODBYE),
-            Self::Object { object, base, len } => {
-                out.u8(OBJECT);
-                out.u64(*object);
-                out.u64(*base);
-                out.u64(*len);
-            }
-            Self::Forgot { object } => {
-                out.u8(FORGOT);
-                out.u64(*object);
-            }
-            Self::Retired { object } => {
-                out.u8(RETIRED);
-                out.u64(*object);
-            }
-            Self::Bulk => out.u8(BULK),
-        }
+        encode_preamble(out, self.formats, self.flags);
+        out.u32(self.ring_bytes);
+        out.u32(self.region_slots);
+        self.process.encode(out);
     }
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(match input.u8("record kind")? {
-            HELLO => {
-                let (formats, flags) = decode_preamble(input)?;
-                Self::Hello(Hello {
-                    formats,
-                    flags,
-                    ring_bytes: input.u32("ring bytes")?,
-                    region_slots: input.u32("region slots")?,
-                    process: Process::decode(input)?,
-                })
-            }
-            WELCOME => {
-                let (formats, flags) = decode_preamble(input)?;
-                Self::Welcome(Welcome {
-                    formats,
-                    flags,
-                    process: Process::decode(input)?,
-                })
-            }
-            REFUSED => Self::Refused {
-                why: RefuseReason::from_u8(input.u8("refusal kind")?)?,
-                reason: String::from_utf8_lossy(input.bytes(MAX_REASON_BYTES, "refusal")?)
-                    .into_owned(),
-            },
-            WAKE => Self::Wake,
-            GOODBYE => Self::Goodbye,
-            OBJECT => Self::Object {
-                object: input.u64("object")?,
-                base: input.u64("object base")?,
-                len: input.u64("object length")?,
-            },
-            FORGOT => Self::Forgot {
-                object: input.u64("object")?,
-            },
-            RETIRED => Self::Retired {
-                object: input.u64("object")?,
-            },
-            BULK => Self::Bulk,
-            value => {
-                return Err(Malformed::Unknown {
-                    field: "record kind",
-                    value: value.into(),
-                });
-            }
+        let (formats, flags) = decode_preamble(input)?;
+        Ok(Self {
+            formats,
+            flags,
+            ring_bytes: input.u32("ring bytes")?,
+            region_slots: input.u32("region slots")?,
+            process: Process::decode(input)?,
+        })
+    }
+}
+
+impl Wire for Welcome {
+    fn encode(&self, out: &mut Writer) {
+        encode_preamble(out, self.formats, self.flags);
+        self.process.encode(out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (formats, flags) = decode_preamble(input)?;
+        Ok(Self {
+            formats,
+            flags,
+            process: Process::decode(input)?,
         })
     }
 }
@@ -335,12 +265,7 @@ impl SlotWord {
             0xC500_0001 => SlotKind::Packet,
             0xC500_0002 => SlotKind::Internal,
             0xC500_0003 => SlotKind::Pad,
-            value => {
-                return Err(Malformed::Unknown {
-                    field: "slot word",
-                    value,
-                });
-            }
+            value => return unknown("slot word", value),
         };
         Ok(Self {
             kind,
@@ -404,16 +329,10 @@ impl PairLayout {
     /// The layout, if the numbers are possible.
     pub fn new(ring_bytes: usize, region_slots: usize) -> Result<Self, Malformed> {
         if !ring_bytes.is_power_of_two() || !(16 << 10..=1 << 20).contains(&ring_bytes) {
-            return Err(Malformed::Unknown {
-                field: "ring bytes",
-                value: ring_bytes as u64,
-            });
+            return unknown("ring bytes", ring_bytes as u64);
         }
         if !region_slots.is_power_of_two() || !(128..=1 << 16).contains(&region_slots) {
-            return Err(Malformed::Unknown {
-                field: "region slots",
-                value: region_slots as u64,
-            });
+            return unknown("region slots", region_slots as u64);
         }
         Ok(Self {
             ring_bytes,
@@ -600,16 +519,20 @@ pub struct CopyFragment {
     pub len: u32,
 }
 
-/// How the owner's copying went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CopyOutcome {
-    /// Done.
-    Done,
-    /// A fragment is not (any more) exported for that.
-    Protection,
-    /// The owner has not got the bulk area.
-    NoArea,
+codes! {
+    /// How the owner's copying went.
+    pub enum CopyOutcome: "outcome" {
+        /// Done.
+        Done = 0,
+        /// A fragment is not (any more) exported for that.
+        Protection = 1,
+        /// The owner has not got the bulk area.
+        NoArea = 2,
+    }
 }
+
+record! { AtomicRequest { id: u64, key: u64, base: u64, operation: wire } }
+record! { CopyFragment { key: u64, base: u64, len: u32 } }
 
 const COPY: u8 = 1;
 const COPIED: u8 = 2;
@@ -623,35 +546,46 @@ fn decode_piece(input: &mut Reader<'_>) -> Result<u8, Malformed> {
     Ok(piece)
 }
 
+impl Wire for CopyRequest {
+    fn encode(&self, out: &mut Writer) {
+        out.u8(self.piece);
+        out.bool(self.into_regions);
+        put_list(&self.fragments, out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let piece = decode_piece(input)?;
+        let into_regions = input.bool("direction")?;
+        let fragments: Vec<CopyFragment> = take!(
+            list(FRAGMENT_BYTES, bulk::MAX_FRAGMENTS),
+            input,
+            "fragments"
+        );
+        let total = fragments.iter().map(|one| u64::from(one.len)).sum::<u64>();
+        within(total, bulk::PIECE_BYTES as u64, "fragments together")?;
+        Ok(Self {
+            piece,
+            into_regions,
+            fragments,
+        })
+    }
+}
+
 impl Wire for Internal {
     fn encode(&self, out: &mut Writer) {
         match self {
             Self::Copy(request) => {
                 out.u8(COPY);
-                out.u8(request.piece);
-                out.bool(request.into_regions);
-                out.count(request.fragments.len());
-                for fragment in &request.fragments {
-                    out.u64(fragment.key);
-                    out.u64(fragment.base);
-                    out.u32(fragment.len);
-                }
+                request.encode(out);
             }
             Self::Copied { piece, outcome } => {
                 out.u8(COPIED);
                 out.u8(*piece);
-                out.u8(match outcome {
-                    CopyOutcome::Done => 0,
-                    CopyOutcome::Protection => 1,
-                    CopyOutcome::NoArea => 2,
-                });
+                outcome.encode(out);
             }
             Self::Atomic(request) => {
                 out.u8(ATOMIC);
-                out.u64(request.id);
-                out.u64(request.key);
-                out.u64(request.base);
-                request.operation.encode(out);
+                request.encode(out);
             }
             Self::AtomicDone { id, outcome } => {
                 out.u8(ATOMIC_DONE);
@@ -662,58 +596,19 @@ impl Wire for Internal {
     }
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        match input.u8("internal packet kind")? {
-            COPY => {
-                let piece = decode_piece(input)?;
-                let into_regions = input.bool("direction")?;
-                let count = input.count(bulk::MAX_FRAGMENTS, FRAGMENT_BYTES, "fragments")?;
-                let mut fragments = Vec::with_capacity(count);
-                let mut total = 0u64;
-                for _ in 0..count {
-                    let fragment = CopyFragment {
-                        key: input.u64("fragment key")?,
-                        base: input.u64("fragment base")?,
-                        len: input.u32("fragment length")?,
-                    };
-                    total += u64::from(fragment.len);
-                    fragments.push(fragment);
-                }
-                within(total, bulk::PIECE_BYTES as u64, "fragments together")?;
-                Ok(Self::Copy(CopyRequest {
-                    piece,
-                    into_regions,
-                    fragments,
-                }))
-            }
-            COPIED => Ok(Self::Copied {
+        Ok(match input.u8("internal packet kind")? {
+            COPY => Self::Copy(CopyRequest::decode(input)?),
+            COPIED => Self::Copied {
                 piece: decode_piece(input)?,
-                outcome: match input.u8("outcome")? {
-                    0 => CopyOutcome::Done,
-                    1 => CopyOutcome::Protection,
-                    2 => CopyOutcome::NoArea,
-                    value => {
-                        return Err(Malformed::Unknown {
-                            field: "outcome",
-                            value: value.into(),
-                        });
-                    }
-                },
-            }),
-            ATOMIC => Ok(Self::Atomic(AtomicRequest {
-                id: input.u64("atomic number")?,
-                key: input.u64("atomic key")?,
-                base: input.u64("atomic base")?,
-                operation: Operation::decode(input)?,
-            })),
-            ATOMIC_DONE => Ok(Self::AtomicDone {
+                outcome: CopyOutcome::decode(input)?,
+            },
+            ATOMIC => Self::Atomic(AtomicRequest::decode(input)?),
+            ATOMIC_DONE => Self::AtomicDone {
                 id: input.u64("atomic number")?,
                 outcome: Outcome::decode(input)?,
-            }),
-            value => Err(Malformed::Unknown {
-                field: "internal packet kind",
-                value: value.into(),
-            }),
-        }
+            },
+            value => return unknown("internal packet kind", value),
+        })
     }
 }
 

@@ -18,13 +18,13 @@
 //! | `r` object | [`RemovalRecord`] |
 //! | `s` client slot | [`SessionRecord`] |
 
-use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 mod seal;
 
-use crate::codec::{Malformed, Reader, Wire, Writer, within};
+use crate::codec::fields::*;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within};
 use crate::fs::{
     Body, Distribution, DistributionHint, Generation, Incarnation, Kind, MAX_MESSAGE_BYTES,
     MAX_NAME_BYTES, MAX_SERVER_NAME_BYTES, ObjectId, Timestamp,
@@ -98,10 +98,9 @@ impl Key {
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut input = Reader::new(bytes);
         let kind = input.u8("key kind")?;
-        let id = |input: &mut Reader<'_>| -> Result<ObjectId, Malformed> {
-            input
-                .u64("key's object")
-                .map(|raw| ObjectId(raw.swap_bytes()))
+        let id = |input: &mut Reader<'_>| {
+            let raw = input.u64("key's object");
+            raw.map(|raw| ObjectId(raw.swap_bytes()))
         };
         let name = |input: &mut Reader<'_>| -> Result<Vec<u8>, Malformed> {
             let len = input.remaining();
@@ -124,12 +123,7 @@ impl Key {
                 input.u128("key's client")?.swap_bytes(),
                 input.u16("key's slot")?.swap_bytes(),
             ),
-            value => {
-                return Err(Malformed::Unknown {
-                    field: "key kind",
-                    value: value.into(),
-                });
-            }
+            value => return unknown("key kind", value),
         };
         input.finish()?;
         Ok(key)
@@ -321,57 +315,44 @@ pub struct SessionRecord {
     pub reply: Vec<u8>,
 }
 
+macro_rules! records {
+    ($($type:ident { $($fields:tt)* })*) => {
+        $(record!($type, "record version" = RECORD_VERSION; { $($fields)* });)*
+    };
+}
+
+records! {
+    Superblock { file_system: u128, generation: wire, incarnation: wire }
+    ServerRecord {
+        name: text(MAX_SERVER_NAME_BYTES),
+        generation: wire,
+        accepted: wire,
+        active: bool,
+    }
+    Counters { objects: u64, removals: u64 }
+    ObjectRecord {
+        mode: u16,
+        uid: u32,
+        gid: u32,
+        links: u32,
+        size: u64,
+        accessed: wire,
+        modified: wire,
+        changed: wire,
+        parent: wire,
+        name: bytes(MAX_NAME_BYTES),
+        body: wire,
+    }
+    EntryRecord { object: wire, kind: wire }
+    RemovalRecord { servers: u16s(usize::from(u16::MAX)), writes: u32 }
+    SessionRecord { sequence: u64, lease_s: u32, reply: bytes(MAX_MESSAGE_BYTES) }
+}
+
 /// Takes the first byte of a value.
 fn check_version(input: &mut Reader<'_>) -> Result<(), Malformed> {
     match input.u8("record version")? {
         RECORD_VERSION => Ok(()),
-        value => Err(Malformed::Unknown {
-            field: "record version",
-            value: value.into(),
-        }),
-    }
-}
-
-impl Wire for Superblock {
-    fn encode(&self, out: &mut Writer) {
-        out.u8(RECORD_VERSION);
-        out.u128(self.file_system);
-        self.generation.encode(out);
-        self.incarnation.encode(out);
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        check_version(input)?;
-        Ok(Self {
-            file_system: input.u128("file system")?,
-            generation: Generation::decode(input)?,
-            incarnation: Incarnation::decode(input)?,
-        })
-    }
-}
-
-impl Wire for ServerRecord {
-    fn encode(&self, out: &mut Writer) {
-        out.u8(RECORD_VERSION);
-        out.bytes(self.name.as_bytes());
-        self.generation.encode(out);
-        self.accepted.encode(out);
-        out.bool(self.active);
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        check_version(input)?;
-        let name = input.bytes(MAX_SERVER_NAME_BYTES, "server's name")?;
-        let name = core::str::from_utf8(name).map_err(|_| Malformed::Unknown {
-            field: "server's name",
-            value: 0,
-        })?;
-        Ok(Self {
-            name: name.to_owned(),
-            generation: Generation::decode(input)?,
-            accepted: Generation::decode(input)?,
-            active: input.bool("server in use")?,
-        })
+        value => unknown("record version", value),
     }
 }
 
@@ -399,121 +380,13 @@ impl Wire for Gaps {
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         check_version(input)?;
-        let count = input.count(MAX_GAPS, 16, "gaps")?;
-        let gap = |_| {
+        let gap = |input: &mut Reader<'_>| {
             Ok((
                 input.u64("first number of a gap")?,
                 input.u64("end of a gap")?,
             ))
         };
-        (0..count).map(gap).collect::<Result<_, _>>().map(Gaps)
-    }
-}
-
-impl Wire for Counters {
-    fn encode(&self, out: &mut Writer) {
-        out.u8(RECORD_VERSION);
-        out.u64(self.objects);
-        out.u64(self.removals);
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        check_version(input)?;
-        Ok(Self {
-            objects: input.u64("objects")?,
-            removals: input.u64("removals")?,
-        })
-    }
-}
-
-impl Wire for ObjectRecord {
-    fn encode(&self, out: &mut Writer) {
-        out.u8(RECORD_VERSION);
-        out.u16(self.mode);
-        for value in [self.uid, self.gid, self.links] {
-            out.u32(value);
-        }
-        out.u64(self.size);
-        for time in [self.accessed, self.modified, self.changed] {
-            time.encode(out);
-        }
-        self.parent.encode(out);
-        out.bytes(&self.name);
-        self.body.encode(out);
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        check_version(input)?;
-        Ok(Self {
-            mode: input.u16("mode")?,
-            uid: input.u32("uid")?,
-            gid: input.u32("gid")?,
-            links: input.u32("links")?,
-            size: input.u64("size")?,
-            accessed: Timestamp::decode(input)?,
-            modified: Timestamp::decode(input)?,
-            changed: Timestamp::decode(input)?,
-            parent: ObjectId::decode(input)?,
-            name: input.bytes(MAX_NAME_BYTES, "name")?.to_vec(),
-            body: Body::decode(input)?,
-        })
-    }
-}
-
-impl Wire for EntryRecord {
-    fn encode(&self, out: &mut Writer) {
-        out.u8(RECORD_VERSION);
-        self.object.encode(out);
-        self.kind.encode(out);
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        check_version(input)?;
-        Ok(Self {
-            object: ObjectId::decode(input)?,
-            kind: Kind::decode(input)?,
-        })
-    }
-}
-
-impl Wire for RemovalRecord {
-    fn encode(&self, out: &mut Writer) {
-        out.u8(RECORD_VERSION);
-        out.count(self.servers.len());
-        for server in &self.servers {
-            out.u16(*server);
-        }
-        out.u32(self.writes);
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        check_version(input)?;
-        let count = input.count(usize::from(u16::MAX), 2, "servers")?;
-        let servers = (0..count)
-            .map(|_| input.u16("server"))
-            .collect::<Result<_, _>>()?;
-        Ok(Self {
-            servers,
-            writes: input.u32("writes after the removal")?,
-        })
-    }
-}
-
-impl Wire for SessionRecord {
-    fn encode(&self, out: &mut Writer) {
-        out.u8(RECORD_VERSION);
-        out.u64(self.sequence);
-        out.u32(self.lease_s);
-        out.bytes(&self.reply);
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        check_version(input)?;
-        Ok(Self {
-            sequence: input.u64("sequence")?,
-            lease_s: input.u32("lease")?,
-            reply: input.bytes(MAX_MESSAGE_BYTES, "reply")?.to_vec(),
-        })
+        list(input, MAX_GAPS, 16, "gaps", gap).map(Gaps)
     }
 }
 

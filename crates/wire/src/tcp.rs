@@ -13,7 +13,8 @@ use alloc::vec::Vec;
 use smallvec::SmallVec;
 
 use crate::atomic::{OPERATION_BYTES, OUTCOME_BYTES};
-use crate::codec::{Malformed, Reader, within};
+use crate::codec::fields::codes;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within, zero};
 use crate::formats::Formats;
 
 /// The formats of everything in this module that this build speaks. A [`Hello`] has the same fields in each.
@@ -78,14 +79,14 @@ const _: () = assert!(MAX_GET_FRAGMENTS * FRAGMENT_BYTES <= MAX_PACKET);
 const _: () = assert!(MAX_PACKET <= MAX_PIECE);
 const _: () = assert!(MAX_RECORD_PLAIN + RECORD_TAG_BYTES <= u16::MAX as usize);
 
-/// How a side authenticates itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Auth {
-    /// It has no cluster key: the kernel vouches for its user, on this host only.
-    SameUser = 0,
-    /// It holds the cluster's key.
-    ClusterKey = 1,
+codes! {
+    /// How a side authenticates itself.
+    pub enum Auth: "authentication" {
+        /// It has no cluster key: the kernel vouches for its user, on this host only.
+        SameUser = 0,
+        /// It holds the cluster's key.
+        ClusterKey = 1,
+    }
 }
 
 /// Which process, by its own account, holds the connection's end: with it, the other side on the
@@ -98,16 +99,17 @@ pub struct Holder {
     pub descriptor: u32,
 }
 
-/// What a connection is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[repr(u8)]
-pub enum Purpose {
-    /// A peer of its own.
-    #[default]
-    Peer = 0,
-    /// A further connection (subflow) of a peer that is connected already: the initiator's
-    /// [`StepKind::Accept`] has the peer's [`Ticket`].
-    Subflow = 1,
+codes! {
+    /// What a connection is for.
+    #[derive(Default)]
+    pub enum Purpose: "purpose of a connection" {
+        /// A peer of its own.
+        #[default]
+        Peer = 0,
+        /// A further connection (subflow) of a peer that is connected already: the initiator's
+        /// [`StepKind::Accept`] has the peer's [`Ticket`].
+        Subflow = 1,
+    }
 }
 
 /// What makes further connections belong to one that stands: a random number that its two ends know.
@@ -188,23 +190,11 @@ impl Hello {
     pub fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<Self, Malformed> {
         let mut input = Reader::new(bytes);
         if input.take(8, "hello magic")? != MAGIC {
-            return Err(Malformed::Unknown {
-                field: "hello magic",
-                value: Reader::new(bytes).u64("hello magic")?,
-            });
+            return unknown("hello magic", Reader::new(bytes).u64("hello magic")?);
         }
         let lowest = input.u16("hello format")?;
         let formats = Formats::stated(lowest, bytes[HELLO_BYTES - 1])?;
-        let auth = match input.u8("hello authentication")? {
-            0 => Auth::SameUser,
-            1 => Auth::ClusterKey,
-            value => {
-                return Err(Malformed::Unknown {
-                    field: "hello authentication",
-                    value: value.into(),
-                });
-            }
-        };
+        let auth = Auth::decode(&mut input)?;
         let encrypt = input.bool("hello encryption")?;
         let holder = Holder {
             pid: input.u32("hello process")?,
@@ -226,21 +216,8 @@ impl Hello {
         let connections = input.u8("hello connections")?;
         within(connections, MAX_CONNECTIONS.into(), "hello connections")?;
         if connections == 0 {
-            return Err(Malformed::Unknown {
-                field: "hello connections",
-                value: 0,
-            });
+            return unknown("hello connections", 0u8);
         }
-        let purpose = match input.u8("hello purpose")? {
-            0 => Purpose::Peer,
-            1 => Purpose::Subflow,
-            value => {
-                return Err(Malformed::Unknown {
-                    field: "hello purpose",
-                    value: value.into(),
-                });
-            }
-        };
         Ok(Self {
             formats,
             auth,
@@ -248,65 +225,44 @@ impl Hello {
             holder,
             fast_aes,
             connections,
-            purpose,
+            purpose: Purpose::decode(&mut input)?,
         })
     }
 }
 
-/// What a [`Step`] of the handshake is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum StepKind {
-    /// A Noise handshake message.
-    Noise = 1,
-    /// The sender accepts the receiver. It carries the [`Ticket`] of a further connection, or nothing;
-    /// with the cluster's key as a Noise transport message, which proves that the sender holds the
-    /// key now and is no replay.
-    Accept = 2,
-    /// The sender will not talk to the receiver; the connection ends.
-    Refuse = 3,
+codes! {
+    /// What a [`Step`] of the handshake is.
+    pub enum StepKind: "handshake step" {
+        /// A Noise handshake message.
+        Noise = 1,
+        /// The sender accepts the receiver. It carries the [`Ticket`] of a further connection, or nothing;
+        /// with the cluster's key as a Noise transport message, which proves that the sender holds the
+        /// key now and is no replay.
+        Accept = 2,
+        /// The sender will not talk to the receiver; the connection ends.
+        Refuse = 3,
+    }
 }
 
-/// Why a side refuses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Refusal {
-    /// No reason applies ([`StepKind::Noise`] and [`StepKind::Accept`]).
-    None = 0,
-    /// No format is common.
-    Version = 1,
-    /// The refusing side demands the cluster's key and the other has none.
-    KeyNeeded = 2,
-    /// The refusing side has no cluster key and the other has one.
-    NoKey = 3,
-    /// The keys differ.
-    WrongKey = 4,
-    /// Without a key, the other side must be a process of the same user on the same host.
-    OtherUser = 5,
-    /// The refusing side has as many peers as it takes.
-    Full = 6,
-    /// The refusing side's process has no file descriptors left.
-    NoDescriptors = 7,
-}
-
-impl Refusal {
-    pub(crate) fn from_u8(value: u8) -> Result<Self, Malformed> {
-        Ok(match value {
-            0 => Self::None,
-            1 => Self::Version,
-            2 => Self::KeyNeeded,
-            3 => Self::NoKey,
-            4 => Self::WrongKey,
-            5 => Self::OtherUser,
-            6 => Self::Full,
-            7 => Self::NoDescriptors,
-            _ => {
-                return Err(Malformed::Unknown {
-                    field: "handshake refusal",
-                    value: value.into(),
-                });
-            }
-        })
+codes! {
+    /// Why a side refuses.
+    pub enum Refusal: "handshake refusal" {
+        /// No reason applies ([`StepKind::Noise`] and [`StepKind::Accept`]).
+        None = 0,
+        /// No format is common.
+        Version = 1,
+        /// The refusing side demands the cluster's key and the other has none.
+        KeyNeeded = 2,
+        /// The refusing side has no cluster key and the other has one.
+        NoKey = 3,
+        /// The keys differ.
+        WrongKey = 4,
+        /// Without a key, the other side must be a process of the same user on the same host.
+        OtherUser = 5,
+        /// The refusing side has as many peers as it takes.
+        Full = 6,
+        /// The refusing side's process has no file descriptors left.
+        NoDescriptors = 7,
     }
 }
 
@@ -340,18 +296,8 @@ impl<'a> Step<'a> {
         if input.remaining() < STEP_HEADER_BYTES {
             return Ok(None);
         }
-        let kind = match input.u8("handshake step")? {
-            1 => StepKind::Noise,
-            2 => StepKind::Accept,
-            3 => StepKind::Refuse,
-            value => {
-                return Err(Malformed::Unknown {
-                    field: "handshake step",
-                    value: value.into(),
-                });
-            }
-        };
-        let refusal = Refusal::from_u8(input.u8("handshake refusal")?)?;
+        let kind = StepKind::decode(&mut input)?;
+        let refusal = Refusal::decode(&mut input)?;
         let len = usize::from(input.u16("handshake length")?);
         within(len as u64, MAX_STEP_PAYLOAD as u64, "handshake length")?;
         if input.remaining() < len {
@@ -367,70 +313,45 @@ impl<'a> Step<'a> {
     }
 }
 
-/// What a frame is, and what its fields mean.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Kind {
-    /// A packet: the payload.
-    Packet = 1,
-    /// Data of put `id` for the bytes from `base` on of the region `key`.
-    Put = 2,
-    /// The end of put `id`, which had `base` bytes of data. If [`Header::flag`] is set, the payload is
-    /// a packet to deliver as soon as all data is there, provided that nothing was refused.
-    PutEnd = 3,
-    /// The reply to [`Kind::PutEnd`]: put `id` is in the receiver's memory, or ([`Header::flag`]) was refused.
-    PutDone = 4,
-    /// Requests data under the number `id`; the payload is a list of [`Fragment`]s.
-    Get = 5,
-    /// Data for get `id`, from its byte `base` on.
-    GetData = 6,
-    /// The end of get `id`: `base` bytes of data were sent, which is all, or ([`Header::flag`]) the rest
-    /// was refused.
-    GetDone = 7,
-    /// Requests a [`Kind::ProbeReply`] as a sign of life.
-    Probe = 8,
-    /// The sign of life.
-    ProbeReply = 9,
-    /// The sender closes the connection in an orderly way; nothing follows.
-    Goodbye = 10,
-    /// The receiver broke the protocol; the payload says how. The sender closes the connection.
-    Error = 11,
-    /// Lets the receiver open `base` further connections that belong to this one: they name the
-    /// [`Ticket`] in `id` and `key`. From the side that was connected to, once.
-    Invite = 12,
-    /// Requests a remote atomic under the number `id`, on the 8 bytes from `base` on of the region `key`; the payload is
-    /// the [`Operation`](crate::atomic::Operation).
-    Atomic = 13,
-    /// The reply to atomic `id`; the payload is the [`Outcome`](crate::atomic::Outcome).
-    AtomicDone = 14,
+codes! {
+    /// What a frame is, and what its fields mean.
+    pub enum Kind: "frame kind" {
+        /// A packet: the payload.
+        Packet = 1,
+        /// Data of put `id` for the bytes from `base` on of the region `key`.
+        Put = 2,
+        /// The end of put `id`, which had `base` bytes of data. If [`Header::flag`] is set, the payload is
+        /// a packet to deliver as soon as all data is there, provided that nothing was refused.
+        PutEnd = 3,
+        /// The reply to [`Kind::PutEnd`]: put `id` is in the receiver's memory, or ([`Header::flag`]) was refused.
+        PutDone = 4,
+        /// Requests data under the number `id`; the payload is a list of [`Fragment`]s.
+        Get = 5,
+        /// Data for get `id`, from its byte `base` on.
+        GetData = 6,
+        /// The end of get `id`: `base` bytes of data were sent, which is all, or ([`Header::flag`]) the rest
+        /// was refused.
+        GetDone = 7,
+        /// Requests a [`Kind::ProbeReply`] as a sign of life.
+        Probe = 8,
+        /// The sign of life.
+        ProbeReply = 9,
+        /// The sender closes the connection in an orderly way; nothing follows.
+        Goodbye = 10,
+        /// The receiver broke the protocol; the payload says how. The sender closes the connection.
+        Error = 11,
+        /// Lets the receiver open `base` further connections that belong to this one: they name the
+        /// [`Ticket`] in `id` and `key`. From the side that was connected to, once.
+        Invite = 12,
+        /// Requests a remote atomic under the number `id`, on the 8 bytes from `base` on of the region `key`; the payload is
+        /// the [`Operation`](crate::atomic::Operation).
+        Atomic = 13,
+        /// The reply to atomic `id`; the payload is the [`Outcome`](crate::atomic::Outcome).
+        AtomicDone = 14,
+    }
 }
 
 impl Kind {
-    fn from_u8(value: u8) -> Result<Self, Malformed> {
-        Ok(match value {
-            1 => Self::Packet,
-            2 => Self::Put,
-            3 => Self::PutEnd,
-            4 => Self::PutDone,
-            5 => Self::Get,
-            6 => Self::GetData,
-            7 => Self::GetDone,
-            8 => Self::Probe,
-            9 => Self::ProbeReply,
-            10 => Self::Goodbye,
-            11 => Self::Error,
-            12 => Self::Invite,
-            13 => Self::Atomic,
-            14 => Self::AtomicDone,
-            _ => {
-                return Err(Malformed::Unknown {
-                    field: "frame kind",
-                    value: value.into(),
-                });
-            }
-        })
-    }
-
     /// The most payload that a frame of this kind may have.
     pub fn max_payload(self) -> usize {
         match self {
@@ -517,9 +438,9 @@ impl Header {
     /// Reads and checks a header.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Malformed> {
         let mut input = Reader::new(bytes);
-        let kind = Kind::from_u8(input.u8("frame kind")?)?;
+        let kind = Kind::decode(&mut input)?;
         let flag = input.bool("frame flag")?;
-        zero(input.u16("frame reserved")?.into(), "frame reserved")?;
+        zero(input.u16("frame reserved")?, "frame reserved")?;
         let header = Self {
             kind,
             flag,
@@ -552,7 +473,7 @@ impl Header {
             }
         };
         if !flag {
-            zero(self.flag.into(), "frame flag")?;
+            zero(self.flag, "frame flag")?;
         }
         if !id {
             zero(self.id, "frame id")?;
@@ -569,10 +490,7 @@ impl Header {
         if matches!(self.kind, Kind::Atomic | Kind::AtomicDone)
             && self.payload_len() != self.kind.max_payload()
         {
-            return Err(Malformed::Unknown {
-                field: "frame length",
-                value: self.len.into(),
-            });
+            return unknown("frame length", self.len);
         }
         Ok(())
     }
@@ -619,10 +537,7 @@ impl Fragment {
             total = total.saturating_add(fragment.len);
             within(total, MAX_GET_BYTES, "get length")?;
             if fragment.len == 0 {
-                return Err(Malformed::Unknown {
-                    field: "get length",
-                    value: 0,
-                });
+                return unknown("get length", 0u8);
             }
             list.push(fragment);
         }
@@ -637,7 +552,7 @@ impl Fragment {
 /// The length prefix of an encrypted record.
 pub mod record {
     use super::{MAX_RECORD_PLAIN, RECORD_HEADER_BYTES, RECORD_TAG_BYTES};
-    use crate::codec::{Malformed, Reader, within};
+    use crate::codec::{Malformed, Reader, unknown, within};
 
     /// The prefix for a record of `len` bytes of ciphertext.
     ///
@@ -657,19 +572,9 @@ pub mod record {
             "record length",
         )?;
         if len <= RECORD_TAG_BYTES {
-            return Err(Malformed::Unknown {
-                field: "record length",
-                value: len as u64,
-            });
+            return unknown("record length", len as u64);
         }
         Ok(len)
-    }
-}
-
-fn zero(value: u64, field: &'static str) -> Result<(), Malformed> {
-    match value {
-        0 => Ok(()),
-        value => Err(Malformed::Unknown { field, value }),
     }
 }
 

@@ -5,7 +5,8 @@
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Reader, Wire, Writer, within};
+use crate::codec::fields::*;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within};
 
 /// Most bytes of data in one notice: with its runs, it is a short message of every method.
 pub const MAX_DATA: usize = 8 << 10;
@@ -114,6 +115,8 @@ pub enum Notice {
     Hello,
 }
 
+record! { Run { offset: i64, count: u64 } }
+
 impl Wire for Access {
     fn encode(&self, out: &mut Writer) {
         out.u32(self.window);
@@ -122,39 +125,43 @@ impl Wire for Access {
         out.u64(self.reply);
         out.u64(self.at);
         out.u16(self.runs.len() as u16);
-        for run in &self.runs {
-            out.u64(run.offset as u64);
-            out.u64(run.count);
-        }
+        self.runs.iter().for_each(|run| run.encode(out));
         out.bytes(&self.data);
     }
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let window = input.u32("window")?;
-        let operation = input.u16("operation")?;
-        let datatype = input.u16("datatype")?;
-        let reply = input.u64("reply")?;
-        let at = input.u64("place of the reply")?;
-        let many = input.u16("runs")?;
-        within(many, MAX_RUNS as u64, "runs")?;
-        let mut runs = Vec::with_capacity(usize::from(many));
-        for _ in 0..many {
-            runs.push(Run {
-                offset: input.u64("offset of a run")? as i64,
-                count: input.u64("elements of a run")?,
-            });
-        }
         Ok(Self {
-            window,
-            operation,
-            datatype,
-            reply,
-            at,
-            runs,
+            window: input.u32("window")?,
+            operation: input.u16("operation")?,
+            datatype: input.u16("datatype")?,
+            reply: input.u64("reply")?,
+            at: input.u64("place of the reply")?,
+            runs: {
+                let many = input.u16("runs")?;
+                within(many, MAX_RUNS as u64, "runs")?;
+                (0..many)
+                    .map(|_| Run::decode(input))
+                    .collect::<Result<_, _>>()?
+            },
             data: input.bytes(MAX_DATA, "operands")?.to_vec(),
         })
     }
 }
+
+variants!(Notice, "kind of notice", {
+    0 => Access(access: wire),
+    1 => Data { reply: u64, at: u64, data: bytes(MAX_DATA) },
+    2 => Done { count: u64 },
+    3 => Refused { window: u32, reply: u64, offset: i64 },
+    4 => Lock { window: u32, exclusive: bool },
+    5 => Unlock { window: u32 },
+    6 => Granted { window: u32 },
+    7 => Posted { window: u32 },
+    8 => Completed { window: u32 },
+    9 => Free { window: u32 },
+    10 => Broken { window: u32, rank: u32 },
+    11 => Hello,
+});
 
 impl Notice {
     /// The notice about the window of this number, as its receiver knows it. One that is about no window stays as it is.
@@ -173,102 +180,6 @@ impl Notice {
             Self::Data { .. } | Self::Done { .. } | Self::Hello => {}
         }
         self
-    }
-}
-
-impl Wire for Notice {
-    fn encode(&self, out: &mut Writer) {
-        let simple = |out: &mut Writer, kind: u8, window: u32| {
-            out.u8(kind);
-            out.u32(window);
-        };
-        match self {
-            Self::Access(access) => {
-                out.u8(0);
-                access.encode(out);
-            }
-            Self::Data { reply, at, data } => {
-                out.u8(1);
-                out.u64(*reply);
-                out.u64(*at);
-                out.bytes(data);
-            }
-            Self::Done { count } => {
-                out.u8(2);
-                out.u64(*count);
-            }
-            Self::Refused {
-                window,
-                reply,
-                offset,
-            } => {
-                simple(out, 3, *window);
-                out.u64(*reply);
-                out.u64(*offset as u64);
-            }
-            Self::Lock { window, exclusive } => {
-                simple(out, 4, *window);
-                out.bool(*exclusive);
-            }
-            Self::Unlock { window } => simple(out, 5, *window),
-            Self::Granted { window } => simple(out, 6, *window),
-            Self::Posted { window } => simple(out, 7, *window),
-            Self::Completed { window } => simple(out, 8, *window),
-            Self::Free { window } => simple(out, 9, *window),
-            Self::Broken { window, rank } => {
-                simple(out, 10, *window);
-                out.u32(*rank);
-            }
-            Self::Hello => out.u8(11),
-        }
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let kind = input.u8("kind of notice")?;
-        Ok(match kind {
-            0 => Self::Access(Access::decode(input)?),
-            1 => Self::Data {
-                reply: input.u64("reply")?,
-                at: input.u64("place of the reply")?,
-                data: input.bytes(MAX_DATA, "elements")?.to_vec(),
-            },
-            2 => Self::Done {
-                count: input.u64("accesses done")?,
-            },
-            11 => Self::Hello,
-            _ => Self::decode_of_window(kind, input.u32("window")?, input)?,
-        })
-    }
-}
-
-impl Notice {
-    fn decode_of_window(kind: u8, window: u32, input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(match kind {
-            3 => Self::Refused {
-                window,
-                reply: input.u64("reply")?,
-                offset: input.u64("offset")? as i64,
-            },
-            4 => Self::Lock {
-                window,
-                exclusive: input.bool("exclusive")?,
-            },
-            5 => Self::Unlock { window },
-            6 => Self::Granted { window },
-            7 => Self::Posted { window },
-            8 => Self::Completed { window },
-            9 => Self::Free { window },
-            10 => Self::Broken {
-                window,
-                rank: input.u32("rank")?,
-            },
-            other => {
-                return Err(Malformed::Unknown {
-                    field: "kind of notice",
-                    value: other.into(),
-                });
-            }
-        })
     }
 }
 

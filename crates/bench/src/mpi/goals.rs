@@ -6,6 +6,16 @@ use causeway_report::plots::size_name;
 
 /// The goals, in the order in which they are shown, for collective operations by so many ranks.
 pub(super) fn goals(ranks: &[u32]) -> Vec<Goal> {
+    let mut goals = pairs();
+    goals.extend(collectives(ranks));
+    goals.extend(windows());
+    goals.extend(more_ranks_than_processors(ranks));
+    goals.extend(alone());
+    goals
+}
+
+/// Goals of messages between few ranks.
+fn pairs() -> Vec<Goal> {
     let kib = 1024;
     let (every, mean) = (Over::Every, Over::Mean);
     let mut goals = vec![
@@ -18,22 +28,23 @@ pub(super) fn goals(ranks: &[u32]) -> Vec<Goal> {
         goals.push(Goal::over(case, case, mean(kib), AtLeast(1.4)));
     }
     goals.push(Goal::new("rate of 8 B", "rate", 8, AtLeast(1.4)));
-    goals.push(Goal::new(
-        "rate of 8 B by 4 threads a rank",
-        "rate/4-threads",
-        8,
-        AtLeast(2.0),
-    ));
+    let what = "rate of 8 B by 4 threads a rank";
+    goals.push(Goal::new(what, "rate/4-threads", 8, AtLeast(2.0)));
     for senders in 1..=4 {
         let what = format!("rate of 8 B from any of {senders}");
         let case = format!("any-source/{senders}-senders");
         goals.push(Goal::new(what, case, 8, AtLeast(1.0)));
     }
-    for case in ["vector", "subarray"] {
-        // These are times.
-        let bytes = if case == "vector" { 1 << 20 } else { 2 << 20 };
+    // These are times.
+    for (case, bytes) in [("vector", 1 << 20), ("subarray", 2 << 20)] {
         goals.push(Goal::new(case, case, bytes, AtMost(0.5)));
     }
+    goals
+}
+
+/// Goals of collective operations of every size.
+fn collectives(ranks: &[u32]) -> Vec<Goal> {
+    let mut goals = Vec::new();
     for operation in [
         "bcast",
         "allreduce",
@@ -44,15 +55,17 @@ pub(super) fn goals(ranks: &[u32]) -> Vec<Goal> {
         for ranks in ranks {
             let case = format!("{operation}/{ranks}-ranks");
             let what = format!("{operation} by {ranks}");
-            goals.push(Goal::over(
-                format!("{what}, every size"),
-                &case,
-                every(0),
-                AtMost(1.0),
-            ));
-            goals.push(Goal::over(what, case, mean(0), AtMost(0.8)));
+            let of_every = format!("{what}, every size");
+            goals.push(Goal::over(of_every, &case, Over::Every(0), AtMost(1.0)));
+            goals.push(Goal::over(what, case, Over::Mean(0), AtMost(0.8)));
         }
     }
+    goals
+}
+
+/// Goals of one-sided communication, and of whole programs.
+fn windows() -> Vec<Goal> {
+    let mut goals = Vec::new();
     for access in ["put", "get", "accumulate", "fetch-and-op"] {
         for size in [8, 1 << 20] {
             let what = format!("{access} with flush, {}", size_name(size as f64));
@@ -66,44 +79,34 @@ pub(super) fn goals(ranks: &[u32]) -> Vec<Goal> {
     ] {
         goals.push(Goal::new(case, case, 0, AtMost(0.8)));
     }
-    let crowds = ranks
+    goals
+}
+
+fn more_ranks_than_processors(ranks: &[u32]) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    let some = ranks
         .iter()
         .copied()
         .filter(|ranks| (3..16).contains(ranks));
-    for ranks in crowds.chain([16]) {
+    for ranks in some.chain([16]) {
         for (operation, size) in [("barrier", 0), ("allreduce", 8)] {
             let case = format!("{operation}/{ranks}-ranks");
             let what = format!("{operation} by {ranks} on 2 processors");
             goals.push(Goal::new(what, case, size, AtMost(0.8)));
         }
     }
-    let nothing = || Against::Nothing;
-    goals.push(
-        Goal::new(
-            "1 MiB exchanged behind 500 µs of computing",
-            "overlap",
-            1 << 20,
-            AtLeast(0.8),
-        )
-        .against(nothing()),
-    );
-    goals.push(
-        Goal::new(
-            "start-up and end of 8 ranks, µs",
-            "start/8-ranks",
-            0,
-            AtMost(100_000.0),
-        )
-        .against(nothing()),
-    );
-    goals.push(
-        Goal::new(
-            "private memory of a rank of 64, MiB",
-            "memory/64-ranks",
-            0,
-            AtMost(32.0),
-        )
-        .against(nothing()),
-    );
     goals
+}
+
+/// Goals that are compared with nothing.
+fn alone() -> impl Iterator<Item = Goal> {
+    let overlap = "1 MiB exchanged behind 500 µs of computing";
+    let start = "start-up and end of 8 ranks, µs";
+    let memory = "private memory of a rank of 64, MiB";
+    let goals = [
+        Goal::new(overlap, "overlap", 1 << 20, AtLeast(0.8)),
+        Goal::new(start, "start/8-ranks", 0, AtMost(100_000.0)),
+        Goal::new(memory, "memory/64-ranks", 0, AtMost(32.0)),
+    ];
+    goals.into_iter().map(|goal| goal.against(Against::Nothing))
 }

@@ -15,7 +15,7 @@ use crate::distance::Distances;
 pub(crate) struct Plan {
     /// What the trials are called.
     pub(crate) trials: Vec<String>,
-    /// Who runs each of them.
+    /// The participants, each of which runs all of them.
     pub(crate) participants: Vec<String>,
     /// How often everything is run.
     pub(crate) runs: u32,

@@ -8,7 +8,7 @@ use std::process::Command;
 use causeway_bmi_c::address::{self, BmiIdentity};
 use causeway_bmi_c::error::ERRORS;
 use causeway_bmi_c::info::OPTIONS;
-use causeway_bmi_c::instance::{BMI_CLEARTEXT, BmiConfig};
+use causeway_bmi_c::life::{BMI_CLEARTEXT, BmiConfig};
 use causeway_bmi_c::remote::{self, BmiRegion};
 use causeway_bmi_c::test::{BmiCompletion, BmiUnexpected};
 

@@ -9,6 +9,8 @@ mod phase;
 mod result;
 mod sampler;
 mod summary;
+#[cfg(test)]
+mod tests;
 mod tree;
 pub(crate) mod worker;
 
@@ -157,7 +159,6 @@ fn perform(
     output: &Output,
 ) -> Outcome<Findings> {
     let clients = usize::from(arguments.clients);
-    let machine = Machine::here();
     let mut cluster = Cluster::start(&Spec {
         directory: scratch.join("storage"),
         servers: usize::from(arguments.servers),
@@ -174,31 +175,7 @@ fn perform(
         bytes_text(tree.bytes),
         count_text(tree.directories.len() as u64)
     ));
-    let mut result = Findings {
-        machine,
-        source,
-        files: tree.leaves.len() as u64,
-        bytes: tree.bytes,
-        directories: tree.directories.len() as u64,
-        servers: usize::from(arguments.servers),
-        clients,
-        durability: match arguments.durability {
-            Promise::Synced => "synced",
-            Promise::Relaxed => "relaxed",
-        },
-        storage: String::new(),
-        timeout: cluster.configuration().timeout,
-        origin_ns: monotonic_ns(),
-        phases: Vec::new(),
-        histories: Vec::new(),
-        victim: String::new(),
-        killed_ns: None,
-        restarted_ns: None,
-        answered_ns: None,
-        compared: 0,
-        differing: 0,
-        differences: Vec::new(),
-    };
+    let mut result = before(arguments, tree, source, &cluster);
     let sampler = sampler::Sampler::start(cluster.configuration())?;
     let assignment = Assignment {
         config: cluster.file().to_owned(),
@@ -223,6 +200,35 @@ fn perform(
     compare_names(&cluster, tree, &expected, &mut result)?;
     result.histories = sampler.finish();
     Ok(result)
+}
+
+/// What is known before the first phase.
+fn before(arguments: &Arguments, tree: &Tree, source: String, cluster: &Cluster) -> Findings {
+    Findings {
+        machine: Machine::here(),
+        source,
+        files: tree.leaves.len() as u64,
+        bytes: tree.bytes,
+        directories: tree.directories.len() as u64,
+        servers: usize::from(arguments.servers),
+        clients: usize::from(arguments.clients),
+        durability: match arguments.durability {
+            Promise::Synced => "synced",
+            Promise::Relaxed => "relaxed",
+        },
+        storage: String::new(),
+        timeout: cluster.configuration().timeout,
+        origin_ns: monotonic_ns(),
+        phases: Vec::new(),
+        histories: Vec::new(),
+        victim: String::new(),
+        killed_ns: None,
+        restarted_ns: None,
+        answered_ns: None,
+        compared: 0,
+        differing: 0,
+        differences: Vec::new(),
+    }
 }
 
 /// What all phases need.
@@ -263,9 +269,6 @@ impl Show<'_> {
         Ok(phase)
     }
 }
-
-#[cfg(test)]
-mod tests;
 
 /// Large files first, so that none of them is left for the end.
 fn in_order(mut work: Vec<Work>) -> Vec<Work> {

@@ -5,7 +5,7 @@ use causeway_report::style::{Style, paint};
 use causeway_report::table::Table;
 use causeway_sim::catalogue;
 use causeway_sim::profile::{Profile, SHIPPED};
-use causeway_sim::scenario::{KEYS, WORKLOADS};
+use causeway_sim::scenario::{WORKLOADS, keys};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &Arguments) {
         }
         output.line("");
     }
-    keys(&output);
+    print_keys(&output);
     let objects = |key: &str, text: &str, lines: &[Line]| -> Value {
         lines
             .iter()
@@ -65,21 +65,21 @@ pub(super) fn run(arguments: &Arguments) {
         "figures": objects("number", "title", &figures),
         "profiles": objects("name", "summary", &profiles),
         "scenarios": objects("workload", "what", &scenarios),
-        "keys": KEYS.iter().map(|key| json!({
+        "keys": keys().map(|key| json!({
             "table": key.table, "of": key.of, "key": key.name, "allowed": key.allowed,
             "default": (!key.default.is_empty()).then_some(key.default) })).collect::<Value>(),
     }));
 }
 
 /// Prints all keys of scenarios.
-fn keys(output: &Output) {
+fn print_keys(output: &Output) {
     output.line(&paint(
         "Keys of scenarios; examples/*.toml show them in use",
         Style::Bold,
     ));
     let mut table = Table::new(&["key", "of", "what may be written", "if left out"]);
     let mut last = "";
-    for key in KEYS {
+    for key in keys() {
         if key.table != last {
             let doubled = ["network.switch", "network.link", "workload.channel"];
             let head = match doubled.contains(&key.table) {

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 
 use super::handlers::{Arrival, Handlers};
-use super::interface::{ActiveMessages, AmError, HandlerId};
+use super::interface::{ActiveMessages, AmError};
 use super::memory::{Memory, Place, Region, Span};
-use super::port::{Arguments, Awaited, Fragment, Function, Kind, Message, Port, Rank, Step, Work};
+use super::port::{
+    Arguments, Awaited, Fragment, Function, HandlerId, Kind, Message, Port, Rank, Step, Work,
+};
 
 /// Something on its way out that has met a lack of room.
 ///

@@ -1,8 +1,8 @@
 //! What a message runs.
 
-use super::interface::{AmError, HandlerId};
+use super::interface::AmError;
 use super::memory::{Memory, Span};
-use super::port::{Arguments, Rank, Work};
+use super::port::{Arguments, HandlerId, Rank, Work};
 
 /// A handler: an ordinary function on the process's state. It must not wait.
 pub type Handler<S> = fn(&mut Arrival<'_, S>) -> Result<(), AmError>;

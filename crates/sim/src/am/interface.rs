@@ -1,11 +1,7 @@
 //! What a program sees.
 
 use super::memory::{Memory, Place, Region, Span};
-use super::port::{Awaited, Rank, Stop, Work};
-
-/// An index into the table of handlers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HandlerId(pub u16);
+use super::port::{Awaited, HandlerId, Rank, Stop, Work};
 
 /// Why a call failed. All but [`AmError::Stopped`] are mistakes of the program, here or at the
 /// process that sent the message.

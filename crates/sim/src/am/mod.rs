@@ -27,6 +27,6 @@ mod tests;
 
 pub use endpoint::Endpoint;
 pub use handlers::{Arrival, Handler, Handlers};
-pub use interface::{ActiveMessages, AmError, HandlerId};
+pub use interface::{ActiveMessages, AmError};
 pub use memory::{Memory, Place, Region, Span};
-pub use port::{Awaited, Function, Port, Rank, Step, Stop, Work};
+pub use port::{Awaited, Function, HandlerId, Port, Rank, Step, Stop, Work};

@@ -2,11 +2,14 @@
 
 use std::fmt;
 
-use super::interface::HandlerId;
 use super::memory::{Place, Region, Span};
 
 /// A process, counted from 0.
 pub type Rank = u32;
+
+/// An index into the table of handlers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandlerId(pub u16);
 
 /// The most words that a request or a reply carries beside its handler.
 pub const ARGUMENTS: usize = 4;

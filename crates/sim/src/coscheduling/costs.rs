@@ -141,14 +141,14 @@ impl Costs {
     /// Reads a table.
     pub fn read(file: &str, text: &str) -> Result<Self, FileError> {
         let mut file = Source { file, text }.document()?;
-        let host = host(&mut file)?;
-        let (table, woken) = table(&mut file)?;
+        let host = file.part("host", host)?;
+        let (table, woken) = file.part("ts_dptbl", table)?;
         let costs = Self {
             host,
             table,
             woken,
-            messages: messages(&mut file)?,
-            times: times(&mut file)?,
+            messages: file.part("messages", messages)?,
+            times: file.part("strategies", times)?,
             grains: grains(&mut file)?,
         };
         file.finish()?;
@@ -156,24 +156,21 @@ impl Costs {
     }
 }
 
-fn host(file: &mut Section<'_>) -> Result<Host, FileError> {
-    let mut section = file.section("host")?;
-    let host = Host {
-        tick: positive(&mut section, "tick")?,
-        raise: positive(&mut section, "raise")?,
-        switch: time(&mut section, "switch")?,
-        interrupt_delay: time(&mut section, "interrupt_delay")?,
-        interrupt: time(&mut section, "interrupt")?,
-        driver_call: time(&mut section, "driver_call")?,
-        look: time(&mut section, "look")?,
-        daemon_interval: positive(&mut section, "daemon_interval")?,
-        daemon_work: time(&mut section, "daemon_work")?,
-        job_skew: positive(&mut section, "job_skew")?,
-        process_skew: positive(&mut section, "process_skew")?,
-        clock_error: positive(&mut section, "clock_error")?,
-    };
-    section.finish()?;
-    Ok(host)
+fn host(section: &mut Section<'_>) -> Result<Host, FileError> {
+    Ok(Host {
+        tick: positive(section, "tick")?,
+        raise: positive(section, "raise")?,
+        switch: time(section, "switch")?,
+        interrupt_delay: time(section, "interrupt_delay")?,
+        interrupt: time(section, "interrupt")?,
+        driver_call: time(section, "driver_call")?,
+        look: time(section, "look")?,
+        daemon_interval: positive(section, "daemon_interval")?,
+        daemon_work: time(section, "daemon_work")?,
+        job_skew: positive(section, "job_skew")?,
+        process_skew: positive(section, "process_skew")?,
+        clock_error: positive(section, "clock_error")?,
+    })
 }
 
 /// Bands of levels with the same quantum: the first level, and the key's end.
@@ -195,11 +192,10 @@ const WOKEN: [(usize, &str); 6] = [
     (47, "woken_47"),
 ];
 
-fn table(file: &mut Section<'_>) -> Result<(Table, Woken), FileError> {
-    let mut section = file.section("ts_dptbl")?;
+fn table(section: &mut Section<'_>) -> Result<(Table, Woken), FileError> {
     let mut table: Table = [Row::default(); LEVELS];
     for (first, key) in QUANTA {
-        let quantum = positive(&mut section, key)?;
+        let quantum = positive(section, key)?;
         for row in table.iter_mut().skip(first) {
             row.quantum = quantum;
         }
@@ -220,16 +216,14 @@ fn table(file: &mut Section<'_>) -> Result<(Table, Woken), FileError> {
         ("once in a while", Woken::RaisedOnceInAWhile),
     ];
     let woken = section.word("woken", &words)?.value;
-    section.finish()?;
     Ok((table, woken))
 }
 
-fn messages(file: &mut Section<'_>) -> Result<Messages, FileError> {
-    let mut section = file.section("messages")?;
-    let messages = Messages {
-        send: time(&mut section, "send")?,
-        receive: time(&mut section, "receive")?,
-        transit: time(&mut section, "transit")?,
+fn messages(section: &mut Section<'_>) -> Result<Messages, FileError> {
+    Ok(Messages {
+        send: time(section, "send")?,
+        receive: time(section, "receive")?,
+        transit: time(section, "transit")?,
         rate: section.positive("rate", Kind::Rate)?.value,
         window: section.count("window", 0, 1 << 16)?.value as u32,
         waits_give_up: section
@@ -238,47 +232,39 @@ fn messages(file: &mut Section<'_>) -> Result<Messages, FileError> {
         collectives_give_up: section
             .word("collectives", &[("spin", false), ("give up", true)])?
             .value,
-        compare: time(&mut section, "compare")?,
-        sample: positive(&mut section, "sample")?,
-        sample_work: time(&mut section, "sample_work")?,
-    };
-    section.finish()?;
-    Ok(messages)
+        compare: time(section, "compare")?,
+        sample: positive(section, "sample")?,
+        sample_work: time(section, "sample_work")?,
+    })
 }
 
-fn times(file: &mut Section<'_>) -> Result<Times, FileError> {
-    let mut section = file.section("strategies")?;
-    let times = Times {
-        spin: positive(&mut section, "spin")?,
+fn times(section: &mut Section<'_>) -> Result<Times, FileError> {
+    Ok(Times {
+        spin: positive(section, "spin")?,
         blocks_again: section
             .word("woken", &[("spins", false), ("blocks again", true)])?
             .value,
-        period: positive(&mut section, "period")?,
-        share_period: positive(&mut section, "share_period")?,
-        slice: positive(&mut section, "slice")?,
-    };
-    section.finish()?;
-    Ok(times)
+        period: positive(section, "period")?,
+        share_period: positive(section, "share_period")?,
+        slice: positive(section, "slice")?,
+    })
 }
 
 fn grains(file: &mut Section<'_>) -> Result<Grains, FileError> {
     Ok(Grains {
-        life_low: grain(file, "life_low")?,
-        life_high: grain(file, "life_high")?,
-        mg: grain(file, "mg")?,
-        lu: grain(file, "lu")?,
-        ep: grain(file, "ep")?,
+        life_low: file.part("life_low", grain)?,
+        life_high: file.part("life_high", grain)?,
+        mg: file.part("mg", grain)?,
+        lu: file.part("lu", grain)?,
+        ep: file.part("ep", grain)?,
     })
 }
 
-fn grain(file: &mut Section<'_>, key: &str) -> Result<Grain, FileError> {
-    let mut section = file.section(key)?;
-    let grain = Grain {
+fn grain(section: &mut Section<'_>) -> Result<Grain, FileError> {
+    Ok(Grain {
         iterations: section.count("iterations", 1, 1 << 24)?.value as u32,
-        compute: positive(&mut section, "compute")?,
+        compute: positive(section, "compute")?,
         message: section.positive("message", Kind::Size)?.value.min(1 << 24) as u32,
         imbalance: section.count("imbalance", 0, 1_000)?.value,
-    };
-    section.finish()?;
-    Ok(grain)
+    })
 }

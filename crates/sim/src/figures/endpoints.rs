@@ -1,7 +1,8 @@
 //! Tables 3.1 and 3.2: MU-Net's messages, printed values beside simulated ones.
 
+use super::common::{FigureError, Traced};
 use super::table::Cell;
-use super::{FigureError, Traced, microseconds};
+use crate::engine::microseconds;
 use crate::substrates::munet::{self, MuNet};
 use crate::substrates::timeline;
 

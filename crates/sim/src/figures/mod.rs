@@ -14,6 +14,7 @@
 //! | [`open`] | which claims do not hold, and why |
 //! | [`coscheduling`] | tables 6.4 to 6.7, figures 6.2 to 6.4 |
 
+mod common;
 pub mod coscheduling;
 pub mod endpoints;
 pub mod open;
@@ -22,93 +23,8 @@ pub mod scaling;
 pub mod substrates;
 pub mod table;
 
-use crate::coscheduling::Stuck;
-use crate::engine::{MICROSECOND, Time};
-use crate::node::Record;
-use crate::profile::FileError;
-use crate::substrates::SimError;
-use crate::workloads::RunError;
-
-/// How much is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
-    /// The ends and the middle of each curve, few rounds: for tests.
-    Quick,
-    /// Every point of the thesis.
-    Full,
-}
-
-/// One value of a curve.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    /// Which curve.
-    pub series: String,
-    /// Where on it.
-    pub x: f64,
-    /// The value, in the figure's unit.
-    pub value: f64,
-}
-
-/// Something that the text says of a figure, and whether it is so here.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
-    /// What the text says.
-    pub claim: String,
-    /// Whether it holds.
-    pub holds: bool,
-    /// The values that decided.
-    pub evidence: String,
-    /// What a claim that does not hold comes to on other assumptions about what the text leaves open.
-    pub otherwise: Vec<Otherwise>,
-}
-
-/// A claim on another assumption.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Otherwise {
-    /// What is assumed: "posting takes 14 µs".
-    pub assumed: String,
-    /// Whether the claim then holds.
-    pub holds: bool,
-    /// The values that decided.
-    pub evidence: String,
-}
-
-impl Verdict {
-    /// The evidence, and how it depends on assumptions.
-    pub fn told(&self) -> String {
-        let mut told = self.evidence.clone();
-        for Otherwise {
-            assumed,
-            holds,
-            evidence,
-        } in &self.otherwise
-        {
-            let so = match holds {
-                true => "it holds",
-                false => "it does not hold either",
-            };
-            told.push_str(&format!("; if {assumed}, {so} ({evidence})"));
-        }
-        told
-    }
-}
-
-/// Rows of runs on other assumptions have series that begin with this word.
-const IF: &str = "if ";
-
-/// The beginning of such series' names.
-fn prefix_of(assumed: &str) -> String {
-    format!("{IF}{assumed}: ")
-}
-
-/// Whether a series belongs to another assumption than the figure's own: it decides no claim, and shows how one that does
-/// not hold depends on what the text leaves open.
-pub fn is_otherwise(series: &str) -> bool {
-    series
-        .strip_prefix("wait ")
-        .unwrap_or(series)
-        .starts_with(IF)
-}
+use common::Rows;
+pub use common::{About, Effort, FigureError, Otherwise, Row, Traced, Verdict, is_otherwise};
 
 /// One independent run of a figure.
 #[derive(Clone, Debug)]
@@ -127,91 +43,6 @@ enum Run {
     Coscheduling(coscheduling::Setting),
 }
 
-/// A run with what a timeline needs.
-#[derive(Debug)]
-pub struct Traced {
-    /// What it is of.
-    pub of: String,
-    /// What was noted.
-    pub record: Record,
-}
-
-/// A figure's number, what it shows, and its axes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct About {
-    /// Its number.
-    pub number: &'static str,
-    /// What it shows.
-    pub title: &'static str,
-    /// The horizontal axis.
-    pub x: &'static str,
-    /// The vertical axis.
-    pub y: &'static str,
-}
-
-/// Why a figure has no rows.
-#[derive(Debug)]
-pub enum FigureError {
-    /// There is no such figure.
-    Unknown(String),
-    /// Its profile could not be read.
-    Profile(FileError),
-    /// A run failed.
-    Run(RunError),
-    /// A run of programs failed.
-    Programs(SimError),
-    /// A run of jobs that share processors has no end.
-    Jobs(Stuck),
-    /// There is no timeline of this figure or table.
-    NoTimeline(&'static str),
-}
-
-impl std::fmt::Display for FigureError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unknown(number) => {
-                let known: Vec<&str> = all().map(|about| about.number).collect();
-                write!(
-                    f,
-                    "there is no figure {number}; there are {}",
-                    known.join(", ")
-                )
-            }
-            Self::Profile(error) => error.fmt(f),
-            Self::Run(error) => error.fmt(f),
-            Self::Programs(error) => error.fmt(f),
-            Self::Jobs(error) => error.fmt(f),
-            Self::NoTimeline(number) => write!(f, "there are no timelines of {number}"),
-        }
-    }
-}
-
-impl std::error::Error for FigureError {}
-
-impl From<FileError> for FigureError {
-    fn from(error: FileError) -> Self {
-        Self::Profile(error)
-    }
-}
-
-impl From<RunError> for FigureError {
-    fn from(error: RunError) -> Self {
-        Self::Run(error)
-    }
-}
-
-impl From<Stuck> for FigureError {
-    fn from(error: Stuck) -> Self {
-        Self::Jobs(error)
-    }
-}
-
-impl From<SimError> for FigureError {
-    fn from(error: SimError) -> Self {
-        Self::Programs(error)
-    }
-}
-
 /// All figures, in order.
 pub fn all() -> impl Iterator<Item = About> {
     let programs = substrates::FIGURES.iter();
@@ -224,9 +55,11 @@ pub fn all() -> impl Iterator<Item = About> {
 
 /// The runs of a figure.
 pub fn points(number: &str, effort: Effort) -> Result<Vec<Point>, FigureError> {
-    let about = all()
-        .find(|about| about.number == number)
-        .ok_or_else(|| FigureError::Unknown(number.to_owned()))?;
+    let about = all().find(|about| about.number == number).ok_or_else(|| {
+        let known: Vec<&str> = all().map(|about| about.number).collect();
+        let known = known.join(", ");
+        FigureError::Unknown(format!("there is no figure {number}; there are {known}"))
+    })?;
     let figure = about.number;
     let scaling = scaling::curves(figure).into_iter().flat_map(|curve| {
         scaling::nodes(&curve, effort)
@@ -291,65 +124,4 @@ pub fn judge(number: &str, rows: &[Row]) -> Vec<Verdict> {
     verdicts.extend(substrates::judge(number, rows));
     verdicts.extend(coscheduling::judge_figure(number, rows));
     verdicts
-}
-
-/// A time in microseconds, for rows.
-pub(crate) fn microseconds(time: Time) -> f64 {
-    time as f64 / MICROSECOND as f64
-}
-
-/// Rows with what judging needs of them.
-#[derive(Clone, Copy)]
-pub(crate) struct Rows<'a>(&'a [Row]);
-
-impl Rows<'_> {
-    /// A series as pairs of x and value, in the order of x.
-    fn series(&self, name: &str) -> Vec<(f64, f64)> {
-        let mut found: Vec<(f64, f64)> = self
-            .0
-            .iter()
-            .filter(|row| row.series == name)
-            .map(|row| (row.x, row.value))
-            .collect();
-        found.sort_by(|a, b| a.0.total_cmp(&b.0));
-        found
-    }
-
-    /// The value of a series at x; not a number if there is none, so that no claim holds of it.
-    fn at(&self, name: &str, x: f64) -> f64 {
-        self.0
-            .iter()
-            .find(|row| row.series == name && row.x == x)
-            .map_or(f64::NAN, |row| row.value)
-    }
-}
-
-/// Collects verdicts.
-#[derive(Default)]
-pub(crate) struct Verdicts(Vec<Verdict>);
-
-impl Verdicts {
-    fn add(&mut self, claim: &str, holds: bool, evidence: String) {
-        self.0.push(Verdict {
-            claim: claim.to_owned(),
-            holds,
-            evidence,
-            otherwise: Vec::new(),
-        });
-    }
-
-    /// Adds what the same claims come to on another assumption to those that do not hold.
-    fn otherwise(&mut self, assumed: &str, others: Self) {
-        let open = self.0.iter_mut().filter(|verdict| !verdict.holds);
-        for verdict in open {
-            let other = others.0.iter().find(|other| other.claim == verdict.claim);
-            if let Some(other) = other {
-                verdict.otherwise.push(Otherwise {
-                    assumed: assumed.to_owned(),
-                    holds: other.holds,
-                    evidence: other.evidence.clone(),
-                });
-            }
-        }
-    }
 }

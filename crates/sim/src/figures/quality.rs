@@ -1,13 +1,15 @@
 //! Figures 5.2 to 5.8.
 
+mod assumption;
 mod judge;
 
 pub(super) use judge::judge;
 
 use causeway_firmware::{DmaQueue, Settings};
 
-use super::{About, Effort, FigureError, Row, Traced, microseconds, prefix_of};
-use crate::engine::{MICROSECOND, MILLISECOND};
+use self::assumption::{Assumption, BEGINNINGS, FASTER, LARGER};
+use super::common::{About, Effort, FigureError, Row, Traced};
+use crate::engine::{MICROSECOND, MILLISECOND, microseconds};
 use crate::profile::Profile;
 use crate::workloads::Keep;
 use crate::workloads::design::Design;
@@ -66,45 +68,6 @@ const MB: u64 = 1_000_000;
 const MESSAGE: u32 = 4_096;
 /// Mean rate of an MPEG-1 stream: 20, 40 and 80 of them make the classes of fig. 5.7.
 const STREAM: u64 = 47_500;
-
-/// What a run assumes of things that the text leaves open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Assumption {
-    /// What the figure assumes.
-    Own,
-    /// A card with a faster processor.
-    Clock(u64),
-    /// So many times larger pictures: fewer streams, each of a higher rate.
-    Pictures(u32),
-    /// Another choice of where in their periods channels begin.
-    Begin(u64),
-}
-
-/// The card's clock in figures 5.4 to 5.7, to see on what they depend.
-const FASTER: Assumption = Assumption::Clock(3);
-/// The pictures of fig. 5.7, for the same.
-const LARGER: Assumption = Assumption::Pictures(4);
-/// How many other choices of channels' beginnings fig. 5.3 is run with.
-const BEGINNINGS: u64 = 20;
-
-impl Assumption {
-    fn assumed(self) -> String {
-        match self {
-            Self::Own => String::new(),
-            Self::Clock(times) => format!("the card's clock is {times} times as high"),
-            Self::Pictures(times) => format!("pictures are {times} times as large"),
-            Self::Begin(seed) => format!("channels begin elsewhere ({seed})"),
-        }
-    }
-
-    /// What the series' names begin with.
-    fn prefix(self) -> String {
-        match self {
-            Self::Own => String::new(),
-            other => prefix_of(&other.assumed()),
-        }
-    }
-}
 
 /// One run: a program, and the channels of one load.
 #[derive(Clone, Debug)]
@@ -170,6 +133,28 @@ const FEW_MIXES_IN: Mixes = &[
     [4, 1, 3],
 ];
 
+/// Channels of 20, 40 and 80 video streams.
+const VIDEO_MIXES: Mixes = &[
+    [4, 2, 1],
+    [4, 4, 4],
+    [4, 4, 8],
+    [4, 4, 12],
+    [4, 4, 16],
+    [4, 4, 20],
+    [4, 4, 24],
+];
+const FEW_VIDEO_MIXES: Mixes = &[[4, 2, 1], [4, 4, 12], [4, 4, 18], [4, 4, 24]];
+/// Channels with and without the network engine's queue.
+const QUEUED_MIXES: Mixes = &[
+    [4, 1, 1],
+    [4, 2, 1],
+    [8, 2, 1],
+    [4, 1, 2],
+    [8, 2, 2],
+    [8, 3, 2],
+];
+const FEW_QUEUED_MIXES: Mixes = &[[4, 1, 1], [4, 1, 2], [8, 2, 2]];
+
 fn constant(classes: [u64; 3], counts: [usize; 3]) -> Vec<Flow> {
     let mut flows = Vec::new();
     for (rate, count) in classes.into_iter().zip(counts) {
@@ -221,89 +206,65 @@ fn beside_best_effort(counts: [usize; 3]) -> Vec<Flow> {
 
 const PROGRAMS: [Design; 3] = [Design::Svia, Design::Pvia, Design::QosVia];
 
-/// The runs of a figure; none if it is not of this chapter.
-pub(super) fn settings(figure: &'static str, effort: Effort) -> Vec<Setting> {
+/// The channels of each of a figure's loads; none if it is not of this chapter.
+fn loads(figure: &str, effort: Effort) -> Vec<Vec<Flow>> {
     let pick = |full: Mixes, few: Mixes| match effort {
         Effort::Full => full,
         Effort::Quick => few,
     };
-    let loads: Vec<Vec<Flow>> = match figure {
-        "5.2" | "5.3" => pick(
-            &[[1; 3], [2; 3], [3; 3], [4; 3], [5; 3]],
-            &[[1; 3], [3; 3], [5; 3]],
-        )
-        .iter()
-        .map(|counts| in_turn(&constant([1, 2, 3], *counts), 3))
-        .collect(),
-        "5.4" | "5.5" | "5.6" => pick(
-            MIXES,
-            if figure == "5.5" {
-                FEW_MIXES_IN
-            } else {
-                FEW_MIXES
-            },
-        )
-        .iter()
-        .map(|counts| beside_best_effort(*counts))
-        .collect(),
-        "5.7" => pick(
-            &[
-                [4, 2, 1],
-                [4, 4, 4],
-                [4, 4, 8],
-                [4, 4, 12],
-                [4, 4, 16],
-                [4, 4, 20],
-                [4, 4, 24],
-            ],
-            &[[4, 2, 1], [4, 4, 12], [4, 4, 18], [4, 4, 24]],
-        )
-        .iter()
-        .map(|counts| video(*counts, 1))
-        .collect(),
-        "5.8" => pick(
-            &[
-                [4, 1, 1],
-                [4, 2, 1],
-                [8, 2, 1],
-                [4, 1, 2],
-                [8, 2, 2],
-                [8, 3, 2],
-            ],
-            &[[4, 1, 1], [4, 1, 2], [8, 2, 2]],
-        )
-        .iter()
-        .map(|counts| constant([2, 8, 32], *counts))
-        .collect(),
-        _ => Vec::new(),
+    let make = |mixes: Mixes, make: fn([usize; 3]) -> Vec<Flow>| {
+        mixes.iter().map(|counts| make(*counts)).collect()
     };
+    match figure {
+        "5.2" | "5.3" => make(
+            pick(
+                &[[1; 3], [2; 3], [3; 3], [4; 3], [5; 3]],
+                &[[1; 3], [3; 3], [5; 3]],
+            ),
+            |counts| in_turn(&constant([1, 2, 3], counts), 3),
+        ),
+        "5.5" => make(pick(MIXES, FEW_MIXES_IN), beside_best_effort),
+        "5.4" | "5.6" => make(pick(MIXES, FEW_MIXES), beside_best_effort),
+        "5.7" => make(pick(VIDEO_MIXES, FEW_VIDEO_MIXES), |counts| {
+            video(counts, 1)
+        }),
+        "5.8" => make(pick(QUEUED_MIXES, FEW_QUEUED_MIXES), |counts| {
+            constant([2, 8, 32], counts)
+        }),
+        _ => Vec::new(),
+    }
+}
+
+/// The runs of a figure; none if it is not of this chapter.
+pub(super) fn settings(figure: &'static str, effort: Effort) -> Vec<Setting> {
     let shape = match figure {
         "5.2" | "5.3" => Shape::OneToMany(3),
         "5.5" => Shape::ManyToOne(4),
         "5.6" => Shape::BothWays,
         _ => Shape::OneToMany(4),
     };
-    let mut programs: Vec<(Design, &'static str, Settings)> = PROGRAMS
-        .map(|program| (program, "", program.roomy(16)))
-        .to_vec();
-    if figure == "5.8" {
-        let queued = Settings {
-            net_send: DmaQueue::Hardware(1_024),
-            ..Design::QosVia.roomy(16)
-        };
-        programs = vec![
-            (Design::QosVia, "", Design::QosVia.roomy(16)),
-            (Design::QosVia, " w/HNS", queued),
-        ];
-    }
+    let programs: Vec<(Design, &'static str, Settings)> = match figure {
+        "5.8" => {
+            let queued = Settings {
+                net_send: DmaQueue::Hardware(1_024),
+                ..Design::QosVia.roomy(16)
+            };
+            vec![
+                (Design::QosVia, "", Design::QosVia.roomy(16)),
+                (Design::QosVia, " w/HNS", queued),
+            ]
+        }
+        _ => PROGRAMS
+            .map(|program| (program, "", program.roomy(16)))
+            .to_vec(),
+    };
     let latency_of = match figure {
         "5.2" | "5.3" => LatencyOf::None,
         "5.8" => LatencyOf::Reserved,
         _ => LatencyOf::BestEffort,
     };
-    let own = loads
-        .into_iter()
-        .map(|channels| (Assumption::Own, channels));
+    let own = loads(figure, effort).into_iter();
+    let own = own.map(|channels| (Assumption::Own, channels));
     let mut all = Vec::new();
     for (assumption, channels) in own.chain(otherwise(figure)) {
         for (program, suffix, settings) in &programs {
@@ -423,79 +384,56 @@ fn experiment(setting: &Setting, effort: Effort) -> Experiment {
     }
 }
 
+fn is_best_effort(flow: &Flow) -> bool {
+    matches!(flow, Flow::BestEffort { .. })
+}
+
 fn rows_of(setting: &Setting, outcomes: &[ChannelOutcome]) -> Vec<Row> {
-    let x = load(&setting.channels);
     let prefix = setting.assumption.prefix();
     let program = format!("{prefix}{}{}", setting.program.name(), setting.suffix);
+    let x = load(&setting.channels);
+    let row = |what: String, value: f64| Row {
+        series: format!("{program} {what}"),
+        x,
+        value,
+    };
+    let outcomes_of = |wanted: &dyn Fn(&Flow) -> bool| -> Vec<&ChannelOutcome> {
+        let all = setting.channels.iter().zip(outcomes);
+        let wanted = all.filter(|(flow, _)| wanted(flow));
+        wanted.map(|(_, outcome)| outcome).collect()
+    };
     let mut classes: Vec<&Flow> = Vec::new();
     for flow in &setting.channels {
-        if !matches!(flow, Flow::BestEffort { .. }) && !classes.contains(&flow) {
+        if !is_best_effort(flow) && !classes.contains(&flow) {
             classes.push(flow);
         }
     }
     let mut rows = Vec::new();
     for class in classes {
-        let members: Vec<&ChannelOutcome> = setting
-            .channels
-            .iter()
-            .zip(outcomes)
-            .filter(|(flow, _)| *flow == class)
-            .map(|(_, outcome)| outcome)
-            .collect();
+        let members = outcomes_of(&|flow| flow == class);
+        let sum = |of: fn(&ChannelOutcome) -> u64| members.iter().map(|one| of(one)).sum::<u64>();
         let value = match setting.figure {
-            "5.3" => {
-                let received: u64 = members.iter().map(|member| member.received).sum();
-                let jittered: u64 = members.iter().map(|member| member.jittered).sum();
-                100.0 * jittered as f64 / received.max(1) as f64
-            }
-            _ => {
-                let sum: u64 = members.iter().map(|member| member.theta_millionths()).sum();
-                sum as f64 / 1e6 / members.len() as f64
-            }
+            "5.3" => 100.0 * sum(|one| one.jittered) as f64 / sum(|one| one.received).max(1) as f64,
+            _ => sum(ChannelOutcome::theta_millionths) as f64 / 1e6 / members.len() as f64,
         };
-        rows.push(Row {
-            series: format!("{program} {} MB/s", class.rate() as f64 / MB as f64),
-            x,
-            value,
-        });
+        let rate = class.rate() as f64 / MB as f64;
+        rows.push(row(format!("{rate} MB/s"), value));
     }
-    let reserved = setting
-        .channels
-        .iter()
-        .zip(outcomes)
-        .filter(|(flow, _)| !matches!(flow, Flow::BestEffort { .. }));
-    let (mut injected, mut received) = (0, 0);
-    for (_, outcome) in reserved {
-        injected += outcome.injected;
-        received += outcome.received;
-    }
-    rows.push(Row {
-        series: format!("{program} unmet %"),
-        x,
-        value: 100.0 * injected.saturating_sub(received) as f64 / injected.max(1) as f64,
+    let reserved = outcomes_of(&|flow| !is_best_effort(flow));
+    let injected: u64 = reserved.iter().map(|outcome| outcome.injected).sum();
+    let received: u64 = reserved.iter().map(|outcome| outcome.received).sum();
+    let unmet = 100.0 * injected.saturating_sub(received) as f64 / injected.max(1) as f64;
+    rows.push(row("unmet %".to_owned(), unmet));
+    let measured = outcomes_of(&|flow| match setting.latency_of {
+        LatencyOf::None => false,
+        LatencyOf::BestEffort => is_best_effort(flow),
+        LatencyOf::Reserved => !is_best_effort(flow),
     });
-    let measured: Vec<&ChannelOutcome> = setting
-        .channels
-        .iter()
-        .zip(outcomes)
-        .filter(|(flow, _)| {
-            let best_effort = matches!(flow, Flow::BestEffort { .. });
-            match setting.latency_of {
-                LatencyOf::None => false,
-                LatencyOf::BestEffort => best_effort,
-                LatencyOf::Reserved => !best_effort,
-            }
-        })
-        .map(|(_, outcome)| outcome)
-        .collect();
     if !measured.is_empty() {
         let latency: u64 = measured.iter().map(|outcome| outcome.latency).sum();
         let received: u64 = measured.iter().map(|outcome| outcome.received).sum();
-        rows.push(Row {
-            series: format!("{program} latency"),
-            x,
-            value: microseconds(latency / received.max(1)),
-        });
+        let mean = microseconds(latency / received.max(1));
+        rows.push(row("latency".to_owned(), mean));
     }
     rows
 }

@@ -1,13 +1,12 @@
 //! Figures 4.4 to 4.19.
 
-use causeway_firmware::Settings;
-
+mod curve;
 mod payload;
 
-use super::{
-    About, Effort, FigureError, Row, Rows, Traced, Verdict, Verdicts, microseconds, prefix_of,
-};
-use crate::engine::Time;
+use self::curve::ALL;
+pub use self::curve::Curve;
+use super::common::{About, Effort, FigureError, Row, Rows, Traced, Verdict, Verdicts, prefix_of};
+use crate::engine::microseconds;
 use crate::profile::Profile;
 use crate::workloads::Keep;
 use crate::workloads::design::Design;
@@ -63,75 +62,8 @@ pub const FIGURES: &[About] = &[
 /// Nodes of the clusters, which make 4, 28, 60, 124, 252 and 508 VIs.
 const NODES: [usize; 6] = [2, 8, 16, 32, 64, 128];
 
-/// One curve of a figure.
-#[derive(Clone, Debug)]
-pub struct Curve {
-    series: String,
-    settings: Settings,
-    kind: Kind,
-    bytes: u32,
-    burst: u32,
-    completion_queue: bool,
-    /// Whether the wait is a curve of its own, and the latency.
-    wait: bool,
-    latency: bool,
-    /// What the host takes to post a descriptor, if not what the profile says.
-    posting: Option<Time>,
-    /// In which order processes use their interfaces.
-    order: Order,
-}
-
-impl Curve {
-    fn new(design: Design, active: usize, bytes: u32) -> Self {
-        Self {
-            series: format!("{} u{active}", design.name()),
-            settings: design.settings(),
-            kind: Kind::Active(active),
-            bytes,
-            burst: 1,
-            completion_queue: false,
-            wait: false,
-            latency: true,
-            posting: None,
-            order: Order::default(),
-        }
-    }
-
-    fn named(self, series: impl Into<String>) -> Self {
-        Self {
-            series: series.into(),
-            ..self
-        }
-    }
-
-    /// Messages that fit travel inside the descriptor.
-    fn payload(mut self, bytes: u32) -> Self {
-        self.settings.payload_bytes = bytes;
-        self
-    }
-
-    fn shadow(mut self) -> Self {
-        self.settings.shadow_queues = true;
-        self
-    }
-
-    fn with_wait(self) -> Self {
-        Self { wait: true, ..self }
-    }
-
-    /// The same curve on another assumption.
-    fn assuming(self, assumed: &str) -> Self {
-        Self {
-            series: format!("{}{}", prefix_of(assumed), self.series),
-            ..self
-        }
-    }
-}
-
 /// Loads that the text calls u12, u28 and u60.
 const LOADS: [usize; 3] = [12, 28, 60];
-/// All VIs, whatever their number.
-const ALL: usize = 4 * 127;
 
 fn compare(designs: &[Design], loads: &[usize], bytes: u32) -> Vec<Curve> {
     designs

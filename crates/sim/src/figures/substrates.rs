@@ -2,9 +2,9 @@
 //!
 //! The text prints no values but §2.3's latencies; it states orders, crossings and knees.
 
-use super::{About, FigureError, Row, Rows, Traced, Verdict, Verdicts, microseconds};
+use super::common::{About, FigureError, Row, Rows, Traced, Verdict, Verdicts};
 use crate::am::port::Function;
-use crate::engine::Time;
+use crate::engine::{Time, microseconds};
 use crate::programs::is::IntegerSort;
 use crate::programs::matmul::Matmul;
 use crate::programs::ping::{BULK_BYTES, ITERATIONS, Ping};

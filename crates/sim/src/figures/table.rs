@@ -1,7 +1,7 @@
 //! Tables 5.1 and 5.2: printed values beside simulated ones.
 
-use super::{FigureError, Traced, microseconds};
-use crate::engine::{Time, duration_at};
+use super::common::{FigureError, Traced};
+use crate::engine::{Time, duration_at, microseconds};
 use crate::profile::Profile;
 use crate::workloads::design::Design;
 use crate::workloads::{Keep, ping};

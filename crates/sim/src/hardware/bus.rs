@@ -5,7 +5,8 @@
 //! latency. A read of host memory is refused at once (the *retry*); the bridge fetches the data from
 //! memory meanwhile, the bus is free for others, and the second try finds the data.
 
-use super::{Memory, Shared, Span};
+use super::memory::Memory;
+use super::shared::{Shared, Span};
 use crate::engine::{Rate, Time, duration_at};
 
 /// Speeds of an I/O bus and of the bridge between it and memory.

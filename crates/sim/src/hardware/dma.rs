@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 
-use super::{IoBus, Memory};
+use super::bus::IoBus;
+use super::memory::Memory;
 use crate::engine::{Rate, Time};
 
 /// Which way the bytes go.

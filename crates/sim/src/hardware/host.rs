@@ -1,6 +1,6 @@
 //! A processor of the host.
 
-use super::{Shared, Span};
+use super::shared::{Shared, Span};
 use crate::engine::{Time, duration_at};
 
 /// What a host's processors cost.

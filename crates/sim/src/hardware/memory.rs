@@ -1,6 +1,6 @@
 //! The host's memory: what a processor's accesses cost, and the bus that DMA shares with them.
 
-use super::{Shared, Span};
+use super::shared::{Shared, Span};
 use crate::engine::{Rate, Time};
 
 /// Speeds and sizes of the host's memory.

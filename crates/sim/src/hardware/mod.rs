@@ -23,6 +23,7 @@ mod bus;
 mod dma;
 mod host;
 mod link_schedule;
+mod links;
 mod memory;
 mod network;
 mod shared;
@@ -31,8 +32,9 @@ mod topology;
 pub use bus::{IoBus, IoBusSpec, Posted};
 pub use dma::{Advance, Channels, Direction, DmaFull, HostDma, HostDmaSpec, Job, Wake};
 pub use host::{HostCpu, HostSpec};
+pub use links::{Broken, LinkSpec, NodeId, Outage, Routing, SwitchSpec, WhenFull};
 pub use memory::{Memory, MemorySpec};
-pub use network::{Broken, LinkSpec, Network, NodeId, Outage, Routing, Sent, SwitchSpec, WhenFull};
+pub use network::{Network, Sent};
 pub use shared::{Shared, Span};
 pub use topology::{LinkChange, SwitchChange, Topology, TopologyError};
 

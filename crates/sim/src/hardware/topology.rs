@@ -3,9 +3,7 @@
 //! Cables form a tree: a way from node to node is then unique, and stopped senders cannot wait for each other around
 //! a cycle. Each cable and switch may differ from the usual one.
 
-use std::fmt;
-
-use super::network::{NodeId, Outage, Routing, WhenFull};
+use super::links::{NodeId, Outage, Routing, WhenFull};
 use crate::engine::Time;
 
 /// What differs from the usual link.
@@ -29,42 +27,27 @@ pub struct SwitchChange {
 }
 
 /// Why a topology is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
     /// There is no node, or no switch.
+    #[error("there must be at least one node and one switch")]
     Empty,
     /// A cable or node names a switch that does not exist.
+    #[error("there is no switch {0}")]
     NoSuchSwitch(usize),
     /// This cable joins two switches that are already joined.
+    #[error(
+        "the cable between switches {0} and {1} closes a cycle; cables must form a tree, as stopped \
+         senders could wait for each other around a cycle for ever"
+    )]
     Cycle(usize, usize),
     /// No cables lead from switch 0 to this one.
+    #[error("no cables lead from switch 0 to switch {0}")]
     Apart(usize),
     /// It joins so many nodes, and so many are to be joined.
+    #[error("the topology joins {0} nodes, and there are {1}")]
     OtherNodes(usize, usize),
 }
-
-impl fmt::Display for TopologyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "there must be at least one node and one switch"),
-            Self::NoSuchSwitch(switch) => write!(f, "there is no switch {switch}"),
-            Self::Cycle(a, b) => write!(
-                f,
-                "the cable between switches {a} and {b} closes a cycle; cables must form a tree, as stopped \
-                 senders could wait for each other around a cycle for ever"
-            ),
-            Self::OtherNodes(joined, nodes) => {
-                write!(
-                    f,
-                    "the topology joins {joined} nodes, and there are {nodes}"
-                )
-            }
-            Self::Apart(switch) => write!(f, "no cables lead from switch 0 to switch {switch}"),
-        }
-    }
-}
-
-impl std::error::Error for TopologyError {}
 
 /// Which node hangs on which switch, and how the switches are joined.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,12 +14,13 @@ use causeway_firmware::{
 };
 use causeway_wire::vi::{Completion, FRAME_HEADER_BYTES};
 
+use super::events::{Event, Events, engine_name};
 use super::host::Armed;
 use super::record::{Mark, Record, Slice, Stage, Track, Unnoticed};
-use super::{Event, Events, Slab, engine_name};
 use crate::engine::{Time, duration_at};
 use crate::hardware::{Direction, HostDma, IoBus, Job, Memory};
 use crate::profile::Profile;
+use crate::slab::Slab;
 
 /// Longest status or entry.
 const SHORT_BYTES: usize = 16;
@@ -230,9 +231,9 @@ impl CardState {
     }
 
     /// Whether this turn is still wanted.
-    pub(crate) fn wants_turn(&self, processor: u8, generation: u32) -> bool {
+    pub(crate) fn wants_turn(&self, processor: u32, generation: u32) -> bool {
         self.processors
-            .get(usize::from(processor))
+            .get(processor as usize)
             .is_some_and(|state| state.generation == generation)
     }
 
@@ -243,7 +244,7 @@ impl CardState {
         state.doing = doing;
         let turn = Event::Turn {
             node: self.node,
-            processor: processor as u8,
+            processor: processor as u32,
             generation: state.generation,
         };
         events.at(at, turn);
@@ -290,11 +291,11 @@ impl CardState {
         events: &mut Events,
         frames: &mut Slab<Frame>,
         record: &mut Record,
-        processor: u8,
+        processor: u32,
     ) {
         use causeway_firmware::Turn as Outcome;
         let now = events.now();
-        let polling = self.processors[usize::from(processor)].doing;
+        let polling = self.processors[processor as usize].doing;
         let poll_time = self.poll_time();
         let mut taken = TurnCard {
             card: self,
@@ -320,7 +321,7 @@ impl CardState {
         let end = now + charged;
         record.slice(Slice {
             node: self.node,
-            track: Track::Processor(processor),
+            track: Track::Processor(processor as u8),
             name: match outcome {
                 Outcome::Waiting(engine) => engine_name(engine),
                 _ => "turn",
@@ -329,7 +330,7 @@ impl CardState {
             end,
             message: None,
         });
-        let index = usize::from(processor);
+        let index = processor as usize;
         self.processors[index].busy_until = end;
         self.processors[index].worked += charged;
         match outcome {
@@ -563,74 +564,22 @@ impl TurnCard<'_> {
     }
 
     fn host(&mut self, request: &DmaRequest<'_>) {
-        let vi = request.vi.0;
-        let mut transfer = HostTransfer {
-            token: request.token,
-            purpose: Purpose::ReadData,
-            side: Side::Send,
-            vi,
-            message: request.message,
-            stamp: request.stamp,
-            pieces_left: 0,
-            data_pieces: 0,
-            data_bytes: 0,
-            follower: None,
-            follows: None,
-            started: Time::MAX,
-            read_at: 0,
-            read_bytes: 0,
-            written: [0; SHORT_BYTES],
-            written_bytes: 0,
-        };
+        let (mut transfer, pieces, tail) = transfer(request);
         let mut not_before = 0;
-        let (pieces, tail): (&[Piece], &[Piece]) = match request.transfer {
-            Transfer::ReadDescriptor { side, pieces } => {
-                (transfer.purpose, transfer.side) = (Purpose::ReadDescriptor, side);
-                read_later(&mut transfer, pieces);
-                (pieces, &[])
-            }
-            Transfer::ReadData { pieces, tail, .. } => {
-                transfer.data_pieces = pieces.len() as u32;
-                transfer.data_bytes = pieces.iter().map(|piece| u64::from(piece.bytes)).sum();
-                read_later(&mut transfer, tail);
-                (pieces, tail)
-            }
-            Transfer::WriteData { pieces, from, .. } => {
-                (transfer.purpose, transfer.side) = (Purpose::WriteData, Side::Receive);
-                if let Some(at) = self.card.follow_coming(from) {
-                    transfer.follows = Some(from);
-                    not_before = at;
-                }
-                (pieces, &[])
-            }
-            Transfer::WriteStatus {
-                side,
-                pieces,
-                status,
-                ..
-            } => {
-                (transfer.purpose, transfer.side) = (Purpose::WriteStatus, side);
-                write_later(&mut transfer, status);
-                (pieces, &[])
-            }
-            Transfer::WriteCompletion { pieces, entry, .. } => {
-                transfer.purpose = Purpose::WriteCompletion;
-                if Completion::decode(entry).is_ok_and(|entry| entry.receive) {
-                    transfer.side = Side::Receive;
-                }
-                write_later(&mut transfer, entry);
-                (pieces, &[])
-            }
-            Transfer::Transmit { .. } | Transfer::Receive { .. } => return,
-        };
+        if let Transfer::WriteData { from, .. } = request.transfer
+            && let Some(at) = self.card.follow_coming(from)
+        {
+            transfer.follows = Some(from);
+            not_before = at;
+        }
         let stage = match transfer.purpose {
             Purpose::ReadDescriptor => Stage::DescriptorProgrammed,
             Purpose::ReadData | Purpose::WriteData => Stage::DataProgrammed,
             Purpose::WriteStatus => Stage::StatusProgrammed,
             Purpose::WriteCompletion => Stage::EntryProgrammed,
         };
-        self.first_of(vi, transfer.side, request.message);
-        self.mark(vi, transfer.side, request.message, stage);
+        self.first_of(transfer.vi, transfer.side, request.message);
+        self.mark(transfer.vi, transfer.side, request.message, stage);
         let count = (pieces.len() + tail.len()).max(1);
         transfer.pieces_left = count as u32;
         let number = self.card.transfers.insert(transfer);
@@ -662,6 +611,67 @@ impl TurnCard<'_> {
             self.record.sums.overcommitted += 1;
         }
     }
+}
+
+/// The host transfer of a request, with its pieces, and those of what is read behind a frame's data.
+fn transfer<'r>(request: &DmaRequest<'r>) -> (HostTransfer, &'r [Piece], &'r [Piece]) {
+    let mut transfer = HostTransfer {
+        token: request.token,
+        purpose: Purpose::ReadData,
+        side: Side::Send,
+        vi: request.vi.0,
+        message: request.message,
+        stamp: request.stamp,
+        pieces_left: 0,
+        data_pieces: 0,
+        data_bytes: 0,
+        follower: None,
+        follows: None,
+        started: Time::MAX,
+        read_at: 0,
+        read_bytes: 0,
+        written: [0; SHORT_BYTES],
+        written_bytes: 0,
+    };
+    let (pieces, tail): (&[Piece], &[Piece]) = match request.transfer {
+        Transfer::ReadDescriptor { side, pieces } => {
+            (transfer.purpose, transfer.side) = (Purpose::ReadDescriptor, side);
+            read_later(&mut transfer, pieces);
+            (pieces, &[])
+        }
+        Transfer::ReadData { pieces, tail, .. } => {
+            transfer.data_pieces = pieces.len() as u32;
+            transfer.data_bytes = pieces.iter().map(|piece| u64::from(piece.bytes)).sum();
+            read_later(&mut transfer, tail);
+            (pieces, tail)
+        }
+        Transfer::WriteData { pieces, .. } => {
+            (transfer.purpose, transfer.side) = (Purpose::WriteData, Side::Receive);
+            (pieces, &[])
+        }
+        Transfer::WriteStatus {
+            side,
+            pieces,
+            status,
+            ..
+        } => {
+            (transfer.purpose, transfer.side) = (Purpose::WriteStatus, side);
+            write_later(&mut transfer, status);
+            (pieces, &[])
+        }
+        Transfer::WriteCompletion { pieces, entry, .. } => {
+            transfer.purpose = Purpose::WriteCompletion;
+            if Completion::decode(entry).is_ok_and(|entry| entry.receive) {
+                transfer.side = Side::Receive;
+            }
+            write_later(&mut transfer, entry);
+            (pieces, &[])
+        }
+        Transfer::Transmit { .. } | Transfer::Receive { .. } => {
+            unreachable!("the network engines have these")
+        }
+    };
+    (transfer, pieces, tail)
 }
 
 fn read_later(transfer: &mut HostTransfer, pieces: &[Piece]) {

@@ -9,12 +9,16 @@ use std::collections::VecDeque;
 
 use causeway_firmware::{QueueId, Side};
 use causeway_wire::vi::{
-    Control, Operation, STATUS_BYTES, STATUS_OFFSET, Segment, Status, control, status,
+    CONTROL_BYTES, Control, Operation, SEGMENT_BYTES, STATUS_BYTES, STATUS_OFFSET, Segment, Status,
+    control, status,
 };
 
-use super::plan::{DESCRIPTORS_AT, ViPlan};
-use super::side_index;
+use super::events::side_index;
+use super::vi_plan::{Queues, ViPlan};
 use crate::engine::Time;
+
+/// Address of the first byte of descriptors and completion queues; the memory behind it is simulated.
+pub(crate) const DESCRIPTORS_AT: u64 = 1 << 20;
 
 /// A program of a host, as a state machine.
 pub trait Process {
@@ -184,7 +188,6 @@ impl Vi {
 
 impl Vi {
     pub(crate) fn new(plan: &ViPlan, at: [u64; 2], local: u32) -> Self {
-        use super::plan::Queues;
         Self {
             process: plan.process as u32,
             local,
@@ -434,32 +437,24 @@ impl Host {
             there.remember(state.clock, is_remote.then_some(bytes));
         }
         state.state = State::Ringing { vi, side, slot };
-        let control = control.to_bytes();
-        let segment = segment.to_bytes();
-        let body = if inside {
-            bytes as usize
-        } else {
-            segment.len()
-        };
         // All nodes are set up alike: the peer's memory has the same address and handle as one's own.
-        let count = 1 + usize::from(is_remote);
-        let end = at + control.len() + count * segment.len();
-        if let Some(place) = self.memory.get_mut(at..end) {
-            let (head, segments) = place.split_at_mut(control.len());
-            head.copy_from_slice(&control);
-            if !inside {
-                segments
-                    .chunks_exact_mut(segment.len())
-                    .for_each(|place| place.copy_from_slice(&segment));
+        let segments = 1 + usize::from(is_remote);
+        let body = match inside {
+            true => bytes as usize,
+            false => segments * SEGMENT_BYTES,
+        };
+        let (head, rest) = self.memory[at..].split_at_mut(CONTROL_BYTES);
+        head.copy_from_slice(&control.to_bytes());
+        if !inside {
+            for place in rest.chunks_exact_mut(SEGMENT_BYTES).take(segments) {
+                place.copy_from_slice(&segment.to_bytes());
             }
         }
-        let on_card = control.len() + body * count;
         Next::Build {
             side,
-            on_card_bytes: if self.shadow_queues {
-                on_card as u32
-            } else {
-                0
+            on_card_bytes: match self.shadow_queues {
+                true => (CONTROL_BYTES + body) as u32,
+                false => 0,
             },
         }
     }

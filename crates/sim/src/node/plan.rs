@@ -1,52 +1,22 @@
 //! Which processes and virtual interfaces a world has.
 
-use std::fmt;
+use std::collections::BTreeSet;
 
 use causeway_firmware::{
-    CompletionQueue, Connection, Direction, Firmware, Limits, NodeId, Region, SetUpError, Settings,
-    SettingsError, Side, Traffic, ViAttributes, ViId,
+    CompletionQueue, Connection, Firmware, Limits, NodeId, QueueId, Region, SetUpError, Settings,
+    SettingsError, ViAttributes, ViId,
 };
 use causeway_wire::vi::{COMPLETION_BYTES, CONTROL_BYTES, DESCRIPTOR_ALIGN, SEGMENT_BYTES};
 
-use super::host::{Host, Process, ProcessState, Vi};
+use super::host::{DESCRIPTORS_AT, Host, Process, ProcessState, Vi};
+use super::vi_plan::{Queues, ViPlan};
 use crate::hardware::{Network, Topology};
 use crate::profile::Profile;
 
-/// Address of the first byte of descriptors and completion queues; the memory behind it is simulated.
-pub(crate) const DESCRIPTORS_AT: u64 = 1 << 20;
 /// Address of the first page of messages' data. Its bytes are not simulated.
 const DATA_AT: u64 = 1 << 40;
 /// The protection tag of everything.
 const TAG: u32 = 1;
-
-/// Which completions of a virtual interface go to its process's completion queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Queues {
-    /// None: the process polls descriptors.
-    #[default]
-    None,
-    /// Those of receives.
-    Receives,
-    /// All.
-    Both,
-}
-
-/// A virtual interface to be set up.
-#[derive(Clone, Copy, Debug)]
-pub struct ViPlan {
-    /// On which node.
-    pub node: usize,
-    /// Of which of the node's processes.
-    pub process: usize,
-    /// Most sends, and most receives, that are posted at a time.
-    pub depth: u32,
-    /// What goes to the process's completion queue.
-    pub queues: Queues,
-    /// Completions of sends are only counted, as they land; the process never waits for them.
-    pub sends_counted: bool,
-    /// What is reserved for its messages, and which way they go.
-    pub reserved: Option<(Direction, Traffic)>,
-}
 
 /// Card memory that follows from how many virtual interfaces a node has, up to the limits of the settings: in a star, what
 /// the middle needs would be far too much for all others.
@@ -71,38 +41,17 @@ impl Room {
 }
 
 /// Why a world cannot be.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// The card's settings.
-    Settings(SettingsError),
+    #[error("the card's settings: {0}")]
+    Settings(#[from] SettingsError),
     /// What is set up on it.
-    SetUp(SetUpError),
+    #[error("setting the card up: {0}")]
+    SetUp(#[from] SetUpError),
     /// The plan names something that it does not have.
+    #[error("the plan: {0}")]
     Plan(&'static str),
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Settings(error) => write!(f, "the card's settings: {error}"),
-            Self::SetUp(error) => write!(f, "setting the card up: {error}"),
-            Self::Plan(what) => write!(f, "the plan: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for BuildError {}
-
-impl From<SettingsError> for BuildError {
-    fn from(error: SettingsError) -> Self {
-        Self::Settings(error)
-    }
-}
-
-impl From<SetUpError> for BuildError {
-    fn from(error: SetUpError) -> Self {
-        Self::SetUp(error)
-    }
 }
 
 /// Everything that a world begins with.
@@ -254,38 +203,37 @@ impl NodeBuild<'_> {
         mine: &[usize],
         ids: &mut [ViId],
     ) -> Result<Built, BuildError> {
-        let mine = || mine.iter().map(|&index| (index, &self.vis[index]));
-        if mine().any(|(_, vi)| vi.process >= processes.len()) {
+        let plans = || mine.iter().map(|&index| &self.vis[index]);
+        if plans().any(|vi| vi.process >= processes.len()) {
             return Err(BuildError::Plan("it names a process that does not exist"));
         }
-        let page = self.profile.memory.page_bytes;
-        let slots: u64 = mine().map(|(_, vi)| 2 * u64::from(vi.depth)).sum();
+        let slots: u64 = plans().map(|vi| 2 * u64::from(vi.depth)).sum();
         let entries = slots as u32 + 1;
-        let mut with_queue: Vec<usize> = mine()
-            .filter(|(_, vi)| vi.queues != Queues::None)
-            .map(|(_, vi)| vi.process)
+        let with_queue: BTreeSet<usize> = plans()
+            .filter(|vi| vi.queues != Queues::None)
+            .map(|vi| vi.process)
             .collect();
-        with_queue.sort_unstable();
-        with_queue.dedup();
         let queue_bytes = u64::from(entries) * COMPLETION_BYTES as u64;
         let memory = slots * self.stride + with_queue.len() as u64 * queue_bytes + DESCRIPTOR_ALIGN;
         let data = u64::from(self.data_offset) + u64::from(self.longest_message.max(1));
-        let count = mine().count() as u32;
+        let page = self.profile.memory.page_bytes;
+        let pages = (memory.div_ceil(page) + data.div_ceil(page) + 2) as u32;
         let mut settings = self.settings.clone();
         settings.node = NodeId(node as u32);
         settings.page_bytes = page as u32;
-        settings.limits.vis = count.max(1);
+        settings.limits.vis = (mine.len() as u32).max(1);
         if let Some(room) = self.room {
-            room.limit(&mut settings.limits, count.max(1));
+            let vis = settings.limits.vis;
+            room.limit(&mut settings.limits, vis);
         }
         settings.limits.regions = 2;
-        settings.limits.pages = (memory.max(1).div_ceil(page) + data.div_ceil(page) + 2) as u32;
+        settings.limits.pages = pages;
         settings.limits.completion_queues = with_queue.len() as u32;
         let mut firmware = Firmware::new(settings)?;
-        let descriptors = register(&mut firmware, DESCRIPTORS_AT, memory.max(1), page)?;
+        let descriptors = register(&mut firmware, DESCRIPTORS_AT, memory, page)?;
         let data_handle = register(&mut firmware, DATA_AT, data, page)?;
         let mut next = DESCRIPTORS_AT;
-        for &process in &with_queue {
+        for process in with_queue {
             let queue = firmware.create_queue(CompletionQueue {
                 address: next,
                 handle: descriptors,
@@ -297,36 +245,20 @@ impl NodeBuild<'_> {
         }
         next = next.next_multiple_of(DESCRIPTOR_ALIGN);
         let mut vis = Vec::new();
-        for (index, plan) in mine() {
-            let queue = processes[plan.process].queue;
-            let id = firmware.create_vi(ViAttributes {
-                tag: TAG,
-                reliability: self.profile.library.reliability,
-                rdma_write: true,
-                rdma_read: true,
-                send_queue: queue.filter(|_| plan.queues == Queues::Both),
-                receive_queue: queue.filter(|_| plan.queues != Queues::None),
-            })?;
-            if let Some((direction, traffic)) = plan.reserved {
-                firmware.reserve(id, direction, traffic)?;
-            }
-            ids[index] = id;
-            if id.0 as usize != vis.len() {
+        for &index in mine {
+            let plan = &self.vis[index];
+            let process = &mut processes[plan.process];
+            ids[index] = self.vi(&mut firmware, plan, process.queue)?;
+            if ids[index].0 as usize != vis.len() {
                 return Err(BuildError::Plan(
                     "virtual interfaces are not numbered in order",
                 ));
             }
-            processes[plan.process].vis.push(id.0);
-            let sides = [Side::Send, Side::Receive].map(|_| {
-                let at = next;
-                next += u64::from(plan.depth) * self.stride;
-                at
-            });
-            vis.push(Vi::new(
-                plan,
-                sides,
-                processes[plan.process].vis.len() as u32 - 1,
-            ));
+            process.vis.push(ids[index].0);
+            let queue_of = u64::from(plan.depth) * self.stride;
+            let sides = [next, next + queue_of];
+            next += 2 * queue_of;
+            vis.push(Vi::new(plan, sides, process.vis.len() as u32 - 1));
         }
         let host = Host {
             memory: vec![0; (next - DESCRIPTORS_AT) as usize + page as usize],
@@ -340,6 +272,27 @@ impl NodeBuild<'_> {
             remembers: false,
         };
         Ok(Built { firmware, host })
+    }
+
+    /// Makes a virtual interface of a process with this completion queue.
+    fn vi(
+        &self,
+        firmware: &mut Firmware,
+        plan: &ViPlan,
+        queue: Option<QueueId>,
+    ) -> Result<ViId, BuildError> {
+        let id = firmware.create_vi(ViAttributes {
+            tag: TAG,
+            reliability: self.profile.library.reliability,
+            rdma_write: true,
+            rdma_read: true,
+            send_queue: queue.filter(|_| plan.queues == Queues::Both),
+            receive_queue: queue.filter(|_| plan.queues != Queues::None),
+        })?;
+        if let Some((direction, traffic)) = plan.reserved {
+            firmware.reserve(id, direction, traffic)?;
+        }
+        Ok(id)
     }
 }
 

@@ -9,13 +9,14 @@ use causeway_firmware::{BufferId, Engine as DmaEngine, Firmware, Input, Processo
 use causeway_wire::vi::Completion;
 
 use super::card::{Begun, CardState, Frame, HostTransfer, Purpose};
+use super::events::{Event, Events};
 use super::host::{Armed, Host, Next, Polling, State, Vi};
 use super::plan::{BuildError, Plan};
 use super::record::{Mark, Record, Slice, Stage, Track};
-use super::{Event, Events, Slab};
 use crate::engine::Time;
 use crate::hardware::{HostCpu, Network};
 use crate::profile::{Profile, Waits};
+use crate::slab::Slab;
 
 /// Bytes that ring a doorbell: a descriptor's address and its memory's handle.
 const DOORBELL_BYTES: u64 = 8;
@@ -61,10 +62,10 @@ impl fmt::Display for Ended {
         match self {
             Self::Finished => f.write_str("finished"),
             Self::TimeUp => f.write_str("it takes more virtual time than is simulated"),
-            Self::Stuck(who) => {
-                let shown = who.get(..MOST_SHOWN).unwrap_or(who);
+            Self::Stuck(waits) => {
+                let shown = waits.get(..MOST_SHOWN).unwrap_or(waits);
                 write!(f, "nothing can happen any more: {}", shown.join("; "))?;
-                match who.len() - shown.len() {
+                match waits.len() - shown.len() {
                     0 => Ok(()),
                     more => write!(f, "; and {more} more processes"),
                 }
@@ -232,26 +233,31 @@ impl World {
                     self.process(node, process);
                 }
             }
-            Event::Interrupt { node, process } => {
-                let now = self.events.now();
-                let place = &mut self.nodes[node as usize];
-                if let Some(at) = place.host.woken(process, now, self.polling) {
-                    let cpu = process as usize % place.cpus.len().max(1);
-                    place.cpus[cpu].interrupt(now, self.profile.host.context_switch);
-                    self.events.at(at, Event::Process { node, process });
-                } else if place.host.sleeps(process) {
-                    // Told of something that it had found before.
-                    self.arm(node, process);
-                }
-            }
-            Event::Deadline { node } => {
-                let Self { nodes, events, .. } = self;
-                let node = &mut nodes[node as usize];
-                if node.deadline.is_some_and(|at| at <= events.now()) {
-                    node.deadline = None;
-                    node.card.deadline(events);
-                }
-            }
+            Event::Interrupt { node, process } => self.interrupt(node, process),
+            Event::Deadline { node } => self.deadline(node),
+        }
+    }
+
+    /// An interrupt wakes the process that has asked for it.
+    fn interrupt(&mut self, node: u32, process: u32) {
+        let now = self.events.now();
+        let place = &mut self.nodes[node as usize];
+        if let Some(at) = place.host.woken(process, now, self.polling) {
+            let cpu = process as usize % place.cpus.len().max(1);
+            place.cpus[cpu].interrupt(now, self.profile.host.context_switch);
+            self.events.at(at, Event::Process { node, process });
+        } else if place.host.sleeps(process) {
+            // Told of something that it had found before.
+            self.arm(node, process);
+        }
+    }
+
+    fn deadline(&mut self, node: u32) {
+        let Self { nodes, events, .. } = self;
+        let node = &mut nodes[node as usize];
+        if node.deadline.is_some_and(|at| at <= events.now()) {
+            node.deadline = None;
+            node.card.deadline(events);
         }
     }
 
@@ -275,7 +281,7 @@ impl World {
         }
     }
 
-    fn turn(&mut self, node: u32, processor: u8, generation: u32) {
+    fn turn(&mut self, node: u32, processor: u32, generation: u32) {
         let Self {
             nodes,
             events,
@@ -364,75 +370,14 @@ impl World {
     }
 
     fn host_transfer_done(&mut self, node: u32, transfer: &HostTransfer) {
-        let now = self.events.now();
         let place = &mut self.nodes[node as usize];
         place.card.returned(DmaEngine::Host);
-        let (stage, track, name) = match transfer.purpose {
-            Purpose::ReadDescriptor => {
-                (Stage::DescriptorDown, Track::HostDmaDown, "read descriptor")
-            }
-            Purpose::ReadData => (Stage::DataMoved, Track::HostDmaDown, "read data"),
-            Purpose::WriteData => (Stage::DataMoved, Track::HostDmaUp, "write data"),
-            Purpose::WriteStatus => (Stage::StatusDone, Track::HostDmaUp, "write status"),
-            Purpose::WriteCompletion => (Stage::StatusDone, Track::HostDmaUp, "write completion"),
-        };
-        let mark = Mark {
-            at: now,
-            node,
-            vi: transfer.vi,
-            side: transfer.side,
-            message: transfer.message,
-            stage,
-        };
-        if self.record.marks.is_some() && transfer.purpose != Purpose::WriteCompletion {
-            place.card.unnoticed.host.push_back(mark);
-        }
-        if self.record.slices.is_some() {
-            let message = place.card.message_of(transfer);
-            self.record.slice(Slice {
-                node,
-                track,
-                name,
-                start: transfer.started,
-                end: now,
-                message,
-            });
-        }
+        self.note_transfer(node, transfer);
+        let place = &mut self.nodes[node as usize];
         self.read_bytes.clear();
         let bytes = place.host.bytes_at(transfer.read_at, transfer.read_bytes);
         self.read_bytes.extend_from_slice(bytes);
-        let written = &transfer.written[..transfer.written_bytes as usize];
-        let found = match transfer.purpose {
-            Purpose::WriteStatus => {
-                self.record.mark(Mark {
-                    stage: Stage::StatusLanded,
-                    ..mark
-                });
-                let found = place.host.status_landed(
-                    now,
-                    transfer.vi,
-                    transfer.side,
-                    written,
-                    self.polling,
-                );
-                if self.record.statistics.is_some() {
-                    match transfer.side {
-                        Side::Receive => self.message_received(node, transfer.vi, written),
-                        Side::Send => self.remote_done(node, transfer.vi, written),
-                    }
-                }
-                found
-            }
-            Purpose::WriteCompletion => Completion::decode(written).ok().and_then(|entry| {
-                let side = match entry.receive {
-                    true => Side::Receive,
-                    false => Side::Send,
-                };
-                place.host.entry_landed(now, entry.vi, side, self.polling)
-            }),
-            _ => None,
-        };
-        if let Some((process, at)) = found {
+        if let Some((process, at)) = self.landed(node, transfer) {
             self.events.at(at, Event::Process { node, process });
         }
         let bytes = std::mem::take(&mut self.read_bytes);
@@ -443,6 +388,67 @@ impl World {
         };
         self.input(node, Some(DmaEngine::Host), finished);
         self.read_bytes = bytes;
+    }
+
+    /// Notes the end of a host transfer in the record.
+    fn note_transfer(&mut self, node: u32, transfer: &HostTransfer) {
+        let now = self.events.now();
+        let card = &mut self.nodes[node as usize].card;
+        let (stage, track, name) = match transfer.purpose {
+            Purpose::ReadDescriptor => {
+                (Stage::DescriptorDown, Track::HostDmaDown, "read descriptor")
+            }
+            Purpose::ReadData => (Stage::DataMoved, Track::HostDmaDown, "read data"),
+            Purpose::WriteData => (Stage::DataMoved, Track::HostDmaUp, "write data"),
+            Purpose::WriteStatus => (Stage::StatusDone, Track::HostDmaUp, "write status"),
+            Purpose::WriteCompletion => (Stage::StatusDone, Track::HostDmaUp, "write completion"),
+        };
+        if self.record.marks.is_some() && transfer.purpose != Purpose::WriteCompletion {
+            let mark = transfer_mark(now, node, transfer, stage);
+            card.unnoticed.host.push_back(mark);
+        }
+        if self.record.slices.is_some() {
+            let message = card.message_of(transfer);
+            self.record.slice(Slice {
+                node,
+                track,
+                name,
+                start: transfer.started,
+                end: now,
+                message,
+            });
+        }
+    }
+
+    /// What a host transfer has written is in host memory: the process that goes on therefore, and when.
+    fn landed(&mut self, node: u32, transfer: &HostTransfer) -> Option<(u32, Time)> {
+        let (now, polling) = (self.events.now(), self.polling);
+        let host = &mut self.nodes[node as usize].host;
+        let written = &transfer.written[..transfer.written_bytes as usize];
+        let (vi, side) = (transfer.vi, transfer.side);
+        match transfer.purpose {
+            Purpose::WriteStatus => {
+                let mark = transfer_mark(now, node, transfer, Stage::StatusLanded);
+                self.record.mark(mark);
+                let found = host.status_landed(now, vi, side, written, polling);
+                if self.record.statistics.is_some() {
+                    match side {
+                        Side::Receive => self.message_received(node, vi, written),
+                        Side::Send => self.remote_done(node, vi, written),
+                    }
+                }
+                found
+            }
+            Purpose::WriteCompletion => {
+                let entry = Completion::decode(written).ok()?;
+                let side = match entry.receive {
+                    true => Side::Receive,
+                    false => Side::Send,
+                };
+                host.entry_landed(now, entry.vi, side, polling)
+            }
+            _ => None,
+        }
     }
 
     /// Frames may wait although the engine is idle: for their data, which comes fast enough by now or does not.
@@ -659,5 +665,16 @@ impl World {
         });
         state.clock = span.end;
         self.events.at(span.end, Event::Process { node, process });
+    }
+}
+
+fn transfer_mark(at: Time, node: u32, transfer: &HostTransfer, stage: Stage) -> Mark {
+    Mark {
+        at,
+        node,
+        vi: transfer.vi,
+        side: transfer.side,
+        message: transfer.message,
+        stage,
     }
 }

@@ -142,27 +142,4 @@ impl Profile {
             None => Topology::star(nodes),
         }
     }
-
-    /// Reads a profile's text; `file` is its name for errors.
-    pub fn parse(text: &str, file: &str) -> Result<Self, FileError> {
-        read::profile(text, file)
-    }
-
-    /// The profile of this name that comes with the simulator.
-    pub fn shipped(name: &str) -> Result<Self, FileError> {
-        match SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
-            Some((_, text)) => Self::parse(text, &format!("{name}.toml")),
-            None => {
-                let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
-                Err(FileError {
-                    file: name.to_owned(),
-                    line: 0,
-                    message: format!(
-                        "no profile of this name comes with the simulator; there are {}",
-                        names.join(", ")
-                    ),
-                })
-            }
-        }
-    }
 }

@@ -4,7 +4,7 @@ use causeway_firmware::{Reliability, Step};
 
 use super::reader::{FileError, Section, Source};
 use super::units::Kind;
-use super::{CardSpec, LibrarySpec, NetDmaSpec, Profile, StepCosts, Waits};
+use super::{CardSpec, LibrarySpec, NetDmaSpec, Profile, SHIPPED, StepCosts, Waits};
 use crate::engine::{Time, duration_at};
 use crate::hardware::{
     Channels, HostDmaSpec, HostSpec, IoBusSpec, LinkSpec, MemorySpec, SwitchSpec, WhenFull,
@@ -15,45 +15,44 @@ const MOST: u64 = 4_096;
 /// Most bytes that a frame takes on a link besides its own.
 const LONGEST_FRAMING: u64 = 65_536;
 
-pub(super) fn profile(text: &str, file: &str) -> Result<Profile, FileError> {
+impl Profile {
+    /// Reads a profile's text; `file` is its name for errors.
+    pub fn parse(text: &str, file: &str) -> Result<Self, FileError> {
+        profile(text, file)
+    }
+
+    /// The profile of this name that comes with the simulator.
+    pub fn shipped(name: &str) -> Result<Self, FileError> {
+        match SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
+            Some((_, text)) => Self::parse(text, &format!("{name}.toml")),
+            None => {
+                let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+                Err(FileError {
+                    file: name.to_owned(),
+                    line: 0,
+                    message: format!(
+                        "no profile of this name comes with the simulator; there are {}",
+                        names.join(", ")
+                    ),
+                })
+            }
+        }
+    }
+}
+
+fn profile(text: &str, file: &str) -> Result<Profile, FileError> {
     let mut root = Source { file, text }.document()?;
     let name = root.text("name")?.value;
     let summary = root.text("summary")?.value;
-    let mut host_section = root.section("host")?;
-    let host = host(&mut host_section)?;
-    host_section.finish()?;
-    let mut library_section = root.section("library")?;
-    let library = library(&mut library_section, host.clock_hz)?;
-    library_section.finish()?;
-    let mut memory_section = root.section("memory")?;
-    let memory = memory(&mut memory_section)?;
-    memory_section.finish()?;
-    let mut bus_section = root.section("io_bus")?;
-    let io_bus = io_bus(&mut bus_section)?;
-    bus_section.finish()?;
-    let mut card_section = root.section("card")?;
-    let card = card(&mut card_section)?;
-    card_section.finish()?;
-    let mut dma_section = root.section("host_dma")?;
-    let host_dma = host_dma(&mut dma_section, &io_bus)?;
-    dma_section.finish()?;
-    let mut net_section = root.section("net_dma")?;
-    let net_dma = NetDmaSpec {
-        send_startup: net_section.quantity("send_startup", Kind::Time)?.value,
-        receive_startup: net_section.quantity("receive_startup", Kind::Time)?.value,
-    };
-    net_section.finish()?;
-    let mut link_section = root.section("link")?;
-    let link = link(&mut link_section)?;
-    link_section.finish()?;
-    let mut switch_section = root.section("switch")?;
-    let switch = SwitchSpec {
-        latency: switch_section.quantity("latency", Kind::Time)?.value,
-        buffer_bytes: switch_section.positive("buffer", Kind::Size)?.value,
-        when_full: switch_section.word("when_full", WhenFull::WORDS)?.value,
-        credit_time: 0,
-    };
-    switch_section.finish()?;
+    let host = root.part("host", host)?;
+    let library = root.part("library", |section| library(section, host.clock_hz))?;
+    let memory = root.part("memory", memory)?;
+    let io_bus = root.part("io_bus", io_bus)?;
+    let card = root.part("card", card)?;
+    let host_dma = root.part("host_dma", |section| host_dma(section, &io_bus))?;
+    let net_dma = root.part("net_dma", net_dma)?;
+    let link = root.part("link", link)?;
+    let switch = root.part("switch", switch)?;
     root.finish()?;
     Ok(Profile {
         name,
@@ -68,6 +67,22 @@ pub(super) fn profile(text: &str, file: &str) -> Result<Profile, FileError> {
         link,
         switch,
         topology: None,
+    })
+}
+
+fn net_dma(section: &mut Section<'_>) -> Result<NetDmaSpec, FileError> {
+    Ok(NetDmaSpec {
+        send_startup: section.quantity("send_startup", Kind::Time)?.value,
+        receive_startup: section.quantity("receive_startup", Kind::Time)?.value,
+    })
+}
+
+fn switch(section: &mut Section<'_>) -> Result<SwitchSpec, FileError> {
+    Ok(SwitchSpec {
+        latency: section.quantity("latency", Kind::Time)?.value,
+        buffer_bytes: section.positive("buffer", Kind::Size)?.value,
+        when_full: section.word("when_full", WhenFull::WORDS)?.value,
+        credit_time: 0,
     })
 }
 
@@ -150,12 +165,13 @@ fn card(section: &mut Section<'_>) -> Result<CardSpec, FileError> {
     let sequential_idle_loop_cycles = section
         .quantity("sequential_idle_loop", Kind::Cycles)?
         .value;
-    let mut steps = section.section("steps")?;
-    let mut costs = Vec::with_capacity(Step::ALL.len());
-    for step in Step::ALL {
-        costs.push(steps.quantity(step.name(), Kind::Cycles)?.value);
-    }
-    steps.finish()?;
+    let costs = section.part("steps", |steps| {
+        let cost = |step: Step| Ok(steps.quantity(step.name(), Kind::Cycles)?.value);
+        Step::ALL
+            .into_iter()
+            .map(cost)
+            .collect::<Result<Vec<u64>, FileError>>()
+    })?;
     Ok(CardSpec {
         clock_hz,
         memory_bytes,

@@ -1,6 +1,5 @@
 //! Strict reading of parameter files: every error names its line, and says what is allowed.
 
-use std::fmt;
 use std::ops::Range;
 
 use toml::Spanned;
@@ -9,7 +8,8 @@ use toml::de::{DeTable, DeValue};
 use super::units::{self, Kind};
 
 /// Why a file is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {message}")]
 pub struct FileError {
     /// The file's name as it was given.
     pub file: String,
@@ -18,14 +18,6 @@ pub struct FileError {
     /// What is wrong, and what is allowed.
     pub message: String,
 }
-
-impl fmt::Display for FileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.file, self.line, self.message)
-    }
-}
-
-impl std::error::Error for FileError {}
 
 /// A file's text and name: what an error needs beside a position.
 #[derive(Clone, Copy)]
@@ -56,13 +48,17 @@ impl<'a> Source<'a> {
             self.error(&span, error.message().trim().to_owned())
         })?;
         let span = table.span();
-        Ok(Section {
+        Ok(self.section(String::new(), span, table.into_inner()))
+    }
+
+    fn section(self, name: String, span: Range<usize>, table: DeTable<'a>) -> Section<'a> {
+        Section {
             source: self,
-            name: String::new(),
+            name,
             span,
-            table: table.into_inner(),
+            table,
             known: Vec::new(),
-        })
+        }
     }
 }
 
@@ -121,13 +117,7 @@ impl<'a> Section<'a> {
         };
         let span = found.span();
         match found.into_inner() {
-            DeValue::Table(table) => Ok(Some(Self {
-                source: self.source,
-                name,
-                span,
-                table,
-                known: Vec::new(),
-            })),
+            DeValue::Table(table) => Ok(Some(self.source.section(name, span, table))),
             other => Err(self.error(
                 &span,
                 format!(
@@ -145,6 +135,18 @@ impl<'a> Section<'a> {
             format!("{} lacks `[{}]`", self.place(), self.path(key)),
         );
         self.optional_section(key)?.ok_or(missing)
+    }
+
+    /// What `read` takes from a table that must be there; keys that it leaves are errors.
+    pub(crate) fn part<T>(
+        &mut self,
+        key: &str,
+        read: impl FnOnce(&mut Self) -> Result<T, FileError>,
+    ) -> Result<T, FileError> {
+        let mut section = self.section(key)?;
+        let found = read(&mut section)?;
+        section.finish()?;
+        Ok(found)
     }
 
     /// Reports the first key that was not read as an error.
@@ -174,13 +176,7 @@ impl<'a> Section<'a> {
                 format!("`{path}` must be written {{ value = …, source = \"where it is from\" }}"),
             ));
         };
-        let mut parts = Self {
-            source: self.source,
-            name: path.clone(),
-            span: span.clone(),
-            table,
-            known: Vec::new(),
-        };
+        let mut parts = self.source.section(path.clone(), span, table);
         let source = parts.need("source")?;
         if source
             .get_ref()
@@ -314,6 +310,47 @@ impl<'a> Section<'a> {
             self.known.push(key.to_owned());
         }
         self.table.contains_key(key)
+    }
+
+    /// What `read` finds under a key that may be missing.
+    pub(crate) fn optional<T>(
+        &mut self,
+        key: &str,
+        read: impl FnOnce(&mut Self, &str) -> Result<T, FileError>,
+    ) -> Result<Option<T>, FileError> {
+        match self.has(key) {
+            true => read(self, key).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// A word of the user's own, or `default` without the key.
+    pub(crate) fn word_or<T: Copy>(
+        &mut self,
+        key: &str,
+        words: &[(&str, T)],
+        default: T,
+    ) -> Result<T, FileError> {
+        let found = self.optional(key, |section, key| section.own_word(key, words))?;
+        Ok(found.map_or(default, |found| found.value))
+    }
+
+    /// A count of the user's own, or `default` without the key.
+    pub(crate) fn count_or(
+        &mut self,
+        key: &str,
+        least: u64,
+        most: u64,
+        default: u64,
+    ) -> Result<u64, FileError> {
+        let found = self.optional(key, |section, key| section.own_count(key, least, most))?;
+        Ok(found.map_or(default, |found| found.value))
+    }
+
+    /// `true` or `false` of the user's own; `false` without the key.
+    pub(crate) fn is_set(&mut self, key: &str) -> Result<bool, FileError> {
+        let found = self.optional(key, Self::own_flag)?;
+        Ok(found.is_some_and(|found| found.value))
     }
 
     /// Where the section is.
@@ -501,13 +538,7 @@ impl<'a> Section<'a> {
             .map(|entry| {
                 let span = entry.span();
                 match entry.into_inner() {
-                    DeValue::Table(table) => Ok(Self {
-                        source: self.source,
-                        name: name.clone(),
-                        span,
-                        table,
-                        known: Vec::new(),
-                    }),
+                    DeValue::Table(table) => Ok(self.source.section(name.clone(), span, table)),
                     _ => Err(self.error(&span, wrong.clone())),
                 }
             })

@@ -59,11 +59,10 @@ pub(super) fn read(
     };
     let warm_up = workload.own_within("warm_up", Unit::Time, SPANS)?;
     let measured = workload.own_within("measured", Unit::Time, MEASURED)?;
-    let resolution = match workload.has("resolution") {
-        true => workload.own_within("resolution", Unit::Time, SPANS)?,
-        false => 0,
-    };
-    let admission = workload.has("admission") && workload.own_flag("admission")?.value;
+    let resolution = workload.optional("resolution", |workload, key| {
+        workload.own_within(key, Unit::Time, SPANS)
+    })?;
+    let admission = workload.is_set("admission")?;
     let trace = match workload.has("trace") {
         false => None,
         true => {
@@ -94,7 +93,7 @@ pub(super) fn read(
         trace,
         warm_up,
         measured,
-        resolution,
+        resolution: resolution.unwrap_or(0),
         admission,
         data_offset: ping::DATA_OFFSET,
         seed,
@@ -111,29 +110,21 @@ fn channel(section: &mut Section<'_>) -> Result<(Flow, usize), FileError> {
             ("best effort", FlowName::BestEffort),
         ],
     )?;
-    let count = match section.has("count") {
-        true => section.own_count("count", 1, MOST_CHANNELS)?.value as usize,
-        false => 1,
-    };
+    let count = section.count_or("count", 1, MOST_CHANNELS, 1)? as usize;
     let rate = section.own_within("rate", Unit::Rate, RATES)?;
     let flow = match kind.value {
         FlowName::Video => Flow::Video {
             streams: section.own_count("streams", 1, 10_000)?.value as u32,
             stream_rate: rate,
         },
-        kind => {
-            let message_bytes = section.own_within("size", Unit::Size, SIZES)? as u32;
-            match kind {
-                FlowName::BestEffort => Flow::BestEffort {
-                    rate,
-                    message_bytes,
-                },
-                _ => Flow::Constant {
-                    rate,
-                    message_bytes,
-                },
-            }
-        }
+        FlowName::BestEffort => Flow::BestEffort {
+            rate,
+            message_bytes: section.own_within("size", Unit::Size, SIZES)? as u32,
+        },
+        FlowName::Constant => Flow::Constant {
+            rate,
+            message_bytes: section.own_within("size", Unit::Size, SIZES)? as u32,
+        },
     };
     Ok((flow, count))
 }

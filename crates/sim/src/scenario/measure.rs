@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::MICROSECOND;
-use crate::figures::microseconds;
+use crate::engine::{MICROSECOND, microseconds};
 use crate::statistics::{Estimate, Histogram, PERCENTILES, Resource, Statistics, estimate};
 
 /// A value that was measured.

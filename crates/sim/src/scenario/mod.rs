@@ -24,6 +24,7 @@ mod network_tests;
 mod program;
 mod read;
 mod run;
+mod setup;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -31,215 +32,14 @@ mod traffic;
 #[cfg(test)]
 mod traffic_tests;
 
-use causeway_firmware::Settings;
-
-pub use keys::{KEYS, Key};
+pub use keys::{Key, keys};
 pub use measure::{Measure, Parts, Summary, summarize};
 pub use program::{ProgramSetup, Runnable};
 pub use read::{WORKLOADS, read};
+pub use setup::{Cards, Changes, Scenario, ScenarioError, Step, Variant, What, Workload};
 
 use crate::node::Record;
-use crate::profile::Profile;
-use crate::substrates::SimError;
-use crate::workloads::design::Design;
-use crate::workloads::quality::Experiment;
-use crate::workloads::scaling::{Extent, Kind, Order, Peers};
-use crate::workloads::traffic::Traffic;
-use crate::workloads::{Keep, RunError};
-
-/// An experiment.
-#[derive(Clone, Debug)]
-pub struct Scenario {
-    /// Its name, as in the file or the file's own.
-    pub name: String,
-    /// The key that is swept.
-    pub swept: Option<String>,
-    /// What is run: for each value of the key that is swept.
-    pub variants: Vec<Variant>,
-    /// Runs that differ in their seeds, of each.
-    pub replications: u32,
-}
-
-/// The scenario with one value of the key that is swept.
-#[derive(Clone, Debug)]
-pub struct Variant {
-    /// The value, as it is written.
-    pub value: Option<String>,
-    /// What is run.
-    pub what: What,
-}
-
-/// What is run.
-#[derive(Clone, Debug)]
-pub enum What {
-    /// Processes that post descriptors to cards.
-    Cards(Box<Cards>),
-    /// A parallel program on a substrate of chapter 2.
-    Program(Box<ProgramSetup>),
-}
-
-/// Processes that post descriptors to cards.
-#[derive(Clone, Debug)]
-pub struct Cards {
-    /// The hardware.
-    pub profile: Profile,
-    /// How the card is built, by its name in the thesis.
-    pub design: Design,
-    /// What the file changes of it.
-    pub settings: Changes,
-    /// Sizes of messages, each run on its own; empty where the workload has its own.
-    pub sizes: Vec<u32>,
-    /// The workload.
-    pub workload: Workload,
-}
-
-/// What is changed of a design.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// Bytes that travel inside a descriptor.
-    pub payload_bytes: Option<u32>,
-    /// Shadow queues.
-    pub shadow_queues: Option<bool>,
-    /// Tailgating.
-    pub tailgating: Option<bool>,
-    /// Cut-through from host memory to the network.
-    pub cut_through: Option<bool>,
-    /// Cut-through from the network to host memory.
-    pub receive_cut_through: Option<bool>,
-    /// Entries of the network send engine's queue.
-    pub net_send_queue: Option<u32>,
-}
-
-impl Workload {
-    /// How many nodes it has, and whether all of them are simulated.
-    fn nodes(&self) -> (usize, bool) {
-        match self {
-            Self::PingPong { .. } | Self::PingBulk { .. } => (2, true),
-            Self::Interfaces { nodes, extent, .. } => (*nodes, *extent == Extent::Whole),
-            Self::Channels(experiment) => (experiment.shape.nodes(), true),
-            Self::Traffic(traffic) => (traffic.nodes, true),
-        }
-    }
-}
-
-impl Changes {
-    fn apply(&self, mut settings: Settings) -> Settings {
-        if let Some(bytes) = self.payload_bytes {
-            settings.payload_bytes = bytes;
-        }
-        if let Some(shadow) = self.shadow_queues {
-            settings.shadow_queues = shadow;
-        }
-        if let Some(tailgating) = self.tailgating {
-            settings.tailgating = tailgating;
-        }
-        if let Some(cut_through) = self.cut_through {
-            settings.cut_through = cut_through;
-        }
-        if let Some(cut_through) = self.receive_cut_through {
-            settings.receive_cut_through = cut_through;
-        }
-        if let Some(entries) = self.net_send_queue {
-            settings.net_send = causeway_firmware::DmaQueue::Hardware(entries);
-        }
-        settings
-    }
-}
-
-/// What the processes do.
-#[derive(Clone, Debug)]
-pub enum Workload {
-    /// Two nodes send one message back and forth.
-    PingPong {
-        /// Round trips that are measured.
-        rounds: u32,
-    },
-    /// Two nodes send windows of messages to each other.
-    PingBulk {
-        /// Messages of a window.
-        window: u32,
-        /// Windows that are measured.
-        rounds: u32,
-    },
-    /// Types I to IV of chapter 4.
-    Interfaces {
-        /// Nodes of the cluster.
-        nodes: usize,
-        /// Other nodes that each process has an interface to.
-        peers: Peers,
-        /// Pattern of use.
-        kind: Kind,
-        /// In which order a process uses its interfaces.
-        order: Order,
-        /// Messages on each interface before the process waits.
-        burst: u32,
-        /// Whether completions come through a completion queue.
-        completion_queue: bool,
-        /// Rounds that are measured.
-        rounds: u32,
-        /// Which nodes are simulated.
-        extent: Extent,
-        /// Where random numbers begin.
-        seed: u64,
-    },
-    /// Channels with reserved rates beside best effort, of chapter 5.
-    Channels(Experiment),
-    /// Traffic between all nodes.
-    Traffic(Box<Traffic>),
-}
-
-/// Why a scenario has no result.
-#[derive(Debug, thiserror::Error)]
-pub enum ScenarioError {
-    /// A run of cards failed.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// A program failed.
-    #[error(transparent)]
-    Program(#[from] SimError),
-}
-
-/// One independent run of a scenario.
-#[derive(Clone, Debug)]
-pub struct Step<'a> {
-    what: &'a What,
-    /// The value of the key that is swept.
-    pub value: Option<&'a str>,
-    /// Bytes of its messages; 0 where the workload decides.
-    pub size_bytes: u32,
-    /// Which of the runs that differ in their seeds, from 0.
-    pub replication: u32,
-}
-
-impl Scenario {
-    /// Whether the same file gives the same values wherever and whenever it is run.
-    pub fn is_reproducible(&self) -> bool {
-        self.variants.iter().all(|variant| match &variant.what {
-            What::Cards(_) => true,
-            What::Program(program) => program.setup.clocking.is_deterministic(),
-        })
-    }
-
-    /// The runs: one for each value that is swept, each size, and each replication, in this order.
-    pub fn steps(&self) -> Vec<Step<'_>> {
-        let mut steps = Vec::new();
-        for variant in &self.variants {
-            let sizes: &[u32] = match &variant.what {
-                What::Cards(cards) if !cards.sizes.is_empty() => &cards.sizes,
-                _ => &[0],
-            };
-            for &size_bytes in sizes {
-                steps.extend((0..self.replications).map(|replication| Step {
-                    what: &variant.what,
-                    value: variant.value.as_deref(),
-                    size_bytes,
-                    replication,
-                }));
-            }
-        }
-        steps
-    }
-}
+use crate::workloads::Keep;
 
 impl Step<'_> {
     /// Runs it.

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::engine::{SECOND, Time};
+use crate::engine::SECOND;
 use crate::hardware::{
     Broken, LinkChange, Outage, Routing, SwitchChange, Topology, TopologyError, WhenFull,
 };
@@ -114,37 +114,11 @@ fn section(
                      `workload.simulate` must be \"all nodes\"";
         return Err(section.error(&place, wrong));
     }
-    // Switches that the file does not name have numbers for names.
-    let mut names = Vec::new();
-    profile.topology = match shape {
-        Shape::Star => {
-            if section.has("ports") {
-                let ports = section.own_count("ports", 1, MOST)?;
-                if (ports.value as usize) < nodes {
-                    let wrong = format!("the switch has too few ports for {nodes} nodes");
-                    return Err(section.error(&ports.span, wrong));
-                }
-            }
-            None
-        }
-        Shape::Tree => {
-            let fan_out = section.own_count("fan_out", 2, MOST)?;
-            let uplink = self::link(&mut section, "uplink_rate", "uplink_latency")?;
-            let tree = Topology::regular(nodes, fan_out.value as usize, uplink);
-            Some(tree.map_err(|error| section.error(&fan_out.span, error.to_string()))?)
-        }
-        Shape::FatTree => Some(fat_tree(&mut section, nodes)?),
-        Shape::Switches => {
-            let (topology, known) = switches(&mut section, nodes)?;
-            names = known;
-            Some(topology)
-        }
-    };
+    let (topology, names) = joined(&mut section, shape, nodes)?;
+    profile.topology = topology;
     if section.has("failure") {
-        let topology = match profile.topology.take() {
-            Some(topology) => Ok(topology),
-            None => Topology::star(nodes),
-        };
+        let topology = profile.topology.take();
+        let topology = topology.map_or_else(|| Topology::star(nodes), Ok);
         let mut topology = topology.map_err(|error| section.error(&at, error.to_string()))?;
         if !whole {
             let wrong = "one node stands for all of them here, which cannot fail apart; `workload.simulate` must be \"all nodes\"";
@@ -161,15 +135,45 @@ fn section(
     Ok(Some(at))
 }
 
+/// Reads how nodes and switches are joined, and the names of the switches; those that the file does not name have
+/// numbers for names.
+fn joined(
+    section: &mut Section<'_>,
+    shape: Shape,
+    nodes: usize,
+) -> Result<(Option<Topology>, Vec<String>), FileError> {
+    let topology = match shape {
+        Shape::Star => {
+            if section.has("ports") {
+                let ports = section.own_count("ports", 1, MOST)?;
+                if (ports.value as usize) < nodes {
+                    let wrong = format!("the switch has too few ports for {nodes} nodes");
+                    return Err(section.error(&ports.span, wrong));
+                }
+            }
+            None
+        }
+        Shape::Tree => {
+            let fan_out = section.own_count("fan_out", 2, MOST)?;
+            let uplink = link(section, "uplink_rate", "uplink_latency")?;
+            let tree = Topology::regular(nodes, fan_out.value as usize, uplink);
+            Some(tree.map_err(|error| section.error(&fan_out.span, error.to_string()))?)
+        }
+        Shape::FatTree => Some(fat_tree(section, nodes)?),
+        Shape::Switches => {
+            let (topology, names) = switches(section, nodes)?;
+            return Ok((Some(topology), names));
+        }
+    };
+    Ok((topology, Vec::new()))
+}
+
 /// Reads the keys of a fat tree.
 fn fat_tree(section: &mut Section<'_>, nodes: usize) -> Result<Topology, FileError> {
     let fan_out = section.own_count("fan_out", 1, MOST)?;
     let spines = section.own_count("spines", 1, MOST)?.value as usize;
     let uplink = link(section, "uplink_rate", "uplink_latency")?;
-    let routing = match section.has("routing") {
-        true => section.own_word("routing", Routing::WORDS)?.value,
-        false => Routing::default(),
-    };
+    let routing = section.word_or("routing", Routing::WORDS, Routing::default())?;
     let tree = Topology::fat(nodes, fan_out.value as usize, spines, uplink, routing);
     tree.map_err(|error| section.error(&fan_out.span, error.to_string()))
 }
@@ -255,10 +259,7 @@ fn within(
     unit: Unit,
     range: (u64, u64, &str),
 ) -> Result<Option<u64>, FileError> {
-    match section.has(key) {
-        true => section.own_within(key, unit, range).map(Some),
-        false => Ok(None),
-    }
+    section.optional(key, |section, key| section.own_within(key, unit, range))
 }
 
 fn link(section: &mut Section<'_>, rate: &str, latency: &str) -> Result<LinkChange, FileError> {
@@ -269,23 +270,19 @@ fn link(section: &mut Section<'_>, rate: &str, latency: &str) -> Result<LinkChan
 }
 
 fn switch(section: &mut Section<'_>, latency: &str) -> Result<SwitchChange, FileError> {
-    let latency: Option<Time> = within(section, latency, Unit::Time, LATENCIES)?;
+    let word = |section: &mut Section<'_>, key: &str| section.own_word(key, WhenFull::WORDS);
     Ok(SwitchChange {
-        latency,
+        latency: within(section, latency, Unit::Time, LATENCIES)?,
         buffer_bytes: within(section, "buffer", Unit::Size, BUFFERS)?,
-        when_full: match section.has("when_full") {
-            true => Some(section.own_word("when_full", WhenFull::WORDS)?.value),
-            false => None,
-        },
+        when_full: section
+            .optional("when_full", word)?
+            .map(|found| found.value),
     })
 }
 
 /// Where values are from, which may be said and is for readers only.
 fn source(section: &mut Section<'_>) -> Result<(), FileError> {
-    match section.has("source") {
-        true => section.text("source").map(|_| ()),
-        false => Ok(()),
-    }
+    section.optional("source", Section::text).map(|_| ())
 }
 
 /// A switch that the file names.
@@ -363,10 +360,7 @@ impl Joined {
             );
             return Err(section.error(&name.span, wrong));
         }
-        let ports = match section.has("ports") {
-            true => section.own_count("ports", 1, MOST)?.value,
-            false => u64::MAX,
-        };
+        let ports = section.count_or("ports", 1, MOST, u64::MAX)?;
         source(section)?;
         Ok(Named {
             name: name.value,

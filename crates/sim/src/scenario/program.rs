@@ -1,10 +1,10 @@
 //! Parallel programs on the substrates of chapter 2.
 
-use super::measure::of_statistics;
-use super::{Measure, network};
+use super::measure::{Measure, of_statistics};
+use super::network;
 use crate::am::AmError;
 use crate::am::port::Function;
-use crate::figures::microseconds;
+use crate::engine::microseconds;
 use crate::node::Record;
 use crate::profile::{FileError, Section};
 use crate::programs::Program;
@@ -88,10 +88,9 @@ pub(super) fn read(
     let ranks = processes.value as u32;
     let mut setup = Setup::new(combination, costs, ranks);
     setup.clocking = clocking(workload, costs.hardware.host_clock)?;
-    if workload.has("processes_per_host") {
-        let count = workload.own_count("processes_per_host", 1, u64::from(ranks))?;
-        setup.processes_per_host = count.value as u32;
-    }
+    let most = u64::from(ranks);
+    let usual = setup.processes_per_host.into();
+    setup.processes_per_host = workload.count_or("processes_per_host", 1, most, usual)? as u32;
     let mut links = Links::new(&setup.costs);
     if network::read_links(root, &mut links, setup.hosts())? {
         setup.network = Some(Box::new(links));
@@ -99,10 +98,7 @@ pub(super) fn read(
     let program = match name.value {
         Name::Ping => {
             let iterations = workload.own_count("iterations", 1, 1_000_000)?.value;
-            let bytes = match workload.has("block") {
-                true => workload.own_count("block", 4, 1 << 16)?.value,
-                false => 0,
-            };
+            let bytes = workload.count_or("block", 4, 1 << 16, 0)?;
             Runnable::Ping(Ping { iterations, bytes })
         }
         Name::Fft => {

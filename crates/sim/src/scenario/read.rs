@@ -1,14 +1,13 @@
 //! Reading a scenario's file.
 
+use super::setup::{Cards, Changes, Scenario, Variant, What, Workload};
 use super::sweep::{self, ProfileValue};
-use super::{
-    Cards, Changes, Scenario, Variant, What, Workload, channels, network, program, traffic,
-};
+use super::{channels, network, program, traffic};
 use crate::profile::units::Kind as Unit;
 use crate::profile::{FileError, Found, Profile, SHIPPED, Section, Source, Waits, edit};
 use crate::substrates::Costs;
 use crate::workloads::design::Design;
-use crate::workloads::scaling::{Extent, Kind, Order, PROCESSES, Peers};
+use crate::workloads::scaling::{Extent, Kind, Load, Order, PROCESSES, Peers};
 use causeway_firmware::Reliability;
 
 /// The kinds of workloads, and what each is.
@@ -198,8 +197,8 @@ fn one(source: Source<'_>, files: Files<'_>) -> Result<(Head, What), FileError> 
         }
         kind => What::Cards(Box::new(cards(&mut root, &mut workload, kind, files)?)),
     };
-    let replications = match kind.has_chance() && root.has("replications") {
-        true => root.own_count("replications", 1, MOST_REPLICATIONS)?.value as u32,
+    let replications = match kind.has_chance() {
+        true => root.count_or("replications", 1, MOST_REPLICATIONS, 1)? as u32,
         false => 1,
     };
     workload.finish()?;
@@ -262,9 +261,9 @@ fn cards(
         WorkloadName::Traffic if workload.has("sizes") => Vec::new(),
         _ => sizes(root)?,
     };
-    let seed = match kind {
-        kind if kind.has_chance() && root.has("seed") => root.own_count("seed", 0, u64::MAX)?.value,
-        _ => 1,
+    let seed = match kind.has_chance() {
+        true => root.count_or("seed", 0, u64::MAX, 1)?,
+        false => 1,
     };
     let mut rounds = || -> Result<u32, FileError> {
         Ok(workload.own_count("rounds", 1, MOST_ROUNDS)?.value as u32)
@@ -295,18 +294,15 @@ fn library(root: &mut Section<'_>, profile: &mut Profile) -> Result<(), FileErro
     let Some(mut section) = root.optional_section("library")? else {
         return Ok(());
     };
-    if section.has("waits") {
-        let words = [("poll", Waits::Poll), ("block", Waits::Block)];
-        profile.library.waits = section.own_word("waits", &words)?.value;
-    }
-    if section.has("reliability") {
-        let words = [
-            ("unreliable", Reliability::Unreliable),
-            ("delivery", Reliability::Delivery),
-            ("reception", Reliability::Reception),
-        ];
-        profile.library.reliability = section.own_word("reliability", &words)?.value;
-    }
+    let library = &mut profile.library;
+    let words = [("poll", Waits::Poll), ("block", Waits::Block)];
+    library.waits = section.word_or("waits", &words, library.waits)?;
+    let words = [
+        ("unreliable", Reliability::Unreliable),
+        ("delivery", Reliability::Delivery),
+        ("reception", Reliability::Reception),
+    ];
+    library.reliability = section.word_or("reliability", &words, library.reliability)?;
     section.finish()
 }
 
@@ -314,26 +310,27 @@ fn changes(root: &mut Section<'_>) -> Result<Changes, FileError> {
     let Some(mut section) = root.optional_section("settings")? else {
         return Ok(Changes::default());
     };
-    let mut changes = Changes::default();
+    let mut payload_bytes = None;
     if section.has("payload") {
         let payload = section.own_quantity("payload", Unit::Size)?;
         let bytes = u32::try_from(payload.value).ok();
-        changes.payload_bytes = Some(bytes.filter(|bytes| *bytes <= 1_024).ok_or_else(|| {
+        payload_bytes = Some(bytes.filter(|bytes| *bytes <= 1_024).ok_or_else(|| {
             section.error(&payload.span, "`settings.payload` must be at most 1024 B")
         })?);
     }
-    if section.has("shadow_queues") {
-        changes.shadow_queues = Some(section.own_flag("shadow_queues")?.value);
-    }
-    if section.has("tailgating") {
-        changes.tailgating = Some(section.own_flag("tailgating")?.value);
-    }
-    if section.has("cut_through") {
-        changes.cut_through = Some(section.own_flag("cut_through")?.value);
-    }
-    if section.has("receive_cut_through") {
-        changes.receive_cut_through = Some(section.own_flag("receive_cut_through")?.value);
-    }
+    let mut flag = |key| -> Result<Option<bool>, FileError> {
+        Ok(section
+            .optional(key, Section::own_flag)?
+            .map(|flag| flag.value))
+    };
+    let mut changes = Changes {
+        payload_bytes,
+        shadow_queues: flag("shadow_queues")?,
+        tailgating: flag("tailgating")?,
+        cut_through: flag("cut_through")?,
+        receive_cut_through: flag("receive_cut_through")?,
+        net_send_queue: None,
+    };
     if section.has("net_send_queue") {
         changes.net_send_queue = Some(section.own_count("net_send_queue", 1, 4_096)?.value as u32);
     }
@@ -367,26 +364,18 @@ fn interfaces(
         let wrong = "`workload.nodes` must be even: processes talk in pairs";
         return Err(workload.error(&nodes.span, wrong));
     }
-    let extent = match workload.has("simulate") {
-        true => {
-            let words = [
-                ("one node", Extent::Representative),
-                ("all nodes", Extent::Whole),
-            ];
-            workload.own_word("simulate", &words)?.value
-        }
-        false => Extent::Representative,
-    };
+    let words = [
+        ("one node", Extent::Representative),
+        ("all nodes", Extent::Whole),
+    ];
+    let extent = workload.word_or("simulate", &words, Extent::Representative)?;
     let count = nodes.value as usize;
     let others = count - 1;
-    let peers = match workload.has("peers") {
-        true => Peers::Some(workload.own_count("peers", 1, others as u64)?.value as usize),
-        false => Peers::All,
-    };
-    let of_a_process = match peers {
-        Peers::Some(peers) => peers,
-        Peers::All => others,
-    };
+    let known = workload.optional("peers", |workload, key| {
+        workload.own_count(key, 1, others as u64)
+    })?;
+    let known = known.map(|known| known.value as usize);
+    let of_a_process = known.unwrap_or(others);
     let of_a_node = PROCESSES * of_a_process;
     let all = match extent {
         Extent::Representative => of_a_node,
@@ -399,20 +388,10 @@ fn interfaces(
         );
         return Err(workload.error(&nodes.span, wrong));
     }
-    let kind = match kind {
-        WorkloadName::OneOfAll => Kind::OneOfAll,
-        _ if workload.has("active") => {
-            let most = of_a_node as u64;
-            Kind::Active(workload.own_count("active", 1, most)?.value as usize)
-        }
-        _ => Kind::Active(of_a_node),
-    };
-    let burst = match (kind, workload.has("burst")) {
-        (Kind::Active(_), true) => workload.own_count("burst", 1, 64)?.value as u32,
-        _ => 1,
-    };
-    let order = match (kind, workload.has("order")) {
-        (Kind::Active(_), true) => {
+    let (kind, burst, order) = match kind {
+        WorkloadName::OneOfAll => (Kind::OneOfAll, 1, Order::default()),
+        _ => {
+            let all = of_a_node as u64;
             let words = [
                 ("ascending", Order::Ascending),
                 ("descending", Order::Descending),
@@ -420,22 +399,23 @@ fn interfaces(
                 ("every eighth", Order::Strided(8)),
                 ("random", Order::Random),
             ];
-            workload.own_word("order", &words)?.value
+            (
+                Kind::Active(workload.count_or("active", 1, all, all)? as usize),
+                workload.count_or("burst", 1, 64, 1)? as u32,
+                workload.word_or("order", &words, Order::default())?,
+            )
         }
-        _ => Order::default(),
     };
-    let completion_queue =
-        workload.has("completion_queue") && workload.own_flag("completion_queue")?.value;
-    let rounds = workload.own_count("rounds", 1, MOST_ROUNDS)?.value as u32;
-    Ok(Workload::Interfaces {
+    Ok(Workload::Interfaces(Load {
         nodes: count,
-        peers,
+        peers: known.map_or(Peers::All, Peers::Some),
         kind,
+        bytes: 0,
         order,
         burst,
-        completion_queue,
-        rounds,
+        completion_queue: workload.is_set("completion_queue")?,
+        rounds: workload.own_count("rounds", 1, MOST_ROUNDS)?.value as u32,
         extent,
         seed,
-    })
+    }))
 }

@@ -1,9 +1,8 @@
 //! Running a scenario on cards.
 
-use super::measure::of_statistics;
-use super::{Cards, Measure, Parts, Step, Workload};
-use crate::engine::{SECOND, Time};
-use crate::figures::microseconds;
+use super::measure::{Measure, Parts, of_statistics};
+use super::setup::{Cards, Step, Workload};
+use crate::engine::{SECOND, Time, microseconds};
 use crate::hardware::{Topology, WhenFull};
 use crate::node::Record;
 use crate::statistics::Histogram;
@@ -76,28 +75,11 @@ fn workload(cards: &Cards, name: &str, step: &Step<'_>, keep: Keep) -> Result<Me
                 ping::ping_bulk_recorded(profile, settings, bytes, *window, *rounds, keep)?;
             Ok((vec![latencies("bulk/0", time, &record)], record))
         }
-        Workload::Interfaces {
-            nodes,
-            peers,
-            kind,
-            order,
-            burst,
-            completion_queue,
-            rounds,
-            extent,
-            seed,
-        } => {
+        Workload::Interfaces(load) => {
             let load = Load {
-                nodes: *nodes,
-                peers: *peers,
-                kind: *kind,
-                order: *order,
                 bytes,
-                burst: *burst,
-                completion_queue: *completion_queue,
-                rounds: *rounds,
-                extent: *extent,
-                seed: seed.wrapping_add(replication),
+                seed: load.seed.wrapping_add(replication),
+                ..load.clone()
             };
             let settings = cards.settings.apply(cards.design.settings());
             let (found, record) = scaling::recorded(profile, &settings, &load, keep)?;
@@ -123,27 +105,34 @@ fn workload(cards: &Cards, name: &str, step: &Step<'_>, keep: Keep) -> Result<Me
             ))
         }
         Workload::Channels(experiment) => {
-            let settings = roomy(SHALLOW);
-            let mut refused = Vec::new();
-            let mut experiment = experiment.clone();
-            if experiment.admission {
-                let found = quality::admit(&settings, &experiment)?;
-                let mut admitted = found.iter();
-                experiment
-                    .channels
-                    .retain(|_| admitted.next().is_some_and(Result::is_ok));
-                refused = found;
-            }
             let experiment = Experiment {
                 seed: experiment.seed.wrapping_add(replication),
-                ..experiment
+                ..experiment.clone()
             };
-            let (outcomes, record) = quality::recorded(profile, &settings, &experiment, keep)?;
-            let mut measures = channel_measures(name, &experiment, &outcomes, &record);
-            measures.extend(admission_measures(name, &refused));
-            Ok((measures, record))
+            channels(cards, name, experiment, keep)
         }
     }
+}
+
+/// Runs the channels that are admitted.
+fn channels(
+    cards: &Cards,
+    name: &str,
+    mut experiment: Experiment,
+    keep: Keep,
+) -> Result<Measured, RunError> {
+    let settings = cards.settings.apply(cards.design.roomy(SHALLOW));
+    let mut found = Vec::new();
+    if experiment.admission {
+        found = quality::admit(&settings, &experiment)?;
+        let mut admitted = found.iter().map(Result::is_ok);
+        let is_admitted = |_: &Flow| admitted.next().unwrap_or(false);
+        experiment.channels.retain(is_admitted);
+    }
+    let (outcomes, record) = quality::recorded(&cards.profile, &settings, &experiment, keep)?;
+    let mut measures = channel_measures(name, &experiment, &outcomes, &record);
+    measures.extend(admission_measures(name, &found));
+    Ok((measures, record))
 }
 
 /// How many channels were admitted, and what would have been of those that were not.

@@ -58,21 +58,16 @@ pub(super) fn read(workload: &mut Section<'_>, seed: u64) -> Result<Traffic, Fil
     }
     let is_open = [("open", true), ("closed", false)];
     let is_open = workload.own_word("loop", &is_open)?.value;
-    let operation = match workload.has("operation") {
-        true => {
-            let words = [
-                ("send", Operation::Send),
-                ("rdma write", Operation::RdmaWrite),
-                ("rdma read", Operation::RdmaRead),
-            ];
-            workload.own_word("operation", &words)?.value
-        }
-        false => Operation::Send,
-    };
+    let words = [
+        ("send", Operation::Send),
+        ("rdma write", Operation::RdmaWrite),
+        ("rdma read", Operation::RdmaRead),
+    ];
+    let operation = workload.word_or("operation", &words, Operation::Send)?;
     let when = match is_open {
         true => Loop::Open {
             rate: workload.own_within("rate", Unit::Rate, RATES)?,
-            is_exponential: is_exponential(workload, "arrivals", true)?,
+            is_exponential: workload.word_or("arrivals", PAUSES, true)?,
         },
         false => closed(workload, operation)?,
     };
@@ -118,26 +113,18 @@ fn pattern(workload: &mut Section<'_>) -> Result<Pattern, FileError> {
     })
 }
 
-fn is_exponential(workload: &mut Section<'_>, key: &str, default: bool) -> Result<bool, FileError> {
-    match workload.has(key) {
-        true => {
-            let words = [("exponential", true), ("constant", false)];
-            Ok(workload.own_word(key, &words)?.value)
-        }
-        false => Ok(default),
-    }
-}
+/// How pauses may be distributed: whether exponentially.
+const PAUSES: &[(&str, bool)] = &[("exponential", true), ("constant", false)];
 
 fn closed(workload: &mut Section<'_>, operation: Operation) -> Result<Loop, FileError> {
     let outstanding = workload.own_count("outstanding", 1, 64)?.value as u32;
-    let think = match workload.has("think") {
-        true => workload.own_within("think", Unit::Time, THINKS)?,
-        false => 0,
-    };
+    let think = workload.optional("think", |workload, key| {
+        workload.own_within(key, Unit::Time, THINKS)
+    })?;
     Ok(Loop::Closed {
         outstanding,
-        think,
-        is_exponential: is_exponential(workload, "thinking", false)?,
+        think: think.unwrap_or(0),
+        is_exponential: workload.word_or("thinking", PAUSES, false)?,
         // No process replies to RDMA.
         reply_bytes: match operation == Operation::Send && workload.has("reply") {
             true => workload.own_within("reply", Unit::Size, SIZES)? as u32,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Resource;
+use super::resource::Resource;
 use crate::engine::{MICROSECOND, Time};
 
 /// Most samples; when there are as many, every second one is dropped and the interval doubled.

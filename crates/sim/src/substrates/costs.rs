@@ -16,15 +16,12 @@ macro_rules! section {
         }
 
         impl $name {
-            pub(in crate::substrates) fn read(file: &mut Section<'_>, key: &str) -> Result<Self, FileError> {
-                let mut section = file.section(key)?;
-                let table = Self {
+            pub(super) fn read(file: &mut Section<'_>, key: &str) -> Result<Self, FileError> {
+                file.part(key, |section| Ok(Self {
                     $($field: $crate::substrates::costs::quantity(
-                        &mut section, stringify!($field), Kind::$kind,
+                        section, stringify!($field), Kind::$kind,
                     )?,)*
-                };
-                section.finish()?;
-                Ok(table)
+                }))
             }
         }
     };
@@ -227,7 +224,7 @@ impl Costs {
             kernel: Kernel::read(&mut file, "kernel")?,
             library: Library::read(&mut file, "library")?,
             card: Card::read(&mut file, "card")?,
-            room: read_room(&mut file)?,
+            room: file.part("room", room)?,
         };
         costs.check(&file)?;
         file.finish()?;
@@ -308,20 +305,17 @@ impl Costs {
     }
 }
 
-fn read_room(file: &mut Section<'_>) -> Result<Room, FileError> {
-    let mut section = file.section("room")?;
+fn room(section: &mut Section<'_>) -> Result<Room, FileError> {
     let mut count = |key, least, most| -> Result<u32, FileError> {
         Ok(section.count(key, least, most)?.value as u32)
     };
-    let room = Room {
+    Ok(Room {
         window: count("window", 1, 1 << 16)?,
         send_queue: count("send_queue", 1, 1 << 16)?,
         tlb_sets: count("tlb_sets", 1, 1 << 20)?,
         // A packet needs two translations at a time.
         tlb_ways: count("tlb_ways", 2, 64)?,
-    };
-    section.finish()?;
-    Ok(room)
+    })
 }
 
 /// Words of four bytes.

@@ -2,8 +2,8 @@
 //!
 //! What a program takes here is its own work and the layer's; tests of programs and of the machine use it.
 
-use super::machine::{CallEffect, Substrate};
-use super::process::{Call, CallResult};
+use super::machine::Substrate;
+use super::process::{Call, CallEffect, CallResult};
 use super::world::{PacketId, World};
 use crate::am::port::Rank;
 use crate::engine::Time;

@@ -11,8 +11,8 @@
 use std::collections::VecDeque;
 
 use super::costs::{Costs, words};
-use super::machine::{CallEffect, Substrate};
-use super::process::{Call, CallResult};
+use super::machine::Substrate;
+use super::process::{Call, CallEffect, CallResult};
 use super::world::{PacketId, World};
 use crate::am::port::{Message, Rank};
 use crate::engine::Time;
@@ -139,10 +139,8 @@ impl KernelPath {
 
     /// Puts a packet on the free device, on which the processor begins to work now.
     fn launch(&mut self, world: &mut World<KernelEvent>, host: u32, packet: PacketId) {
-        if let Some(device) = self.devices.get_mut(host as usize) {
-            device.is_busy = true;
-        }
-        let bytes = world.packet(packet).map_or(0, |one| one.message.bytes());
+        self.devices[host as usize].is_busy = true;
+        let (_, _, bytes) = world.ends(packet);
         let (first, all) = self.launch_times(world, bytes);
         let pushed = world.now() + all;
         world.stage(
@@ -157,12 +155,7 @@ impl KernelPath {
     }
 
     fn depart(&mut self, world: &mut World<KernelEvent>, id: PacketId, pushed: Time) {
-        let Some((from, to, bytes)) = world
-            .packet(id)
-            .map(|packet| (packet.from, packet.to, packet.message.bytes()))
-        else {
-            return;
-        };
+        let (from, to, bytes) = world.ends(id);
         let (source, target) = (world.host_of(from), world.host_of(to));
         let on_wire = self.costs.cells().on_wire(bytes as u64);
         let now = world.now();
@@ -183,9 +176,7 @@ impl KernelPath {
 
     /// The device is free: the next packet goes on it, on NI1 by way of an interrupt.
     fn device_free(&mut self, world: &mut World<KernelEvent>, host: u32) {
-        let Some(device) = self.devices.get_mut(host as usize) else {
-            return;
-        };
+        let device = &mut self.devices[host as usize];
         match device.waiting.pop_front() {
             None => device.is_busy = false,
             Some(packet) => match self.mover {
@@ -211,16 +202,13 @@ impl KernelPath {
         let stages = self.send_stages(&message);
         world.admit((process, to), message, before, &stages, |world, id| {
             let host = world.host_of(process);
-            match self.devices.get_mut(host as usize) {
-                Some(device) if device.is_busy => {
-                    device.waiting.push_back(id);
-                    CallEffect::Then(0, CallResult::Done)
-                }
-                _ => {
-                    self.launch(world, host, id);
-                    CallEffect::Then(self.launch_cycles(bytes), CallResult::Done)
-                }
+            let device = &mut self.devices[host as usize];
+            if device.is_busy {
+                device.waiting.push_back(id);
+                return CallEffect::Then(0, CallResult::Done);
             }
+            self.launch(world, host, id);
+            CallEffect::Then(self.launch_cycles(bytes), CallResult::Done)
         })
     }
 
@@ -283,23 +271,13 @@ impl Substrate for KernelPath {
             KernelEvent::Departs { packet, pushed } => self.depart(world, packet, pushed),
             KernelEvent::DeviceFree { host } => self.device_free(world, host),
             KernelEvent::Requeued { packet } => {
-                let Some((from, bytes)) = world
-                    .packet(packet)
-                    .map(|packet| (packet.from, packet.message.bytes()))
-                else {
-                    return;
-                };
+                let (from, _, bytes) = world.ends(packet);
                 let host = world.host_of(from);
                 self.launch(world, host, packet);
                 world.steal(host, self.launch_cycles(bytes));
             }
             KernelEvent::Arrives { packet } => {
-                let Some((to, bytes)) = world
-                    .packet(packet)
-                    .map(|packet| (packet.to, packet.message.bytes()))
-                else {
-                    return;
-                };
+                let (_, to, bytes) = world.ends(packet);
                 let stages = self.receive_stages(bytes);
                 for (name, cycles) in stages {
                     let time = world.cycles(cycles);

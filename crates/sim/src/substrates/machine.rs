@@ -2,21 +2,15 @@
 
 use std::fmt;
 
-use super::process::{Call, CallResult, PortCosts, Process, SimPort, Spent, Turn, Yielded};
+use super::process::{
+    Call, CallEffect, CallResult, PortCosts, Process, SimPort, Spent, Turn, Yielded,
+};
 use super::processor::Wakes;
 use super::world::{Event, Journey, World};
 use crate::am::AmError;
 use crate::am::port::{Awaited, Function, Rank};
 use crate::engine::Time;
 use crate::statistics::Statistics;
-
-/// What a call comes to, once the cycles before its effect have been computed.
-pub(super) enum CallEffect {
-    /// The processor computes for so many cycles more, then the call returns the result.
-    Then(u64, CallResult),
-    /// The program waits.
-    Wait,
-}
 
 /// A communication substrate on its network interface.
 pub(super) trait Substrate {
@@ -325,9 +319,8 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
     fn run_events(&mut self) -> Result<(), SimError> {
         for rank in 0..self.world.settings.ranks {
             let host = self.world.host_of(rank);
-            self.world.with_host(host, |host, now, clocks, alarms| {
-                host.admit(now, rank, 0, clocks, alarms);
-            });
+            self.world
+                .with_host(host, |host, effects| host.admit(rank, 0, effects));
         }
         self.world.engine.after(self.limits.patience, Event::Watch);
         while self.unfinished > 0 {
@@ -354,19 +347,18 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
                 processor,
                 generation,
             } => {
-                let ended = self.world.with_host(host, |host, now, clocks, alarms| {
-                    host.stretch_ends(now, processor as usize, generation, clocks, alarms)
+                let ended = self.world.with_host(host, |host, effects| {
+                    host.stretch_ends(processor as usize, generation, effects)
                 });
-                match ended.flatten() {
+                match ended {
                     Some(rank) => self.go_on(rank),
                     None => Ok(()),
                 }
             }
             Wakes::Process { process, wait } => {
                 let host = self.world.host_of(process);
-                self.world.with_host(host, |host, now, clocks, alarms| {
-                    host.notice(now, process, wait, clocks, alarms);
-                });
+                self.world
+                    .with_host(host, |host, effects| host.notice(process, wait, effects));
                 Ok(())
             }
         }
@@ -374,9 +366,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
 
     /// `rank` holds a processor and has computed what it had to.
     fn go_on(&mut self, rank: Rank) -> Result<(), SimError> {
-        let Some(slot) = self.slots.get_mut(rank as usize) else {
-            return Ok(());
-        };
+        let slot = &mut self.slots[rank as usize];
         slot.waits_for = None;
         match std::mem::replace(&mut slot.stage, Stage::Between) {
             Stage::Between => self.resume(rank, CallResult::Done),
@@ -386,9 +376,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
     }
 
     fn resume(&mut self, rank: Rank, result: CallResult) -> Result<(), SimError> {
-        let Some(slot) = self.slots.get_mut(rank as usize) else {
-            return Ok(());
-        };
+        let slot = &mut self.slots[rank as usize];
         let Some(process) = slot.process.as_mut() else {
             return Ok(());
         };
@@ -400,9 +388,8 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
                 slot.done = Some((output, self.world.now()));
                 self.unfinished -= 1;
                 let host = self.world.host_of(rank);
-                self.world.with_host(host, |host, now, clocks, alarms| {
-                    host.leave(now, rank, clocks, alarms);
-                });
+                self.world
+                    .with_host(host, |host, effects| host.leave(rank, effects));
                 Ok(())
             }
         }
@@ -417,15 +404,13 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         } = yielded;
         let before = self.substrate.before(&self.world, rank, &call);
         let mut spent: Spent = spent;
-        if let Some(account) = spent.get_mut(function as usize) {
-            *account = account.saturating_add(before);
+        let account = &mut spent[function as usize];
+        *account = account.saturating_add(before);
+        let slot = &mut self.slots[rank as usize];
+        if matches!(call, Call::Receive) {
+            slot.polled = self.world.now();
         }
-        if let Some(slot) = self.slots.get_mut(rank as usize) {
-            if matches!(call, Call::Receive) {
-                slot.polled = self.world.now();
-            }
-            slot.stage = Stage::Calling(call, before);
-        }
+        slot.stage = Stage::Calling(call, before);
         self.compute(rank, &spent, function);
         Ok(())
     }
@@ -435,17 +420,15 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         // No stretch is longer than the whole simulation may be.
         let longest = self.limits.longest;
         let times = spent.map(|cycles| self.world.cycles(cycles).min(longest));
-        if let Some(clock) = self.world.clocks.get_mut(rank as usize) {
-            clock.function = function;
-            for (account, time) in clock.accounts.iter_mut().zip(times) {
-                *account += time;
-            }
+        let clock = &mut self.world.clocks[rank as usize];
+        clock.function = function;
+        for (account, time) in clock.accounts.iter_mut().zip(times) {
+            *account += time;
         }
         let host = self.world.host_of(rank);
         let time = times.iter().sum();
-        self.world.with_host(host, |host, now, clocks, alarms| {
-            host.go_on(now, rank, time, clocks, alarms);
-        });
+        self.world
+            .with_host(host, |host, effects| host.go_on(rank, time, effects));
     }
 
     fn carry_out(&mut self, rank: Rank, call: Call, before: u64) -> Result<(), SimError> {
@@ -459,30 +442,20 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         match effect {
             CallEffect::Then(0, result) => self.resume(rank, result),
             CallEffect::Then(after, result) => {
-                if let Some(slot) = self.slots.get_mut(rank as usize) {
-                    slot.stage = Stage::Returning(result);
-                }
-                let function = self
-                    .world
-                    .clocks
-                    .get(rank as usize)
-                    .map_or(Function::Compute, |clock| clock.function);
+                self.slots[rank as usize].stage = Stage::Returning(result);
+                let function = self.world.clocks[rank as usize].function;
                 let mut spent = Spent::default();
-                if let Some(account) = spent.get_mut(function as usize) {
-                    *account = after;
-                }
+                spent[function as usize] = after;
                 self.compute(rank, &spent, function);
                 Ok(())
             }
             CallEffect::Wait => {
-                if let Some(slot) = self.slots.get_mut(rank as usize) {
-                    slot.stage = Stage::Returning(CallResult::Done);
-                    slot.waits_for = awaited;
-                }
+                let slot = &mut self.slots[rank as usize];
+                slot.stage = Stage::Returning(CallResult::Done);
+                slot.waits_for = awaited;
                 let host = self.world.host_of(rank);
-                self.world.with_host(host, |host, now, clocks, alarms| {
-                    host.wait(now, rank, clocks, alarms);
-                });
+                self.world
+                    .with_host(host, |host, effects| host.wait(rank, effects));
                 Ok(())
             }
         }

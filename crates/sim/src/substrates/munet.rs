@@ -13,10 +13,10 @@
 use std::collections::VecDeque;
 
 use super::costs::section;
-use super::machine::{CallEffect, Limits, Machine, Outcome, SimError, Substrate};
+use super::machine::{Limits, Machine, Outcome, SimError, Substrate};
 use super::one_way::{self, OneWay};
 use super::poll_loop::{NetworkProcessor, Notice, PollLoop};
-use super::process::{Call, CallResult, Clocking, PortCosts, SimPort};
+use super::process::{Call, CallEffect, CallResult, Clocking, PortCosts, SimPort};
 use super::processor::HostTimes;
 use super::world::{Journey, PacketId, World, WorldSettings};
 use crate::am::AmError;
@@ -127,9 +127,7 @@ impl MuNet {
         let card = Lanai::read(&mut file, "card")?;
         let dma = Engines::read(&mut file, "dma")?;
         let message = Format::read(&mut file, "message")?;
-        let mut queue = file.section("queue")?;
-        let window = queue.count("window", 1, 1 << 16)?.value as u32;
-        queue.finish()?;
+        let window = file.part("queue", |queue| queue.count("window", 1, 1 << 16))?;
         let speeds = [
             ("host.clock", host.clock),
             ("host.copy", host.copy),
@@ -159,7 +157,7 @@ impl MuNet {
             card,
             dma,
             message,
-            window,
+            window: window.value as u32,
         })
     }
 
@@ -206,8 +204,7 @@ pub const ROWS: [&str; 6] = [
 enum MuEvent {
     Notices {
         host: u32,
-        source: u32,
-        generation: u32,
+        notice: Notice,
     },
     /// The packet has reached this row of the table.
     Reaches {
@@ -268,34 +265,28 @@ impl Endpoints {
 
     fn wake(&mut self, world: &mut World<MuEvent>, host: u32, source: usize) {
         let now = world.now();
-        if let Some(card) = self.cards.get_mut(host as usize) {
-            plan(world, host, card.processor.wake(now, source));
-        }
+        let card = &mut self.cards[host as usize];
+        plan(world, host, card.processor.wake(now, source));
     }
 
     fn free(&mut self, world: &mut World<MuEvent>, host: u32, served: usize) {
         let now = world.now();
-        if let Some(card) = self.cards.get_mut(host as usize) {
-            let (arrived, queue) = (&card.arrived, &card.queue);
-            let next = card.processor.free(now, served, |source| match source {
-                0 => !arrived.is_empty(),
-                USED => !queue.is_empty(),
-                _ => false,
-            });
-            plan(world, host, next);
-        }
+        let card = &mut self.cards[host as usize];
+        let (arrived, queue) = (&card.arrived, &card.queue);
+        let next = card.processor.free(now, served, |source| match source {
+            0 => !arrived.is_empty(),
+            USED => !queue.is_empty(),
+            _ => false,
+        });
+        plan(world, host, next);
     }
 
     /// A send descriptor has been found.
     fn send(&mut self, world: &mut World<MuEvent>, host: u32) {
-        let found = self
-            .cards
-            .get_mut(host as usize)
-            .and_then(|card| card.queue.pop_front());
-        let Some(id) = found else {
+        let Some(id) = self.cards[host as usize].queue.pop_front() else {
             return self.free(world, host, USED);
         };
-        let bytes = world.packet(id).map_or(0, |packet| data(&packet.message));
+        let bytes = data(&world.packet(id).message);
         reach(world, id, 0);
         let settings = &self.settings;
         let fetching = match settings.is_long(bytes) {
@@ -312,20 +303,16 @@ impl Endpoints {
         world.at(arrives, MuEvent::Arrives { packet: id });
         let served = USED as u32;
         world.at(sent, MuEvent::Free { host, served });
-        let from = world.packet(id).map_or(0, |packet| packet.from);
+        let from = world.packet(id).from;
         world.room(from);
     }
 
     /// A packet has been found.
     fn receive(&mut self, world: &mut World<MuEvent>, host: u32) {
-        let found = self
-            .cards
-            .get_mut(host as usize)
-            .and_then(|card| card.arrived.pop_front());
-        let Some(id) = found else {
+        let Some(id) = self.cards[host as usize].arrived.pop_front() else {
             return self.free(world, host, 0);
         };
-        let bytes = world.packet(id).map_or(0, |packet| data(&packet.message));
+        let bytes = data(&world.packet(id).message);
         let settings = &self.settings;
         let taken = world.now()
             + settings.lanai(settings.card.net_receive_setup)
@@ -344,29 +331,18 @@ impl Endpoints {
 
 fn plan(world: &mut World<MuEvent>, host: u32, notice: Option<Notice>) {
     if let Some(notice) = notice {
-        let source = notice.source as u32;
-        let generation = notice.generation;
-        world.at(
-            notice.at,
-            MuEvent::Notices {
-                host,
-                source,
-                generation,
-            },
-        );
+        world.at(notice.at, MuEvent::Notices { host, notice });
     }
 }
 
 /// The packet has reached a row of the table: what it took since the row before is a stage.
 fn reach(world: &mut World<MuEvent>, id: PacketId, row: usize) {
     let (now, keeps) = (world.now(), world.settings.keeps_journeys);
-    let (Some(name), Some(packet)) = (ROWS.get(row), world.packet(id)) else {
-        return;
-    };
+    let packet = world.packet(id);
     let known: Time = packet.stages.iter().map(|(_, time)| time).sum();
     let time = (now - packet.called).saturating_sub(known);
     if keeps {
-        packet.stage(now.saturating_sub(time), name, time);
+        packet.stage(now.saturating_sub(time), ROWS[row], time);
     }
 }
 
@@ -395,9 +371,7 @@ impl Substrate for Endpoints {
             Call::Send { to, message } => {
                 world.admit((process, to), message, before, &[], |world, id| {
                     let host = world.host_of(process);
-                    if let Some(card) = self.cards.get_mut(host as usize) {
-                        card.queue.push_back(id);
-                    }
+                    self.cards[host as usize].queue.push_back(id);
                     self.wake(world, host, USED);
                     CallEffect::Then(0, CallResult::Done)
                 })
@@ -416,16 +390,10 @@ impl Substrate for Endpoints {
 
     fn event(&mut self, world: &mut World<MuEvent>, event: MuEvent) {
         match event {
-            MuEvent::Notices {
-                host,
-                source,
-                generation,
-            } => {
-                let is_current = self
-                    .cards
-                    .get_mut(host as usize)
-                    .is_some_and(|card| card.processor.begins(generation));
-                match (is_current, source as usize) {
+            MuEvent::Notices { host, notice } => {
+                let processor = &mut self.cards[host as usize].processor;
+                let is_current = processor.begins(notice.generation);
+                match (is_current, notice.source) {
                     (false, _) => {}
                     (true, 0) => self.receive(world, host),
                     (true, _) => self.send(world, host),
@@ -433,11 +401,9 @@ impl Substrate for Endpoints {
             }
             MuEvent::Reaches { packet, row } => reach(world, packet, row),
             MuEvent::Arrives { packet } => {
-                let to = world.packet(packet).map_or(0, |packet| packet.to);
+                let to = world.packet(packet).to;
                 let host = world.host_of(to);
-                if let Some(card) = self.cards.get_mut(host as usize) {
-                    card.arrived.push_back(packet);
-                }
+                self.cards[host as usize].arrived.push_back(packet);
                 self.wake(world, host, 0);
             }
             MuEvent::Delivered { packet } => world.deliver(packet),

@@ -53,6 +53,14 @@ pub(super) struct Yielded {
     pub(super) function: Function,
 }
 
+/// What a call comes to, once the cycles before its effect have been computed.
+pub(super) enum CallEffect {
+    /// The processor computes for so many cycles more, then the call returns the result.
+    Then(u64, CallResult),
+    /// The program waits.
+    Wait,
+}
+
 /// How native time becomes cycles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clocking {
@@ -107,9 +115,8 @@ pub struct SimPort<'y> {
 impl SimPort<'_> {
     fn charge(&mut self, cycles: u64) {
         let mut spent = self.spent.get();
-        if let Some(account) = spent.get_mut(self.function as usize) {
-            *account = account.saturating_add(cycles);
-        }
+        let account = &mut spent[self.function as usize];
+        *account = account.saturating_add(cycles);
         self.spent.set(spent);
     }
 

@@ -33,9 +33,7 @@ pub(super) struct Clock {
 
 impl Clock {
     fn charge(&mut self, function: Function, time: Time) {
-        if let Some(account) = self.accounts.get_mut(function as usize) {
-            *account += time;
-        }
+        self.accounts[function as usize] += time;
     }
 }
 
@@ -47,6 +45,21 @@ pub(super) struct HostTimes {
     pub(super) quantum: Time,
     /// One fruitless poll.
     pub(super) poll: Time,
+}
+
+/// What a host's processors work on: the present, and what they change besides themselves.
+pub(super) struct Effects<'a> {
+    pub(super) now: Time,
+    /// Of all processes.
+    pub(super) clocks: &'a mut [Clock],
+    /// What has to happen later.
+    pub(super) alarms: &'a mut Vec<Alarm>,
+}
+
+impl Effects<'_> {
+    fn clock(&mut self, process: u32) -> &mut Clock {
+        &mut self.clocks[process as usize]
+    }
 }
 
 /// When which processor has to be served again. An alarm of an older generation is void.
@@ -139,45 +152,36 @@ impl Host {
     }
 
     /// Puts the polls of those that wait on their accounts.
-    fn settle(&mut self, now: Time, clocks: &mut [Clock]) {
+    fn settle(&mut self, effects: &mut Effects<'_>) {
         let waiting = self.waiting.len() as u64;
         let processors = (self.idle() as u64).min(waiting);
-        let elapsed = now - self.settled.min(now);
-        self.settled = now;
+        let elapsed = effects.now - self.settled.min(effects.now);
+        self.settled = effects.now;
         let interrupted = self.interrupts.busy() - self.settled_interrupts;
         self.settled_interrupts = self.interrupts.busy();
         if processors == 0 {
             return;
         }
         for &process in &self.waiting {
-            if let Some(clock) = clocks.get_mut(process as usize) {
-                let time = elapsed * processors / waiting;
-                clock.charge(Function::Poll, time);
-                clock.in_vain += time.saturating_sub(interrupted / waiting);
-            }
+            let clock = effects.clock(process);
+            let time = elapsed * processors / waiting;
+            clock.charge(Function::Poll, time);
+            clock.in_vain += time.saturating_sub(interrupted / waiting);
         }
     }
 
     /// Lets a process, which holds no processor, compute for `time`.
-    pub(super) fn admit(
-        &mut self,
-        now: Time,
-        process: u32,
-        time: Time,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
-    ) {
-        self.settle(now, clocks);
-        if let Some(clock) = clocks.get_mut(process as usize) {
-            clock.left = time;
-        }
+    pub(super) fn admit(&mut self, process: u32, time: Time, effects: &mut Effects<'_>) {
+        self.settle(effects);
+        let clock = effects.clock(process);
+        clock.left = time;
         self.ready.push_back(process);
-        self.bound_slices(now, alarms);
-        self.dispatch(now, clocks, alarms);
+        self.bound_slices(effects);
+        self.dispatch(effects);
     }
 
     /// Gives idle processors to those that are ready.
-    fn dispatch(&mut self, now: Time, clocks: &mut [Clock], alarms: &mut Vec<Alarm>) {
+    fn dispatch(&mut self, effects: &mut Effects<'_>) {
         for index in 0..self.processors.len() {
             if !self.processors[index].is_idle() {
                 continue;
@@ -185,10 +189,8 @@ impl Host {
             let Some(process) = self.ready.pop_front() else {
                 break;
             };
-            self.round = now;
-            let Some(clock) = clocks.get_mut(process as usize) else {
-                continue;
-            };
+            self.round = effects.now;
+            let clock = effects.clock(process);
             if self.processors[index]
                 .last
                 .is_some_and(|last| last != process)
@@ -196,32 +198,22 @@ impl Host {
                 clock.left += self.times.context_switch;
                 clock.charge(clock.function, self.times.context_switch);
             }
-            self.begin(index, now, process, self.times.quantum, clocks, alarms);
+            self.begin(index, process, self.times.quantum, effects);
         }
     }
 
     /// Lets `process` go on with what it has left, to the end of its slice at most when others are ready.
-    fn begin(
-        &mut self,
-        index: usize,
-        now: Time,
-        process: u32,
-        budget: Time,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
-    ) {
+    fn begin(&mut self, index: usize, process: u32, budget: Time, effects: &mut Effects<'_>) {
         let began = match index {
-            0 => now.max(self.interrupts.free_at()),
-            _ => now,
+            0 => effects.now.max(self.interrupts.free_at()),
+            _ => effects.now,
         };
-        let left = clocks.get(process as usize).map_or(0, |clock| clock.left);
+        let left = effects.clock(process).left;
         let length = match self.ready.is_empty() {
             true => left,
             false => left.min(budget),
         };
-        let Some(processor) = self.processors.get_mut(index) else {
-            return;
-        };
+        let processor = &mut self.processors[index];
         processor.holds = None;
         processor.last = Some(process);
         processor.generation = processor.generation.wrapping_add(1);
@@ -231,36 +223,33 @@ impl Host {
             ends: began + length,
             budget: budget.saturating_sub(length),
         });
-        alarms.push(self.alarm(index, began + length));
+        effects.alarms.push(self.alarm(index, began + length));
     }
 
     fn alarm(&self, index: usize, at: Time) -> Alarm {
-        let generation = self.processors.get(index).map_or(0, |one| one.generation);
         Alarm {
             at,
             wakes: Wakes::Processor {
                 host: self.index,
                 processor: index as u32,
-                generation,
+                generation: self.processors[index].generation,
             },
         }
     }
 
     /// A process has become ready: what runs without a bound gets one.
-    fn bound_slices(&mut self, now: Time, alarms: &mut Vec<Alarm>) {
+    fn bound_slices(&mut self, effects: &mut Effects<'_>) {
         for index in 0..self.processors.len() {
-            let Some(processor) = self.processors.get_mut(index) else {
-                continue;
-            };
+            let processor = &mut self.processors[index];
             let Some(run) = processor.run.as_mut() else {
                 continue;
             };
-            let latest = now.max(run.began) + self.times.quantum;
+            let latest = effects.now.max(run.began) + self.times.quantum;
             if run.ends > latest {
                 run.ends = latest;
                 run.budget = 0;
                 processor.generation = processor.generation.wrapping_add(1);
-                alarms.push(self.alarm(index, latest));
+                effects.alarms.push(self.alarm(index, latest));
             }
         }
     }
@@ -269,25 +258,24 @@ impl Host {
     /// [`Self::go_on`], [`Self::wait`] or [`Self::leave`].
     pub(super) fn stretch_ends(
         &mut self,
-        now: Time,
         index: usize,
         generation: u32,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
+        effects: &mut Effects<'_>,
     ) -> Option<u32> {
-        let processor = self.processors.get_mut(index)?;
+        let processor = &mut self.processors[index];
         if processor.generation != generation {
             return None;
         }
         let run = processor.run.take()?;
-        let clock = clocks.get_mut(run.process as usize)?;
+        let now = effects.now;
+        let clock = effects.clock(run.process);
         clock.left = clock.left.saturating_sub(now - run.began.min(now));
         if clock.left == 0 {
             processor.holds = Some((run.process, run.budget));
             return Some(run.process);
         }
         self.ready.push_back(run.process);
-        self.dispatch(now, clocks, alarms);
+        self.dispatch(effects);
         None
     }
 
@@ -296,108 +284,77 @@ impl Host {
             .processors
             .iter()
             .position(|one| one.holds.is_some_and(|(holder, _)| holder == process))?;
-        let (_, budget) = self.processors.get_mut(index)?.holds.take()?;
+        let (_, budget) = self.processors[index].holds.take()?;
         Some((index, budget))
     }
 
     /// The process that holds a processor computes for `time`.
-    pub(super) fn go_on(
-        &mut self,
-        now: Time,
-        process: u32,
-        time: Time,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
-    ) {
+    pub(super) fn go_on(&mut self, process: u32, time: Time, effects: &mut Effects<'_>) {
         let Some((index, budget)) = self.release(process) else {
             return;
         };
-        if let Some(clock) = clocks.get_mut(process as usize) {
-            clock.left = time;
-        }
+        let clock = effects.clock(process);
+        clock.left = time;
         if budget == 0 && !self.ready.is_empty() {
             self.ready.push_back(process);
-            self.dispatch(now, clocks, alarms);
+            self.dispatch(effects);
         } else {
             let budget = match budget {
                 0 => self.times.quantum,
                 _ => budget,
             };
-            self.begin(index, now, process, budget, clocks, alarms);
+            self.begin(index, process, budget, effects);
         }
     }
 
     /// The process that holds a processor has polled in vain and waits.
-    pub(super) fn wait(
-        &mut self,
-        now: Time,
-        process: u32,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
-    ) {
-        self.vacate(now, process, clocks);
+    pub(super) fn wait(&mut self, process: u32, effects: &mut Effects<'_>) {
+        self.vacate(process, effects);
         self.waiting.push(process);
-        if let Some(clock) = clocks.get_mut(process as usize) {
-            clock.waits_since = Some(now);
-            clock.waits = clock.waits.wrapping_add(1);
-            clock.is_noticing = false;
-        }
-        self.dispatch(now, clocks, alarms);
+        let now = effects.now;
+        let clock = effects.clock(process);
+        clock.waits_since = Some(now);
+        clock.waits = clock.waits.wrapping_add(1);
+        clock.is_noticing = false;
+        self.dispatch(effects);
     }
 
     /// The process that holds a processor has ended.
-    pub(super) fn leave(
-        &mut self,
-        now: Time,
-        process: u32,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
-    ) {
-        self.vacate(now, process, clocks);
-        self.dispatch(now, clocks, alarms);
+    pub(super) fn leave(&mut self, process: u32, effects: &mut Effects<'_>) {
+        self.vacate(process, effects);
+        self.dispatch(effects);
     }
 
     /// `process` gives up the processor that it holds; those that wait poll from now on.
-    fn vacate(&mut self, now: Time, process: u32, clocks: &mut [Clock]) {
-        self.settle(now, clocks);
+    fn vacate(&mut self, process: u32, effects: &mut Effects<'_>) {
+        self.settle(effects);
         self.release(process);
-        self.round = now;
+        self.round = effects.now;
     }
 
     /// What `process` may wait for has come.
-    pub(super) fn wake(
-        &mut self,
-        now: Time,
-        process: u32,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
-    ) {
+    pub(super) fn wake(&mut self, process: u32, effects: &mut Effects<'_>) {
         let Some(place) = self.waiting.iter().position(|&other| other == process) else {
             return;
         };
         let idle = self.idle();
         if idle == 0 {
-            self.settle(now, clocks);
+            self.settle(effects);
             self.waiting.remove(place);
             let poll = self.times.poll;
-            if let Some(clock) = clocks.get_mut(process as usize) {
-                clock.waits_since = None;
-                clock.charge(Function::Poll, poll);
-            }
-            self.admit(now, process, poll, clocks, alarms);
+            let clock = effects.clock(process);
+            clock.waits_since = None;
+            clock.charge(Function::Poll, poll);
+            self.admit(process, poll, effects);
             return;
         }
-        let Some(clock) = clocks.get_mut(process as usize) else {
-            return;
-        };
+        let clock = effects.clock(process);
         if !clock.is_noticing {
             clock.is_noticing = true;
-            alarms.push(Alarm {
-                at: self.next_poll(now, place, idle),
-                wakes: Wakes::Process {
-                    process,
-                    wait: clock.waits,
-                },
+            let wait = clock.waits;
+            effects.alarms.push(Alarm {
+                at: self.next_poll(effects.now, place, idle),
+                wakes: Wakes::Process { process, wait },
             });
         }
     }
@@ -421,66 +378,47 @@ impl Host {
     }
 
     /// The poll of `process` ends and finds something: whether it holds a processor now. If not, it will get one.
-    pub(super) fn notice(
-        &mut self,
-        now: Time,
-        process: u32,
-        wait: u32,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
-    ) {
+    pub(super) fn notice(&mut self, process: u32, wait: u32, effects: &mut Effects<'_>) {
         let Some(place) = self.waiting.iter().position(|&other| other == process) else {
             return;
         };
-        let is_current = clocks
-            .get(process as usize)
-            .is_some_and(|clock| clock.is_noticing && clock.waits == wait);
-        if !is_current {
+        let clock = effects.clock(process);
+        if !clock.is_noticing || clock.waits != wait {
             return;
         }
         let busy_until = self.interrupts.free_at();
-        if busy_until > now && self.processors.len() == 1 {
-            alarms.push(Alarm {
+        if busy_until > effects.now && self.processors.len() == 1 {
+            effects.alarms.push(Alarm {
                 at: busy_until,
                 wakes: Wakes::Process { process, wait },
             });
             return;
         }
-        self.settle(now, clocks);
+        self.settle(effects);
         self.waiting.remove(place);
-        if let Some(clock) = clocks.get_mut(process as usize) {
-            clock.waits_since = None;
-            clock.is_noticing = false;
-        }
+        let clock = effects.clock(process);
+        clock.waits_since = None;
+        clock.is_noticing = false;
         // It has just polled: a processor that was idle is already its own.
         if let Some(processor) = self.processors.iter_mut().find(|one| one.is_idle()) {
             processor.last = Some(process);
         }
-        self.admit(now, process, 0, clocks, alarms);
+        self.admit(process, 0, effects);
     }
 
     /// Interrupts the first processor for `time`; returns when the handler has ended.
-    pub(super) fn interrupt(
-        &mut self,
-        now: Time,
-        time: Time,
-        clocks: &mut [Clock],
-        alarms: &mut Vec<Alarm>,
-    ) -> Time {
-        let end = self.interrupts.occupy(now, time).end;
-        let Some(processor) = self.processors.first_mut() else {
-            return end;
-        };
+    pub(super) fn interrupt(&mut self, time: Time, effects: &mut Effects<'_>) -> Time {
+        let end = self.interrupts.occupy(effects.now, time).end;
+        let processor = &mut self.processors[0];
         match processor.run.as_mut() {
             Some(run) => {
                 run.began += time;
                 run.ends += time;
                 let (process, ends) = (run.process, run.ends);
                 processor.generation = processor.generation.wrapping_add(1);
-                if let Some(clock) = clocks.get_mut(process as usize) {
-                    clock.charge(clock.function, time);
-                }
-                alarms.push(self.alarm(0, ends));
+                let clock = effects.clock(process);
+                clock.charge(clock.function, time);
+                effects.alarms.push(self.alarm(0, ends));
             }
             // Polls go on where they were interrupted.
             None => self.round += time,

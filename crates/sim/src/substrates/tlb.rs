@@ -36,32 +36,27 @@ impl Tlb {
         }
     }
 
-    fn set(&mut self, page: Page) -> Option<&mut Vec<Page>> {
+    fn set(&mut self, page: Page) -> &mut Vec<Page> {
         let sets = self.sets.len() as u64;
-        self.sets.get_mut((page.hash() % sets.max(1)) as usize)
+        &mut self.sets[(page.hash() % sets) as usize]
     }
 
     /// Whether the page's translation is there; counts it as used.
     pub(super) fn finds(&mut self, page: Page) -> bool {
-        let found =
-            self.set(page)
-                .is_some_and(|set| match set.iter().position(|&other| other == page) {
-                    Some(place) => {
-                        set[..=place].rotate_right(1);
-                        true
-                    }
-                    None => false,
-                });
-        self.misses += u64::from(!found);
-        found
+        let set = self.set(page);
+        let found = set.iter().position(|&other| other == page);
+        match found {
+            Some(place) => set[..=place].rotate_right(1),
+            None => self.misses += 1,
+        }
+        found.is_some()
     }
 
     /// Takes the page's translation in.
     pub(super) fn fill(&mut self, page: Page) {
         let ways = self.ways;
-        if let Some(set) = self.set(page)
-            && !set.contains(&page)
-        {
+        let set = self.set(page);
+        if !set.contains(&page) {
             set.truncate(ways - 1);
             set.insert(0, page);
         }

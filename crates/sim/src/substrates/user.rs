@@ -12,9 +12,9 @@
 use std::collections::VecDeque;
 
 use super::costs::{Costs, words};
-use super::machine::{CallEffect, Substrate};
+use super::machine::Substrate;
 use super::poll_loop::{NetworkProcessor, Notice, PollLoop};
-use super::process::{Call, CallResult};
+use super::process::{Call, CallEffect, CallResult};
 use super::tlb::{Page, Tlb};
 use super::world::{Packet, PacketId, World};
 use crate::am::port::{Fragment, HEADER_BYTES, Message, Rank};
@@ -33,11 +33,7 @@ pub(super) enum Addressing {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum UserEvent {
     /// The network processor notices a source. Void if it has been given something else to do since.
-    Notices {
-        host: u32,
-        source: u32,
-        generation: u32,
-    },
+    Notices { host: u32, notice: Notice },
     /// It hands a packet to the network.
     Transmits { packet: PacketId },
     /// A packet is in the card's memory.
@@ -46,18 +42,18 @@ pub(super) enum UserEvent {
     Delivered { packet: PacketId },
     /// It is free for the next source.
     Free { host: u32, served: u32 },
-    /// It lacks a translation and requests it of the host.
-    Asks {
-        host: u32,
-        source: u32,
-        missing: [Option<Page>; 2],
-    },
+    /// It lacks translations and requests them of the host.
+    Asks(Missing),
     /// The host has written the translations.
-    Translated {
-        host: u32,
-        source: u32,
-        missing: [Option<Page>; 2],
-    },
+    Translated(Missing),
+}
+
+/// Pages that a card has no translation of, and which of its sources waits for them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Missing {
+    host: u32,
+    source: u32,
+    pages: [Option<Page>; 2],
 }
 
 /// A process's place in a queue of addresses: pages of the receive queue, of the buffers, of the program's regions.
@@ -181,12 +177,9 @@ impl UserPath {
         let Some(fragment) = fragment else {
             return [None; 2];
         };
-        let base = self
-            .endpoints
-            .get(process as usize)
-            .and_then(|endpoint| endpoint.regions.get(fragment.from.region.0 as usize))
-            .copied()
-            .unwrap_or(FIRST_REGION_PAGE);
+        let regions = &self.endpoints[process as usize].regions;
+        let base = regions.get(fragment.from.region.0 as usize);
+        let base = base.copied().unwrap_or(FIRST_REGION_PAGE);
         let page = self.costs.hardware.page;
         let end = fragment.from.offset + (fragment.bytes.len() as u64).saturating_sub(1);
         let first = base + fragment.from.offset / page;
@@ -223,18 +216,15 @@ impl UserPath {
     /// The card has something to do at `source`.
     fn wake(&mut self, world: &mut World<UserEvent>, host: u32, source: usize) {
         let now = world.now();
-        if let Some(card) = self.cards.get_mut(host as usize) {
-            plan(world, host, card.processor.wake(now, source));
-        }
+        let card = &mut self.cards[host as usize];
+        plan(world, host, card.processor.wake(now, source));
     }
 
     /// The card has finished with a source and polls for the next.
     fn free(&mut self, world: &mut World<UserEvent>, host: u32, served: usize) {
         let now = world.now();
         let first = host * self.processes_per_host.max(1);
-        let Some(card) = self.cards.get_mut(host as usize) else {
-            return;
-        };
+        let card = &mut self.cards[host as usize];
         let (arrived, endpoints) = (&card.arrived, &self.endpoints);
         let next = card
             .processor
@@ -264,31 +254,22 @@ impl UserPath {
         pages: [Option<Page>; 2],
         before: u64,
     ) -> bool {
-        let Some(card) = self.cards.get_mut(host as usize) else {
-            return false;
-        };
-        let missing = pages.map(|page| page.filter(|&page| !card.tlb.finds(page)));
-        if missing == [None; 2] {
+        let card = &mut self.cards[host as usize];
+        let pages = pages.map(|page| page.filter(|&page| !card.tlb.finds(page)));
+        if pages == [None; 2] {
             return true;
         }
         card.processor.park(source, true);
         let source = source as u32;
         let at = world.now() + self.costs.np(before + self.costs.card.miss);
-        world.at(
-            at,
-            UserEvent::Asks {
-                host,
-                source,
-                missing,
-            },
-        );
-        world.at(
-            at,
-            UserEvent::Free {
-                host,
-                served: source,
-            },
-        );
+        let missing = Missing {
+            host,
+            source,
+            pages,
+        };
+        world.at(at, UserEvent::Asks(missing));
+        let served = source;
+        world.at(at, UserEvent::Free { host, served });
         false
     }
 
@@ -304,25 +285,18 @@ impl UserPath {
         process: Rank,
         source: usize,
     ) {
-        let queue = self
-            .endpoints
-            .get(process as usize)
-            .and_then(|endpoint| endpoint.send_queue.front().copied());
-        let Some(id) = queue else {
+        let endpoint = &self.endpoints[process as usize];
+        let Some(id) = endpoint.send_queue.front().copied() else {
             return self.free(world, host, source);
         };
-        let Some(packet) = world.packet(id) else {
-            return;
-        };
+        let packet = world.packet(id);
         let pages = self.pages_to_send(process, &packet.message);
         let fetched = self.fetched(&packet.message).map(|one| one.bytes.len());
         let mut cycles = self.costs.card.send + self.lookup_cycles(&pages);
         if !self.translates(world, host, source, pages, cycles) {
             return;
         }
-        if let Some(endpoint) = self.endpoints.get_mut(process as usize) {
-            endpoint.send_queue.pop_front();
-        }
+        self.endpoints[process as usize].send_queue.pop_front();
         let mut dma = 0;
         if let Some(bytes) = fetched {
             cycles += self.costs.card.program_dma;
@@ -345,21 +319,12 @@ impl UserPath {
     }
 
     fn serve_network(&mut self, world: &mut World<UserEvent>, host: u32) {
-        let arrived = self
-            .cards
-            .get(host as usize)
-            .and_then(|card| card.arrived.front().copied());
-        let Some(id) = arrived else {
+        let Some(id) = self.cards[host as usize].arrived.front().copied() else {
             return self.free(world, host, 0);
         };
-        let Some(packet) = world.packet(id) else {
-            return;
-        };
-        if packet.slot.is_none()
-            && self.needs_buffer(&packet.message)
-            && let Some(endpoint) = self.endpoints.get_mut(packet.to as usize)
-        {
-            packet.slot = Some(endpoint.take_buffer());
+        let packet = world.packet(id);
+        if packet.slot.is_none() && self.needs_buffer(&packet.message) {
+            packet.slot = Some(self.endpoints[packet.to as usize].take_buffer());
         }
         let pages = self.pages_to_deliver(packet);
         let bytes = packet.message.bytes() as u64;
@@ -373,9 +338,7 @@ impl UserPath {
         if !self.translates(world, host, 0, pages, cycles) {
             return;
         }
-        if let Some(card) = self.cards.get_mut(host as usize) {
-            card.arrived.pop_front();
-        }
+        self.cards[host as usize].arrived.pop_front();
         let (working, dma) = (self.costs.np(cycles + rest), self.costs.dma(moved));
         world.stage(id, "receive: network processor", working);
         world.stage(id, "receive: DMA to host", dma);
@@ -385,12 +348,7 @@ impl UserPath {
     }
 
     fn transmit(&mut self, world: &mut World<UserEvent>, id: PacketId) {
-        let Some((from, to, bytes)) = world
-            .packet(id)
-            .map(|packet| (packet.from, packet.to, packet.message.bytes()))
-        else {
-            return;
-        };
+        let (from, to, bytes) = world.ends(id);
         let (source, target) = (world.host_of(from), world.host_of(to));
         let on_wire = self.costs.cells().on_wire(bytes as u64);
         let now = world.now();
@@ -403,25 +361,12 @@ impl UserPath {
     }
 
     /// The host looks up missing pages, and has them brought if they are out.
-    fn ask(
-        &mut self,
-        world: &mut World<UserEvent>,
-        host: u32,
-        source: u32,
-        missing: [Option<Page>; 2],
-    ) {
-        let pages = missing.iter().flatten().count() as u64;
+    fn ask(&mut self, world: &mut World<UserEvent>, missing: Missing) {
+        let pages = missing.pages.iter().flatten().count() as u64;
         let library = &self.costs.library;
         let cycles = library.miss_interrupt + pages * library.miss_page;
-        let looked_up = world.steal(host, cycles);
-        world.at(
-            looked_up + self.page_in,
-            UserEvent::Translated {
-                host,
-                source,
-                missing,
-            },
-        );
+        let looked_up = world.steal(missing.host, cycles);
+        world.at(looked_up + self.page_in, UserEvent::Translated(missing));
     }
 
     fn send(
@@ -432,17 +377,13 @@ impl UserPath {
         message: Message,
         before: u64,
     ) -> CallEffect {
-        let is_full = self.endpoints.get(process as usize).is_none_or(|endpoint| {
-            endpoint.send_queue.len() >= self.costs.room.send_queue as usize
-        });
-        if is_full {
+        let endpoint = &self.endpoints[process as usize];
+        if endpoint.send_queue.len() >= self.costs.room.send_queue as usize {
             return world.refuse(process, message);
         }
         let stages = self.send_stages(&message);
         world.admit((process, to), message, before, &stages, |world, id| {
-            if let Some(endpoint) = self.endpoints.get_mut(process as usize) {
-                endpoint.send_queue.push_back(id);
-            }
+            self.endpoints[process as usize].send_queue.push_back(id);
             let (host, source) = (world.host_of(process), self.source_of(process));
             self.wake(world, host, source);
             CallEffect::Then(0, CallResult::Done)
@@ -453,10 +394,8 @@ impl UserPath {
         let Some(mut packet) = world.consume(process) else {
             return CallEffect::Then(0, CallResult::Received(None));
         };
-        if let Some(slot) = packet.slot.take()
-            && let Some(endpoint) = self.endpoints.get_mut(process as usize)
-        {
-            endpoint.free_buffers.push(slot);
+        if let Some(slot) = packet.slot.take() {
+            self.endpoints[process as usize].free_buffers.push(slot);
         }
         let fetched = match self.needs_buffer(&packet.message) {
             true => HEADER_BYTES,
@@ -474,26 +413,18 @@ impl UserPath {
     /// The region's pages get addresses of their own.
     fn attach(&mut self, process: Rank, bytes: usize) {
         let page = self.costs.hardware.page;
-        if let Some(endpoint) = self.endpoints.get_mut(process as usize) {
-            endpoint
-                .regions
-                .push(FIRST_REGION_PAGE + endpoint.next_page);
-            endpoint.next_page += (bytes as u64).div_ceil(page) + 1;
-        }
+        let endpoint = &mut self.endpoints[process as usize];
+        endpoint
+            .regions
+            .push(FIRST_REGION_PAGE + endpoint.next_page);
+        endpoint.next_page += (bytes as u64).div_ceil(page) + 1;
     }
 }
 
 /// Lets the network processor notice what it is about to.
 fn plan(world: &mut World<UserEvent>, host: u32, notice: Option<Notice>) {
     if let Some(notice) = notice {
-        world.at(
-            notice.at,
-            UserEvent::Notices {
-                host,
-                source: notice.source as u32,
-                generation: notice.generation,
-            },
-        );
+        world.at(notice.at, UserEvent::Notices { host, notice });
     }
 }
 
@@ -536,46 +467,32 @@ impl Substrate for UserPath {
 
     fn event(&mut self, world: &mut World<UserEvent>, event: UserEvent) {
         match event {
-            UserEvent::Notices {
-                host,
-                source,
-                generation,
-            } => {
-                let is_current = self
-                    .cards
-                    .get_mut(host as usize)
-                    .is_some_and(|card| card.processor.begins(generation));
-                if is_current {
-                    self.serve(world, host, source as usize);
+            UserEvent::Notices { host, notice } => {
+                let processor = &mut self.cards[host as usize].processor;
+                if processor.begins(notice.generation) {
+                    self.serve(world, host, notice.source);
                 }
             }
             UserEvent::Transmits { packet } => self.transmit(world, packet),
             UserEvent::Arrives { packet } => {
-                let to = world.packet(packet).map_or(0, |packet| packet.to);
+                let to = world.packet(packet).to;
                 let host = world.host_of(to);
-                if let Some(card) = self.cards.get_mut(host as usize) {
-                    card.arrived.push_back(packet);
-                }
+                self.cards[host as usize].arrived.push_back(packet);
                 self.wake(world, host, 0);
             }
             UserEvent::Delivered { packet } => world.deliver(packet),
             UserEvent::Free { host, served } => self.free(world, host, served as usize),
-            UserEvent::Asks {
+            UserEvent::Asks(missing) => self.ask(world, missing),
+            UserEvent::Translated(Missing {
                 host,
                 source,
-                missing,
-            } => self.ask(world, host, source, missing),
-            UserEvent::Translated {
-                host,
-                source,
-                missing,
-            } => {
-                if let Some(card) = self.cards.get_mut(host as usize) {
-                    for page in missing.into_iter().flatten() {
-                        card.tlb.fill(page);
-                    }
-                    card.processor.park(source as usize, false);
+                pages,
+            }) => {
+                let card = &mut self.cards[host as usize];
+                for page in pages.into_iter().flatten() {
+                    card.tlb.fill(page);
                 }
+                card.processor.park(source as usize, false);
                 self.wake(world, host, source as usize);
             }
         }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::machine::CallEffect;
-use super::process::{Call, CallResult};
-use super::processor::{Alarm, Clock, Host, HostTimes, Wakes};
+use super::process::{Call, CallEffect, CallResult};
+use super::processor::{Alarm, Clock, Effects, Host, HostTimes, Wakes};
 use crate::am::port::{Message, Rank};
 use crate::engine::{Engine, Time, duration_at};
 use crate::hardware::Network;
+use crate::slab::Slab;
 use crate::statistics::{Busy, Resource, Statistics};
 
 /// What happens.
@@ -122,8 +122,8 @@ pub(super) struct World<E> {
     pub(super) statistics: Option<Box<Statistics>>,
     /// How long each host's card and its DMA have worked for packets, if statistics are kept.
     cards_busy: Vec<[Time; 2]>,
-    packets: Vec<Option<Packet>>,
-    free: Vec<u32>,
+    /// While events about them are to come.
+    packets: Slab<Packet>,
     in_flight: BTreeMap<(Rank, Rank), u32>,
     /// Processes that were refused for lack of room, and those that have got room since.
     refused: Vec<bool>,
@@ -149,8 +149,7 @@ impl<E: Copy> World<E> {
             cards_busy: vec![[0; 2]; hosts as usize],
             inboxes: (0..ranks).map(|_| VecDeque::new()).collect(),
             journeys: Vec::new(),
-            packets: Vec::new(),
-            free: Vec::new(),
+            packets: Slab::default(),
             in_flight: BTreeMap::new(),
             refused: vec![false; ranks],
             room_came: vec![false; ranks],
@@ -186,53 +185,37 @@ impl<E: Copy> World<E> {
     /// Takes so many cycles from whatever `host` runs; returns when they are over.
     pub(super) fn steal(&mut self, host: u32, cycles: u64) -> Time {
         let time = self.cycles(cycles);
-        self.with_host(host, |host, now, clocks, alarms| {
-            host.interrupt(now, time, clocks, alarms)
-        })
-        .unwrap_or_default()
+        self.with_host(host, |host, effects| host.interrupt(time, effects))
     }
 
     /// Does something to a host's processors and sets the alarms that follow from it.
     pub(super) fn with_host<T>(
         &mut self,
         host: u32,
-        action: impl FnOnce(&mut Host, Time, &mut [Clock], &mut Vec<Alarm>) -> T,
-    ) -> Option<T> {
-        let now = self.engine.now();
-        let host = self.hosts.get_mut(host as usize)?;
-        let result = action(host, now, &mut self.clocks, &mut self.alarms);
+        action: impl FnOnce(&mut Host, &mut Effects<'_>) -> T,
+    ) -> T {
+        let mut effects = Effects {
+            now: self.engine.now(),
+            clocks: &mut self.clocks,
+            alarms: &mut self.alarms,
+        };
+        let result = action(&mut self.hosts[host as usize], &mut effects);
         for alarm in self.alarms.drain(..) {
             self.engine.at(alarm.at, Event::Alarm(alarm.wakes));
         }
-        Some(result)
+        result
     }
 
-    /// Keeps a packet while events about it are to come.
-    fn keep(&mut self, packet: Packet) -> PacketId {
-        match self.free.pop() {
-            Some(place) => {
-                if let Some(slot) = self.packets.get_mut(place as usize) {
-                    *slot = Some(packet);
-                }
-                PacketId(place)
-            }
-            None => {
-                self.packets.push(Some(packet));
-                PacketId((self.packets.len() - 1) as u32)
-            }
-        }
+    /// A packet that is on its way.
+    pub(super) fn packet(&mut self, id: PacketId) -> &mut Packet {
+        let packet = self.packets.get_mut(id.0);
+        packet.expect("nothing happens to a packet after its delivery")
     }
 
-    pub(super) fn packet(&mut self, id: PacketId) -> Option<&mut Packet> {
-        self.packets.get_mut(id.0 as usize)?.as_mut()
-    }
-
-    fn take_packet(&mut self, id: PacketId) -> Option<Packet> {
-        let packet = self.packets.get_mut(id.0 as usize)?.take();
-        if packet.is_some() {
-            self.free.push(id.0);
-        }
-        packet
+    /// A packet's sender, receiver and bytes.
+    pub(super) fn ends(&mut self, id: PacketId) -> (Rank, Rank, usize) {
+        let packet = self.packet(id);
+        (packet.from, packet.to, packet.message.bytes())
     }
 
     /// Adds a stage that begins now, or when the one before is over, to a packet's journey.
@@ -241,19 +224,14 @@ impl<E: Copy> World<E> {
         if self.settings.keeps_statistics {
             self.use_card(id, name, time);
         }
-        if self.settings.keeps_journeys
-            && let Some(packet) = self.packet(id)
-        {
-            packet.stage(now, name, time);
+        if self.settings.keeps_journeys {
+            self.packet(id).stage(now, name, time);
         }
     }
 
     /// Counts a stage of a packet's way as use of a card, if it is.
     fn use_card(&mut self, id: PacketId, name: &str, time: Time) {
-        let Some(packet) = self.packet(id) else {
-            return;
-        };
-        let (from, to) = (packet.from, packet.to);
+        let (from, to, _) = self.ends(id);
         let which = match name {
             name if name.ends_with("network processor") => 0,
             name if name.contains("DMA") => 1,
@@ -264,9 +242,7 @@ impl<E: Copy> World<E> {
         } else {
             from
         });
-        if let Some(card) = self.cards_busy.get_mut(host as usize) {
-            card[which] += time;
-        }
+        self.cards_busy[host as usize][which] += time;
     }
 
     /// How long each instance of each resource has been in use so far.
@@ -278,9 +254,7 @@ impl<E: Copy> World<E> {
         for (rank, clock) in self.clocks.iter().enumerate() {
             let host = self.host_of(rank as Rank) as usize;
             let used: Time = clock.accounts.iter().sum();
-            if let Some(busy) = busy[Resource::HostProcessor as usize].get_mut(host) {
-                *busy += used;
-            }
+            busy[Resource::HostProcessor as usize][host] += used;
         }
         if self.cards_busy.iter().any(|card| *card != [0; 2]) {
             let cards = self.cards_busy.iter();
@@ -329,8 +303,8 @@ impl<E: Copy> World<E> {
 
     /// `from` has been refused, and wants to know when there is room again. It has its message back.
     pub(super) fn refuse(&mut self, from: Rank, message: Message) -> CallEffect {
-        set(&mut self.refused, from, true);
-        set(&mut self.room_came, from, false);
+        self.refused[from as usize] = true;
+        self.room_came[from as usize] = false;
         CallEffect::Then(0, CallResult::NoRoom(message))
     }
 
@@ -349,7 +323,7 @@ impl<E: Copy> World<E> {
         }
         self.take_room(from, to);
         let called = self.now().saturating_sub(self.cycles(before));
-        let id = self.keep(Packet {
+        let id = PacketId(self.packets.insert(Packet {
             from,
             to,
             message,
@@ -357,7 +331,7 @@ impl<E: Copy> World<E> {
             stages: Vec::new(),
             begins: Vec::new(),
             slot: None,
-        });
+        }));
         for &(name, cycles) in stages {
             let time = self.cycles(cycles);
             self.stage(id, name, time);
@@ -386,9 +360,8 @@ impl<E: Copy> World<E> {
 
     /// There may be room again for `from`.
     pub(super) fn room(&mut self, from: Rank) {
-        if self.refused.get(from as usize) == Some(&true) {
-            set(&mut self.refused, from, false);
-            set(&mut self.room_came, from, true);
+        if std::mem::take(&mut self.refused[from as usize]) {
+            self.room_came[from as usize] = true;
             self.wake(from);
         }
     }
@@ -406,26 +379,21 @@ impl<E: Copy> World<E> {
 
     /// The receiving process can see the packet from now on.
     pub(super) fn deliver(&mut self, packet: PacketId) {
-        let Some(packet) = self.take_packet(packet) else {
-            return;
-        };
+        let packet = self.packets.remove(packet.0);
+        let packet = packet.expect("a packet is delivered once");
         let to = packet.to;
-        if let Some(inbox) = self.inboxes.get_mut(to as usize) {
-            inbox.push_back(packet);
-        }
+        self.inboxes[to as usize].push_back(packet);
         self.wake(to);
     }
 
     fn wake(&mut self, process: Rank) {
         let host = self.host_of(process);
-        self.with_host(host, |host, now, clocks, alarms| {
-            host.wake(now, process, clocks, alarms);
-        });
+        self.with_host(host, |host, effects| host.wake(process, effects));
     }
 
     /// The process takes its next packet; the sender will get its credit back.
     pub(super) fn consume(&mut self, process: Rank) -> Option<Packet> {
-        let packet = self.inboxes.get_mut(process as usize)?.pop_front()?;
+        let packet = self.inboxes[process as usize].pop_front()?;
         let credit = Event::Credit {
             from: packet.from,
             to: packet.to,
@@ -436,12 +404,8 @@ impl<E: Copy> World<E> {
 
     /// Whether a process that is about to wait need not.
     fn need_not_wait(&mut self, process: Rank) -> bool {
-        let has_mail = self
-            .inboxes
-            .get(process as usize)
-            .is_some_and(|inbox| !inbox.is_empty());
-        let room_came = self.room_came.get(process as usize) == Some(&true);
-        set(&mut self.room_came, process, false);
+        let has_mail = !self.inboxes[process as usize].is_empty();
+        let room_came = std::mem::take(&mut self.room_came[process as usize]);
         has_mail || room_came
     }
 
@@ -461,11 +425,5 @@ impl<E: Copy> World<E> {
                 begins: std::mem::take(&mut packet.begins),
             });
         }
-    }
-}
-
-fn set(flags: &mut [bool], rank: Rank, value: bool) {
-    if let Some(flag) = flags.get_mut(rank as usize) {
-        *flag = value;
     }
 }

@@ -18,8 +18,6 @@ pub mod random;
 pub mod scaling;
 pub mod traffic;
 
-use std::fmt;
-
 use crate::engine::{SECOND, Time};
 use crate::hardware::TopologyError;
 use crate::node::{BuildError, Ended, Record, World};
@@ -51,13 +49,16 @@ impl Keep {
 }
 
 /// Why an experiment has no result.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// Its world could not be built.
-    Build(BuildError),
+    #[error(transparent)]
+    Build(#[from] BuildError),
     /// It did not come to its end.
+    #[error("{0}")]
     Ended(Ended),
     /// The program broke a promise, or messages failed: so many gave an engine more than it holds, so many errors.
+    #[error("{overcommitted} transfers were given to a full engine, and {errors} messages failed")]
     Broken {
         /// Transfers for an engine that was full.
         overcommitted: u64,
@@ -65,41 +66,11 @@ pub enum RunError {
         errors: u64,
     },
     /// Its nodes cannot be joined like this.
-    Topology(TopologyError),
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
     /// There was nothing to measure.
+    #[error("there was nothing to measure: {0}")]
     Empty(&'static str),
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Build(error) => error.fmt(f),
-            Self::Ended(ended) => ended.fmt(f),
-            Self::Topology(error) => error.fmt(f),
-            Self::Broken {
-                overcommitted,
-                errors,
-            } => write!(
-                f,
-                "{overcommitted} transfers were given to a full engine, and {errors} messages failed"
-            ),
-            Self::Empty(what) => write!(f, "there was nothing to measure: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
-
-impl From<TopologyError> for RunError {
-    fn from(error: TopologyError) -> Self {
-        Self::Topology(error)
-    }
-}
-
-impl From<BuildError> for RunError {
-    fn from(error: BuildError) -> Self {
-        Self::Build(error)
-    }
 }
 
 /// Whether a world that ran to its end kept its promises.

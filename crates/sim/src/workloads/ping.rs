@@ -28,14 +28,7 @@ fn plan(profile: &Profile, settings: Settings, bytes: u32, depth: u32) -> Result
     plan.data_offset = DATA_OFFSET;
     plan.longest_message = bytes;
     for node in 0..2 {
-        plan.vi(ViPlan {
-            node,
-            process: 0,
-            depth,
-            queues: Queues::None,
-            sends_counted: false,
-            reserved: None,
-        });
+        plan.vi(ViPlan::new(node, 0, depth, Queues::None));
     }
     plan.connections.push((0, 1));
     Ok(plan)

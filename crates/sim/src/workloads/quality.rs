@@ -507,6 +507,21 @@ fn ends(shape: Shape, number: usize) -> (usize, usize) {
     }
 }
 
+/// The card's settings with room for all that channels have in progress.
+fn roomy(settings: &Settings, admission: bool) -> Settings {
+    let mut settings = settings.clone();
+    settings.limits.posted_per_queue = SEND_DEPTH;
+    settings.limits.descriptors_per_queue = 16;
+    settings.limits.buffers = 8_192;
+    settings.limits.receive_buffers = 4_096;
+    settings.limits.frames = 8_192;
+    if !admission {
+        // The thesis finds out by trial what can be carried.
+        settings.capacity = unlimited();
+    }
+    settings
+}
+
 fn build(
     profile: &Profile,
     settings: &Settings,
@@ -518,16 +533,7 @@ fn build(
         return Err(RunError::Empty("no channels, or no node to send to"));
     }
     let topology = profile.topology(nodes)?;
-    let mut settings = settings.clone();
-    settings.limits.posted_per_queue = SEND_DEPTH;
-    settings.limits.descriptors_per_queue = 16;
-    settings.limits.buffers = 8_192;
-    settings.limits.receive_buffers = 4_096;
-    settings.limits.frames = 8_192;
-    if !experiment.admission {
-        // The thesis finds out by trial what can be carried.
-        settings.capacity = unlimited();
-    }
+    let settings = roomy(settings, experiment.admission);
     let start = PREPARE_EACH * Time::from(RECEIVE_DEPTH) * channels.len() as Time;
     let window = Window {
         from: start + experiment.warm_up,
@@ -545,44 +551,14 @@ fn build(
     });
     plan.data_offset = experiment.data_offset;
     let trace: Option<Rc<[u32]>> = experiment.trace.clone().map(Into::into);
+    let of_node = |node: usize, end: fn((usize, usize)) -> usize| {
+        (0..channels.len()).filter(move |&number| end(ends(experiment.shape, number)) == node)
+    };
     for node in 0..nodes {
-        let outgoing =
-            (0..channels.len()).filter(|&number| ends(experiment.shape, number).0 == node);
-        let sources: Vec<Source> = outgoing
-            .enumerate()
-            .map(|(vi, number)| {
-                source(
-                    &channels[number],
-                    experiment.seed,
-                    number,
-                    vi as u32,
-                    &trace,
-                )
-            })
-            .collect();
-        let due = sources
-            .iter()
-            .enumerate()
-            .map(|(place, source)| {
-                // Channels begin at times of their own within one interval.
-                let interval = source.flow.interval();
-                let phase = source.random.clone().below(interval.max(1));
-                Reverse((start + phase, place))
-            })
-            .collect();
-        let generator = Generator {
-            sources,
-            due,
-            end: window.to,
-            window,
-            logs: logs.clone(),
-        };
-        plan.process(node, generator);
-        let incoming: Vec<usize> = (0..channels.len())
-            .filter(|&number| ends(experiment.shape, number).1 == node)
-            .collect();
+        let outgoing = of_node(node, |(from, _)| from);
+        plan.process(node, generator(experiment, outgoing, window, &trace, &logs));
         let sink = Sink {
-            channels: incoming,
+            channels: of_node(node, |(_, to)| to).collect(),
             prepared: 0,
             resolution: experiment.resolution,
             window,
@@ -594,28 +570,50 @@ fn build(
         let (from, to) = ends(experiment.shape, number);
         let reserved = |direction| flow.traffic().map(|traffic| (direction, traffic));
         let here = plan.vi(ViPlan {
-            node: from,
-            process: 0,
-            depth: SEND_DEPTH,
-            queues: Queues::None,
             sends_counted: true,
             reserved: reserved(Direction::Outgoing),
+            ..ViPlan::new(from, 0, SEND_DEPTH, Queues::None)
         });
         let there = plan.vi(ViPlan {
-            node: to,
-            process: 1,
-            depth: RECEIVE_DEPTH,
-            queues: Queues::Receives,
-            sends_counted: false,
             reserved: reserved(Direction::Incoming),
+            ..ViPlan::new(to, 1, RECEIVE_DEPTH, Queues::Receives)
         });
         plan.connections.push((here, there));
     }
     Ok((World::new(plan)?, logs, window))
 }
 
-fn source(flow: &Flow, seed: u64, channel: usize, vi: u32, trace: &Option<Rc<[u32]>>) -> Source {
-    let mut random = Random::new(seed ^ (channel as u64 + 1).wrapping_mul(0x1000_0001));
+/// What injects the messages of these channels, all of one node.
+fn generator(
+    experiment: &Experiment,
+    channels: impl Iterator<Item = usize>,
+    window: Window,
+    trace: &Option<Rc<[u32]>>,
+    logs: &Logs,
+) -> Generator {
+    let sources: Vec<Source> = channels
+        .enumerate()
+        .map(|(vi, number)| source(experiment, number, vi as u32, trace))
+        .collect();
+    let start = window.from - experiment.warm_up;
+    let due = sources.iter().enumerate().map(|(place, source)| {
+        // Channels begin at times of their own within one interval.
+        let interval = source.flow.interval();
+        let phase = source.random.clone().below(interval.max(1));
+        Reverse((start + phase, place))
+    });
+    Generator {
+        due: due.collect(),
+        sources,
+        end: window.to,
+        window,
+        logs: logs.clone(),
+    }
+}
+
+fn source(experiment: &Experiment, channel: usize, vi: u32, trace: &Option<Rc<[u32]>>) -> Source {
+    let flow = &experiment.channels[channel];
+    let mut random = Random::new(experiment.seed ^ (channel as u64 + 1).wrapping_mul(0x1000_0001));
     let videos = match *flow {
         Flow::Video {
             streams,

@@ -454,8 +454,8 @@ fn build(
         Kind::OneOfAll => interfaces,
         Kind::Active(vis) => vis.div_ceil(PROCESSES).min(interfaces),
     };
-    let mut settings = settings.clone();
     let posted = 2 * depth * (PROCESSES * used) as u32;
+    let mut settings = settings.clone();
     settings.limits.posted_per_queue = depth.max(2);
     settings.limits.descriptors_per_queue = depth.max(2);
     settings.limits.buffers = 2 * posted + 64;
@@ -471,50 +471,12 @@ fn build(
     let start = PREPARE_EACH * Time::from(posted);
     for node in 0..simulated {
         for process in 0..PROCESSES {
-            let sum = sum.clone();
-            let load = load.clone();
             match load.kind {
-                Kind::OneOfAll => plan.process(
-                    node,
-                    OneOfAll {
-                        interfaces: interfaces as u32,
-                        // The same choices on every node keep nodes alike.
-                        random: Random::new(load.seed.wrapping_add(process as u64)),
-                        phase: OnePhase::Prepare(0),
-                        chosen: 0,
-                        round: 0,
-                        sent_at: 0,
-                        start,
-                        sum,
-                        load,
-                    },
-                ),
-                Kind::Active(_) => {
-                    let vis = load.order.apply(active(interfaces, used), load.seed);
-                    plan.process(
-                        node,
-                        Exchange {
-                            sent_at: vec![0; vis.len() * load.burst as usize],
-                            replies: vec![0; vis.len()],
-                            vis,
-                            phase: Phase::Prepare(0),
-                            round: 0,
-                            start,
-                            sum,
-                            load,
-                        },
-                    )
-                }
+                Kind::OneOfAll => plan.process(node, one_of_all(load, process, start, &sum)),
+                Kind::Active(_) => plan.process(node, exchange(load, used, start, &sum)),
             };
             for _ in 0..interfaces {
-                plan.vi(ViPlan {
-                    node,
-                    process,
-                    depth,
-                    queues,
-                    sends_counted: false,
-                    reserved: None,
-                });
+                plan.vi(ViPlan::new(node, process, depth, queues));
             }
         }
     }
@@ -531,4 +493,34 @@ fn build(
         }
     }
     Ok((World::new(plan)?, sum, start))
+}
+
+fn one_of_all(load: &Load, process: usize, start: Time, sum: &Rc<RefCell<Sum>>) -> OneOfAll {
+    OneOfAll {
+        interfaces: load.interfaces() as u32,
+        // The same choices on every node keep nodes alike.
+        random: Random::new(load.seed.wrapping_add(process as u64)),
+        phase: OnePhase::Prepare(0),
+        chosen: 0,
+        round: 0,
+        sent_at: 0,
+        start,
+        sum: sum.clone(),
+        load: load.clone(),
+    }
+}
+
+fn exchange(load: &Load, used: usize, start: Time, sum: &Rc<RefCell<Sum>>) -> Exchange {
+    let vis = active(load.interfaces(), used);
+    let vis = load.order.apply(vis, load.seed);
+    Exchange {
+        sent_at: vec![0; vis.len() * load.burst as usize],
+        replies: vec![0; vis.len()],
+        vis,
+        phase: Phase::Prepare(0),
+        round: 0,
+        start,
+        sum: sum.clone(),
+        load: load.clone(),
+    }
 }

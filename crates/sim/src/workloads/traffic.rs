@@ -197,6 +197,18 @@ struct Interface {
     number: u32,
 }
 
+impl Interface {
+    fn new(peer: usize, is_client: bool) -> Self {
+        Self {
+            peer,
+            is_client,
+            waiting: VecDeque::new(),
+            posted: 0,
+            number: 0,
+        }
+    }
+}
+
 /// What is on its way from a client to a server: its number on the connection, when it was injected, and its bytes.
 type Pending = VecDeque<(u32, Time, u32)>;
 
@@ -493,22 +505,11 @@ fn build(profile: &Profile, settings: &Settings, traffic: &Traffic) -> Result<Bu
             clients[server].push(client);
         }
     }
-    let most = (0..nodes)
-        .map(|node| servers[node].len() + clients[node].len())
-        .max();
-    let most = most.unwrap_or(1) as u32;
-    let mut settings = settings.clone();
-    settings.limits.posted_per_queue = SEND_DEPTH.max(RECEIVE_DEPTH);
-    settings.limits.descriptors_per_queue = 8;
-    settings.limits.receive_buffers = (16 * most).clamp(512, 8_192);
-    settings.limits.buffers = 2 * settings.limits.receive_buffers;
-    settings.limits.frames = settings.limits.buffers;
-    settings.capacity = super::quality::unlimited();
+    let most = (0..nodes).map(|node| servers[node].len() + clients[node].len());
+    let most = most.max().unwrap_or(1) as u32;
     let start = PREPARE_EACH * Time::from(RECEIVE_DEPTH * most) + MILLISECOND;
-    let window = (
-        start + traffic.warm_up,
-        start + traffic.warm_up + traffic.measured,
-    );
+    let begin = start + traffic.warm_up;
+    let window = (begin, begin + traffic.measured);
     let shared = Rc::new(RefCell::new(Shared {
         outcome: Outcome {
             received: vec![0; nodes],
@@ -517,6 +518,7 @@ fn build(profile: &Profile, settings: &Settings, traffic: &Traffic) -> Result<Bu
         latencies: Histogram::default(),
         pending: (0..nodes * nodes).map(|_| Pending::new()).collect(),
     }));
+    let settings = roomy(settings, most);
     let mut plan = Plan::new(profile.clone(), settings, profile.topology(nodes)?);
     plan.longest_message = LONGEST.max(traffic.sizes.largest());
     plan.data_offset = super::ping::DATA_OFFSET;
@@ -527,43 +529,20 @@ fn build(profile: &Profile, settings: &Settings, traffic: &Traffic) -> Result<Bu
     let all = Rc::new(traffic.clone());
     let mut places = vec![0; nodes * nodes];
     for node in 0..nodes {
-        let of = |is_client: bool| {
-            move |peer: &usize| Interface {
-                peer: *peer,
-                is_client,
-                waiting: VecDeque::new(),
-                posted: 0,
-                number: 0,
-            }
-        };
-        let to_servers = servers[node].iter().map(of(true));
-        let interfaces: Vec<Interface> = to_servers
-            .chain(clients[node].iter().map(of(false)))
-            .collect();
+        let to_servers = servers[node].iter().map(|&peer| Interface::new(peer, true));
+        let to_clients = clients[node]
+            .iter()
+            .map(|&peer| Interface::new(peer, false));
+        let interfaces: Vec<Interface> = to_servers.chain(to_clients).collect();
         for one in &interfaces {
-            let vi = plan.vi(ViPlan {
-                node,
-                process: 0,
-                depth: SEND_DEPTH.max(RECEIVE_DEPTH),
-                queues: Queues::Both,
-                sends_counted: false,
-                reserved: None,
-            });
+            let depth = SEND_DEPTH.max(RECEIVE_DEPTH);
+            let vi = plan.vi(ViPlan::new(node, 0, depth, Queues::Both));
             if one.is_client {
                 places[node * nodes + one.peer] = vi;
             }
         }
-        plan.process(
-            node,
-            process(
-                &all,
-                node,
-                interfaces,
-                servers[node].len(),
-                (start, window),
-                &shared,
-            ),
-        );
+        let (count, times) = (servers[node].len(), (start, window));
+        plan.process(node, process(&all, node, interfaces, count, times, &shared));
     }
     // A server's end of a connection comes behind its own connections, in the order of its clients.
     let mut first = 0;
@@ -576,6 +555,19 @@ fn build(profile: &Profile, settings: &Settings, traffic: &Traffic) -> Result<Bu
         first = behind + clients[server].len();
     }
     Ok((World::new(plan)?, shared, window))
+}
+
+/// The card's settings with room for all that a node's interfaces have in progress.
+fn roomy(settings: &Settings, interfaces: u32) -> Settings {
+    let mut settings = settings.clone();
+    let limits = &mut settings.limits;
+    limits.posted_per_queue = SEND_DEPTH.max(RECEIVE_DEPTH);
+    limits.descriptors_per_queue = 8;
+    limits.receive_buffers = (16 * interfaces).clamp(512, 8_192);
+    limits.buffers = 2 * limits.receive_buffers;
+    limits.frames = limits.buffers;
+    settings.capacity = super::quality::unlimited();
+    settings
 }
 
 fn process(

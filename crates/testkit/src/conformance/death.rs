@@ -264,11 +264,7 @@ pub fn while_asleep<F: Factory>(factory: &F, test: &str) {
     if ran_as_peer(factory) {
         return;
     }
-    for pair in [
-        ProcessPair::calling(factory, test),
-        ProcessPair::called(factory, test),
-    ] {
-        let mut pair = pair;
+    for mut pair in ProcessPair::each_way(factory, test) {
         pair.node.fall_asleep();
         pair.child.kill();
         asleep_until_down(&mut pair.node, pair.peer);
@@ -377,11 +373,7 @@ pub fn by_exit_is_an_orderly_end<F: Factory>(factory: &F, test: &str) {
     if ran_as_peer(factory) {
         return;
     }
-    for pair in [
-        ProcessPair::calling(factory, test),
-        ProcessPair::called(factory, test),
-    ] {
-        let mut pair = pair;
+    for mut pair in ProcessPair::each_way(factory, test) {
         pair.order(&Order::Exit);
         let cause = pair.node.await_down(pair.peer);
         assert_eq!(cause, PeerError::Closed);
@@ -394,11 +386,7 @@ pub fn packets_and_transfers_between_processes<F: Factory>(factory: &F, test: &s
     if ran_as_peer(factory) {
         return;
     }
-    for pair in [
-        ProcessPair::calling(factory, test),
-        ProcessPair::called(factory, test),
-    ] {
-        let mut pair = pair;
+    for mut pair in ProcessPair::each_way(factory, test) {
         let largest = pair.node.method.limits().max_packet - 5;
         let mut random = Random::new(seed(9));
         for _ in 0..300 {

@@ -1,4 +1,4 @@
-//! One suite for everything that implements [`Method`]: the other half of the contract that
+//! One suite for everything that implements [`Method`](causeway_transport::Method): the other half of the contract that
 //! stands in [`causeway_transport::method`].
 //!
 //! A method joins by implementing [`Factory`] and naming it in [`crate::conformance!`]; one that
@@ -18,6 +18,7 @@
 //! - [`sleep`]: arming, waking, and that no wake-up is lost.
 //! - `peer_process` and [`death`]: a peer in another process, killed in every state.
 
+mod factory;
 mod node;
 mod peer_process;
 
@@ -32,35 +33,8 @@ pub mod replies;
 pub mod sleep;
 pub mod transfers;
 
-use causeway_transport::{Address, Method};
-
+pub use factory::Factory;
 pub use node::{Event, Node, Pair};
-
-/// How the suite makes instances of a method.
-pub trait Factory {
-    /// The method under test.
-    type Method: Method + 'static;
-
-    /// A fresh instance that has nothing open yet.
-    fn method(&self) -> Self::Method;
-
-    /// An address to listen at, different at each call (or one that the method makes different
-    /// itself, such as port 0).
-    fn address(&self) -> Address;
-
-    /// An address at which certainly no process listens now, and at which one may
-    /// listen later.
-    fn vacant(&self) -> Address {
-        self.address()
-    }
-
-    /// An address that this method must refuse at once, however well-formed.
-    fn foreign(&self) -> Address {
-        "nosuchmethod://somewhere"
-            .parse()
-            .expect("a well-formed address")
-    }
-}
 
 /// Instantiates the suite for a method, one test per rule, in a module of the given name. The
 /// factory's expression is evaluated afresh for each test.

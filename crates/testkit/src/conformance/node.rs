@@ -12,7 +12,7 @@ use causeway_transport::{
 use causeway_wire::region::RegionDescriptor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Factory;
+use super::factory::Factory;
 use crate::patience::Patience;
 use crate::placement::Placements;
 

@@ -186,6 +186,11 @@ impl<M: Method> ProcessPair<M> {
         Self::called_at(node, address, test)
     }
 
+    /// A pair whose node called, then one whose peer process did.
+    pub(super) fn each_way(factory: &impl Factory<Method = M>, test: &str) -> [Self; 2] {
+        [Self::calling(factory, test), Self::called(factory, test)]
+    }
+
     /// A peer process calls `node`, which listens at `address`.
     pub(super) fn called_at(mut node: Node<M>, address: Address, test: &str) -> Self {
         let child = Child::spawn(test, "call", &[&address.to_string()]);

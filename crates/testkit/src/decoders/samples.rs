@@ -7,16 +7,18 @@ use causeway_wire::fs::{
     Place, Region, Regions, Reply, ReplyBody, Request, ServerIdentity, SetAttributes, Target,
     Timestamp,
 };
-use causeway_wire::region::{ObjectSpan, RegionDescriptor};
 use causeway_wire::{fs, home, store};
 
 mod messages;
 mod methods;
+mod regions;
 
 pub(super) use messages::{packets, pmi_lines, run_events, watch_pages};
 pub(super) use methods::{
     datagrams, frames, openings, rings, session_streams, shm_records, virtual_interfaces,
 };
+pub(super) use regions::all as regions;
+use regions::region;
 
 const HINT: DistributionHint = DistributionHint {
     strip_size: 65_536,
@@ -28,18 +30,6 @@ const NOW: Timestamp = Timestamp {
     seconds: 1_700_000_000,
     nanoseconds: 5,
 };
-
-fn region(object: bool) -> RegionDescriptor {
-    RegionDescriptor {
-        key: 0x1234_5678_9abc_def0,
-        base: 0x7f00_0000_1000,
-        len: 4096,
-        object: object.then_some(ObjectSpan {
-            object: 3,
-            offset: 8192,
-        }),
-    }
-}
 
 fn place() -> Place {
     Place {
@@ -53,10 +43,6 @@ fn distribution() -> Distribution {
         strip_size: 65_536,
         servers: vec![0, 1, 2, 3],
     }
-}
-
-pub(super) fn regions() -> Vec<Vec<u8>> {
-    vec![region(false).to_bytes(), region(true).to_bytes()]
 }
 
 pub(super) fn window_notices() -> Vec<Vec<u8>> {

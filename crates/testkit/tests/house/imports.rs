@@ -169,9 +169,13 @@ impl<'s> Visit<'s> for Uses<'_> {
         visit::visit_path(self, path);
     }
 
-    /// A macro's arguments are tokens: their paths are found in their text.
+    /// A macro's arguments are tokens: their paths are found in their text, without documentation, whose links are no uses.
     fn visit_macro(&mut self, item: &'s syn::Macro) {
         let text = item.tokens.to_string().replace(" :: ", "::");
+        let mut parts = text.split("[doc = ");
+        let first = parts.next().unwrap_or_default();
+        let behind = parts.filter_map(|part| Some(part.split_once("\"]")?.1));
+        let text: String = [first].into_iter().chain(behind).collect();
         for word in text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')) {
             let names: Vec<String> = word.split("::").map(str::to_owned).collect();
             if names.len() > 1 {
@@ -236,7 +240,10 @@ fn circles_are_found_however_they_are_written() {
     let texts = [
         ("", "mod a; mod b; mod c; fn f() { a::g() }"),
         ("a", "mod x; use super::b::{self, h}; fn g() {}"),
-        ("a::x", "fn i() { println!(\"{}\", crate::a::g()) }"),
+        (
+            "a::x",
+            "fn i() { println!(\"{}\", crate::a::g()) } list! { /// [`T`](crate::c::T)\n One }",
+        ),
         ("b", "pub(crate) fn h() -> super::c::T { T }"),
         (
             "c",

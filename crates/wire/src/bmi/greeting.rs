@@ -7,7 +7,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Reader, Writer, within};
+use crate::codec::{Malformed, Reader, Writer, unknown, within};
 use crate::formats::Formats;
 
 /// The first format with introductions, and with leaving.
@@ -42,15 +42,14 @@ impl Formats {
 
     /// The formats that a greeting with this word and number of regions states.
     pub(super) fn from_words(word: u64, regions: u16) -> Result<Self, Malformed> {
-        let unknown = |field, value| Malformed::Unknown { field, value };
         let [letters @ .., lowest, a, b, c] = word.to_le_bytes();
         if letters != *b"CWBM" || [a, b, c] != [0; 3] || lowest == 0 {
-            return Err(unknown("greeting", word));
+            return unknown("greeting", word);
         }
         let highest = match regions {
             0 => lowest,
             above if above > lowest.into() && above <= u8::MAX.into() => above as u8,
-            other => return Err(unknown("highest format", other.into())),
+            other => return unknown("highest format", other),
         };
         Ok(Self { lowest, highest })
     }
@@ -101,14 +100,10 @@ impl Introduction {
             let field = "introduced address";
             let len = input.u16(field)?;
             let bytes = input.take(len.into(), field)?;
-            let text = core::str::from_utf8(bytes).ok();
-            let unknown = Malformed::Unknown {
-                field,
-                value: len.into(),
-            };
-            addresses.push(String::from(
-                text.filter(|text| is_sound(text)).ok_or(unknown)?,
-            ));
+            match core::str::from_utf8(bytes) {
+                Ok(text) if is_sound(text) => addresses.push(String::from(text)),
+                _ => return unknown(field, len),
+            }
         }
         Ok(Self { id, addresses })
     }

@@ -3,7 +3,7 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::codec::{Malformed, Reader, Wire, Writer};
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 use crate::fs::{Generation, ObjectId};
 
 /// Entries of the file; the next one replaces the oldest.
@@ -110,7 +110,7 @@ impl Wire for HistoryHeader {
         let magic = input.take(MAGIC.len(), "magic of a history")?;
         let format = input.u32("format of a history")?;
         if magic != MAGIC || format != FORMAT {
-            return super::unknown("format of a history", format.into());
+            return unknown("format of a history", format);
         }
         let reserved = input.u32("reserved")?;
         let header = Self {
@@ -121,7 +121,7 @@ impl Wire for HistoryHeader {
         };
         let zero = input.u64("reserved")?;
         if reserved != 0 || zero != 0 {
-            return super::unknown("reserved", zero | u64::from(reserved));
+            return unknown("reserved", zero | u64::from(reserved));
         }
         check(whole, input)?;
         Ok(header)
@@ -179,7 +179,7 @@ impl Wire for HistoryEntry {
             },
             (1, [offset, end, 0, 0]) => Extent::Within { offset, end },
             (2, [offset, 0, 0, 0]) => Extent::From { offset },
-            (kind, _) => return super::unknown("kind of an entry", kind),
+            (kind, _) => return unknown("kind of an entry", kind),
         };
         check(whole, input)?;
         Ok(entry)
@@ -192,7 +192,7 @@ fn check(mut whole: Reader<'_>, input: &mut Reader<'_>) -> Result<(), Malformed>
     let check = input.u64("check of a history")?;
     match xxh3_64_with_seed(summed, SEED) == check {
         true => Ok(()),
-        false => super::unknown("check of a history", check),
+        false => unknown("check of a history", check),
     }
 }
 

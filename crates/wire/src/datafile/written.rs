@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::Binding;
-use crate::codec::{Malformed, Reader, Wire, Writer};
+use super::layout::BLOCK_BYTES;
+use super::sums::Binding;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within};
 
 /// Where the record begins in the file: in the header's page, behind the header's sector.
 pub const WRITTEN_OFFSET: u64 = 512;
@@ -22,7 +23,7 @@ const SEED: u64 = 0x7772_6974_7465_6e0a;
 
 const _: () = assert!(
     WRITTEN_OFFSET as usize + HEAD_BYTES + NEAR_BYTES + MAX_FAR_SPANS * SPAN_BYTES + 8
-        <= super::BLOCK_BYTES as usize
+        <= BLOCK_BYTES as usize
 );
 
 /// The groups of a datafile that were written.
@@ -63,13 +64,7 @@ impl Wire for WrittenGroups {
         let whole = input.clone();
         let binding = Binding(input.u64("binding of written groups")?);
         let count = input.u64("spans of written groups")?;
-        if count > MAX_FAR_SPANS as u64 {
-            return Err(Malformed::TooLarge {
-                field: "spans of written groups",
-                value: count,
-                limit: MAX_FAR_SPANS as u64,
-            });
-        }
+        within(count, MAX_FAR_SPANS as u64, "spans of written groups")?;
         let near = input.take(NEAR_BYTES, "bits of written groups")?;
         let far_bytes = count as usize * SPAN_BYTES;
         let mut far = Reader::new(input.take(far_bytes, "spans of written groups")?);
@@ -77,7 +72,7 @@ impl Wire for WrittenGroups {
         let summed = whole.clone().take(summed, "written groups")?;
         let check = input.u64("check of written groups")?;
         if xxh3_64_with_seed(summed, SEED) != check {
-            return super::unknown("check of written groups", check);
+            return unknown("check of written groups", check);
         }
         let mut spans = near_spans(near);
         let mut least = NEAR_GROUPS;
@@ -85,7 +80,7 @@ impl Wire for WrittenGroups {
             let first = far.u64("first written group")?;
             let end = far.u64("end of written groups")?;
             if first < least || end <= first {
-                return super::unknown("first written group", first);
+                return unknown("first written group", first);
             }
             // The next one begins behind a gap.
             least = end.saturating_add(1);

@@ -1,19 +1,11 @@
 //! Encodings of requests, replies and what they are made of (`docs/formats/fs.md`).
 //!
-//! Integers are little-endian; a list is a `u32` count and its items; bytes and text are a `u32`
-//! length and the bytes; an option is a byte 0 or 1 and the value; an enumeration is a byte and the
-//! variant's fields. Numbers of variants are never used again for something else.
-//!
-//! The tables here are the format: fields travel in the order in which they stand. A number in
-//! parentheses is the largest length that is accepted (bytes, text) or the fewest bytes that an item
-//! occupies (lists); every list is also bounded by the message's own length.
+//! The tables here are the format, in the notation of [`crate::codec::fields`]: fields travel in the order in which they
+//! stand. Numbers of variants are never used again for something else. Every list is also bounded by the message's own length.
 
-use self::fields::*;
 use super::*;
-use crate::codec::{Malformed, Reader, Wire, Writer, within};
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within};
 use crate::formats::Formats;
-
-pub(in crate::fs) mod fields;
 
 /// The formats of requests and replies that this build speaks. The first byte of each says which it has: a reply has its
 /// request's, or, to a request of none of these, the highest.
@@ -117,12 +109,6 @@ variants!(Operation, "operation", {
     129 => Hello { layout_from: u16, timeout_s: u32 },
 });
 
-variants!(WantedSums, "wanted sums", {
-    0 => None,
-    1 => Stored,
-    2 => Sent,
-});
-
 variants!(ReplyBody, "reply body", {
     1 => Done,
     2 => Node(node: boxed),
@@ -187,74 +173,25 @@ variants!(Body, "body", {
     },
 });
 
-variants!(Kind, "kind", { 1 => File, 2 => Directory, 3 => SymbolicLink });
+record! { CheckCursor { phase: u8, key: bytes(MAX_CURSOR_BYTES) } }
 
-record!(CheckCursor {
-    phase: u8,
-    key: bytes(MAX_CURSOR_BYTES)
-});
-
-record!(Caller {
-    uid: u32,
-    gid: u32,
-    groups: u32s(MAX_GROUPS)
-});
-record!(Place {
-    base: wire,
-    path: bytes(MAX_PATH_BYTES)
-});
-record!(Region {
-    offset: u64,
-    len: u64
-});
-record!(Reach {
-    position: u16,
-    end: u64
-});
-record!(ScrubPosition {
-    object: wire,
-    offset: u64
-});
-record!(DataFault {
-    object: wire,
-    offset: u64,
-    len: u64,
-    text: text(MAX_FAILURE_BYTES)
-});
-record!(StripedFile {
-    object: wire,
-    servers: u16s(MAX_STRIPE_SERVERS),
-    lengths: u64s(MAX_STRIPE_SERVERS)
-});
-record!(ObjectPath {
-    object: wire,
-    path: bytes(MAX_LONG_PATH_BYTES)
-});
-record!(DistributionHint {
-    strip_size: u32,
-    servers: u16,
-    start: u16
-});
-record!(Attributes {
-    kind: wire,
-    mode: u16,
-    uid: u32,
-    gid: u32,
-    links: u32,
-    size: u64,
-    accessed: wire,
-    modified: wire,
-    changed: wire,
-});
-record!(Node {
-    object: wire,
-    attributes: wire,
-    body: wire
-});
-record!(Failure {
-    errno: wire,
-    message: text(MAX_FAILURE_BYTES)
-});
+record! { Caller { uid: u32, gid: u32, groups: u32s(MAX_GROUPS) } }
+record! { Place { base: wire, path: bytes(MAX_PATH_BYTES) } }
+record! { Region { offset: u64, len: u64 } }
+record! { Reach { position: u16, end: u64 } }
+record! { ScrubPosition { object: wire, offset: u64 } }
+record! { DataFault { object: wire, offset: u64, len: u64, text: text(MAX_FAILURE_BYTES) } }
+record! { StripedFile {
+    object: wire, servers: u16s(MAX_STRIPE_SERVERS), lengths: u64s(MAX_STRIPE_SERVERS),
+} }
+record! { ObjectPath { object: wire, path: bytes(MAX_LONG_PATH_BYTES) } }
+record! { DistributionHint { strip_size: u32, servers: u16, start: u16 } }
+record! { Attributes {
+    kind: wire, mode: u16, uid: u32, gid: u32, links: u32, size: u64, accessed: wire,
+    modified: wire, changed: wire,
+} }
+record! { Node { object: wire, attributes: wire, body: wire } }
+record! { Failure { errno: wire, message: text(MAX_FAILURE_BYTES) } }
 
 impl Request {
     /// The format of a request that is of none that this build speaks.
@@ -344,25 +281,8 @@ impl Wire for u32 {
     }
 }
 
-impl Wire for ObjectId {
-    fn encode(&self, out: &mut Writer) {
-        out.u64(self.0);
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        input.u64("object").map(ObjectId)
-    }
-}
-
-impl Wire for Errno {
-    fn encode(&self, out: &mut Writer) {
-        out.u16(self.0);
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        input.u16("errno").map(Errno)
-    }
-}
+number!(ObjectId: u64, "object");
+number!(Errno: u16, "errno");
 
 /// A datafile and its size.
 impl Wire for (ObjectId, u64) {

@@ -9,8 +9,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::MAX_MESSAGE_BYTES;
 use super::codec::MAX_LABEL_BYTES;
-use super::codec::fields::*;
+use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer};
 
 /// Longest name of a server, in bytes.
@@ -46,15 +47,7 @@ macro_rules! identifier {
             }
         }
 
-        impl Wire for $type {
-            fn encode(&self, out: &mut Writer) {
-                out.u64(self.0);
-            }
-
-            fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-                input.u64($field).map(Self)
-            }
-        }
+        number!($type: u64, $field);
     };
 }
 
@@ -146,46 +139,25 @@ pub struct LayoutServer {
     pub active: bool,
 }
 
-record!(Target {
-    file_system: u128,
-    generation: wire,
-    incarnation: wire
-});
-record!(ServerIdentity {
-    file_system: u128,
-    name: text(MAX_SERVER_NAME_BYTES),
-    metadata: bool,
-    io: bool,
-    generation: wire,
-    index: option_u16,
-    incarnation: wire,
-});
-record!(Greeting {
-    identity: wire,
-    pid: u32,
-    uptime_ms: u64,
-    boot: u128,
-    failed_syncs: u64,
-    version: text(MAX_LABEL_BYTES),
-    layout: option,
-});
-record!(LayoutPart {
-    epoch: u64,
-    count: u32,
-    servers: list(MIN_LAYOUT_SERVER_BYTES),
-});
-record!(LayoutServer {
-    index: u16,
-    name: text(MAX_SERVER_NAME_BYTES),
-    generation: wire,
-    active: bool,
-});
+record! { Target { file_system: u128, generation: wire, incarnation: wire } }
+record! { ServerIdentity {
+    file_system: u128, name: text(MAX_SERVER_NAME_BYTES), metadata: bool, io: bool,
+    generation: wire, index: option_u16, incarnation: wire,
+} }
+record! { Greeting {
+    identity: wire, pid: u32, uptime_ms: u64, boot: u128, failed_syncs: u64,
+    version: text(MAX_LABEL_BYTES), layout: option,
+} }
+record! { LayoutPart { epoch: u64, count: u32, servers: list(MIN_LAYOUT_SERVER_BYTES) } }
+record! { LayoutServer {
+    index: u16, name: text(MAX_SERVER_NAME_BYTES), generation: wire, active: bool,
+} }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::codec::tests::golden;
-    use crate::fs::{MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody};
+    use crate::fs::{Operation, Reply, ReplyBody};
     use alloc::boxed::Box;
     use alloc::vec;
 

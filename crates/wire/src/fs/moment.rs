@@ -1,5 +1,6 @@
 //! Moments of a server's host, which order its writes.
 
+use crate::codec::fields::{put, record, take};
 use crate::codec::{Malformed, Reader, Wire, Writer};
 
 /// A moment in a run of a host.
@@ -11,16 +12,4 @@ pub struct Moment {
     pub at: u64,
 }
 
-impl Wire for Moment {
-    fn encode(&self, out: &mut Writer) {
-        out.u128(self.boot);
-        out.u64(self.at);
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            boot: input.u128("run of a host")?,
-            at: input.u64("moment")?,
-        })
-    }
-}
+record! { Moment { boot: u128, at: u64 } }

@@ -2,7 +2,7 @@
 //! helper from the back, until they meet. Each side has a page of the transfers that it initiated: a
 //! head and [`BLOCKS`] blocks.
 
-use crate::codec::Malformed;
+use crate::codec::{Malformed, unknown};
 
 /// Bytes of a side's page.
 pub const BYTES: usize = HEAD_BYTES + BLOCKS * BLOCK_BYTES;
@@ -68,10 +68,7 @@ impl Claims {
             back: (word >> 32) as u32,
         };
         if claims.front > claims.back {
-            return Err(Malformed::Unknown {
-                field: "claims of a shared transfer",
-                value: word,
-            });
+            return unknown("claims of a shared transfer", word);
         }
         Ok(claims)
     }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::codec::{Malformed, Reader, Wire, Writer};
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
 /// Bytes that [`seal`] adds to a value.
 pub const SEAL_BYTES: usize = 8 + 4 + 4;
@@ -64,10 +64,7 @@ pub fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Result<(&'a [u8], Stamp), Mal
     let checksum = u32::from_le_bytes(*checksum);
     match checksum == seal_checksum(key, content) {
         true => Ok((value, stamp)),
-        false => Err(Malformed::Unknown {
-            field: "checksum of a sealed value",
-            value: checksum.into(),
-        }),
+        false => unknown("checksum of a sealed value", checksum),
     }
 }
 
@@ -108,7 +105,6 @@ impl Wire for Mark {
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let body = input.take(MARK_BYTES - 8, "mark")?;
-        let unknown = |field, value| Err(Malformed::Unknown { field, value });
         let checksum = input.u64("checksum of the mark")?;
         if checksum != xxh3_64(body) {
             return unknown("checksum of the mark", checksum);

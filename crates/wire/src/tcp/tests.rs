@@ -144,7 +144,7 @@ fn headers_have_their_golden_bytes_both_ways() {
 #[test]
 fn headers_refuse_oversize_unknown_kinds_and_unused_fields() {
     for kind in 1..=14 {
-        let known = Kind::from_u8(kind).unwrap();
+        let known = Kind::from_code(kind).unwrap();
         let len = match known {
             Kind::Atomic | Kind::AtomicDone => known.max_payload() as u32,
             _ => 0,

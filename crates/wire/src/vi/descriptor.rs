@@ -1,6 +1,6 @@
 //! Descriptors as processes post them, and what the card writes back.
 
-use crate::codec::{Malformed, Reader};
+use crate::codec::{Malformed, Reader, unknown};
 
 /// Descriptors begin at multiples of this.
 pub const DESCRIPTOR_ALIGN: u64 = 64;
@@ -238,10 +238,7 @@ impl Completion {
                 receive: flags & 2 != 0,
                 round: flags & 1 != 0,
             }),
-            flags => Err(Malformed::Unknown {
-                field: "completion flags",
-                value: flags.into(),
-            }),
+            flags => unknown("completion flags", flags),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The header of every frame between two cards.
 
-use crate::codec::{Malformed, Reader};
+use crate::codec::fields::codes;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
 /// Bytes of a header. The frame's data follows; its length is the medium's to say.
 pub const FRAME_HEADER_BYTES: usize = 64;
@@ -25,22 +26,22 @@ pub mod flag {
     pub const ALL: u16 = 0x3f;
 }
 
-/// What a frame is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum FrameKind {
-    /// Part of a message for a receive descriptor.
-    Send = 1,
-    /// Part of an RDMA write.
-    Write = 2,
-    /// Requests a span of memory.
-    ReadRequest = 3,
-    /// Part of such a span.
-    ReadReply = 4,
-    /// Nothing but an acknowledgement.
-    Ack = 5,
-    /// The sender's end of the connection is broken; `immediate` is a [`RefuseReason`].
-    Refuse = 6,
+codes! {
+    /// What a frame is.
+    pub enum FrameKind: "frame kind" {
+        /// Part of a message for a receive descriptor.
+        Send = 1,
+        /// Part of an RDMA write.
+        Write = 2,
+        /// Requests a span of memory.
+        ReadRequest = 3,
+        /// Part of such a span.
+        ReadReply = 4,
+        /// Nothing but an acknowledgement.
+        Ack = 5,
+        /// The sender's end of the connection is broken; `immediate` is a [`RefuseReason`].
+        Refuse = 6,
+    }
 }
 
 /// Why an end of a connection refuses.
@@ -137,23 +138,14 @@ impl FrameHeader {
     /// The header that is exactly `bytes`.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut input = Reader::new(bytes);
-        let unknown = |field, value| Err(Malformed::Unknown { field, value });
         match input.u8("frame version")? {
             FRAME_VERSION => {}
-            version => return unknown("frame version", version.into()),
+            version => return unknown("frame version", version),
         }
-        let kind = match input.u8("frame kind")? {
-            1 => FrameKind::Send,
-            2 => FrameKind::Write,
-            3 => FrameKind::ReadRequest,
-            4 => FrameKind::ReadReply,
-            5 => FrameKind::Ack,
-            6 => FrameKind::Refuse,
-            kind => return unknown("frame kind", kind.into()),
-        };
+        let kind = FrameKind::decode(&mut input)?;
         let flags = input.u16("frame flags")?;
         if flags & !flag::ALL != 0 {
-            return unknown("frame flags", flags.into());
+            return unknown("frame flags", flags);
         }
         let header = Self {
             kind,

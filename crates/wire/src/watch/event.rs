@@ -2,8 +2,9 @@
 
 use alloc::string::String;
 
-use super::{EVENT_BODY_BYTES, front, text_in};
-use crate::codec::{Malformed, Reader, Writer, within};
+use super::layout::EVENT_BODY_BYTES;
+use super::text::{front, text_in};
+use crate::codec::{Malformed, Reader, Writer, unknown, within};
 
 /// Most bytes of an event's target.
 pub const MAX_TARGET: usize = 64;
@@ -54,10 +55,7 @@ impl LogEvent {
         let thread = input.u32("thread")?;
         let level = input.u8("level")?;
         if !(1..=5).contains(&level) {
-            return Err(Malformed::Unknown {
-                field: "level",
-                value: level.into(),
-            });
+            return unknown("level", level);
         }
         let target_len = usize::from(input.u8("length of the target")?);
         let text_len = usize::from(input.u16("length of the text")?);

@@ -3,8 +3,10 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{ROW_BODY_BYTES, ends, text_in};
-use crate::codec::{Malformed, Reader, Writer, within};
+use super::layout::ROW_BODY_BYTES;
+use super::text::{ends, text_in};
+use crate::codec::fields::*;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within, zero};
 
 /// Most bytes of a peer's address; longer ones lose their middle.
 pub const MAX_ADDRESS: usize = 52;
@@ -68,81 +70,64 @@ pub struct Count {
     pub bytes: u64,
 }
 
-macro_rules! codes {
-    ($(#[$about:meta])* $name:ident, $field:literal: $($(#[$doc:meta])* $variant:ident = $code:literal,)*) => {
-        $(#[$about])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum $name {
-            $($(#[$doc])* $variant = $code,)*
-        }
-
-        impl $name {
-            fn from_code(code: u8) -> Result<Self, Malformed> {
-                match code {
-                    $($code => Ok(Self::$variant),)*
-                    other => Err(Malformed::Unknown { field: $field, value: other.into() }),
-                }
-            }
-        }
-    };
-}
-
 codes! {
     /// Where a peer's connection stands.
-    PhaseCode, "phase":
-    /// Not connected.
-    Closed = 1,
-    /// Being connected.
-    Connecting = 2,
-    /// Messages may flow.
-    Up = 3,
-    /// Going down.
-    Falling = 4,
-    /// Gone for good.
-    Gone = 5,
+    pub enum PhaseCode: "phase" {
+        /// Not connected.
+        Closed = 1,
+        /// Being connected.
+        Connecting = 2,
+        /// Messages may flow.
+        Up = 3,
+        /// Going down.
+        Falling = 4,
+        /// Gone for good.
+        Gone = 5,
+    }
 }
 
 codes! {
     /// What an operation is.
-    OpKind, "kind of operation":
-    /// A receive.
-    Receive = 1,
-    /// A send.
-    Send = 2,
-    /// A send of an unexpected message.
-    SendUnexpected = 3,
-    /// A transfer of remote memory.
-    Transfer = 4,
-    /// Fetching a large unexpected message.
-    Fetch = 5,
+    pub enum OpKind: "kind of operation" {
+        /// A receive.
+        Receive = 1,
+        /// A send.
+        Send = 2,
+        /// A send of an unexpected message.
+        SendUnexpected = 3,
+        /// A transfer of remote memory.
+        Transfer = 4,
+        /// Fetching a large unexpected message.
+        Fetch = 5,
+    }
 }
 
 codes! {
     /// What an operation waits for.
-    WaitReason, "reason to wait":
-    /// The connection.
-    Connection = 1,
-    /// Room in the method: its ring or socket is full.
-    Room = 2,
-    /// Credit of the peer.
-    Credit = 3,
-    /// Those before it in the queue.
-    Queue = 4,
-    /// The peer to take up earlier announcements.
-    Announcements = 5,
-    /// The peer to post the receive for an announced message, or to read the message.
-    Receive = 6,
-    /// A message to come.
-    Message = 7,
-    /// The peer to write a message into the exported receive buffer.
-    Write = 8,
-    /// A transfer slot: as many transfers as allowed are in progress.
-    Turn = 9,
-    /// The end of a transfer that is in progress.
-    Transfer = 10,
-    /// The end of its exports.
-    Ending = 11,
+    pub enum WaitReason: "reason to wait" {
+        /// The connection.
+        Connection = 1,
+        /// Room in the method: its ring or socket is full.
+        Room = 2,
+        /// Credit of the peer.
+        Credit = 3,
+        /// Those before it in the queue.
+        Queue = 4,
+        /// The peer to take up earlier announcements.
+        Announcements = 5,
+        /// The peer to post the receive for an announced message, or to read the message.
+        Receive = 6,
+        /// A message to come.
+        Message = 7,
+        /// The peer to write a message into the exported receive buffer.
+        Write = 8,
+        /// A transfer slot: as many transfers as allowed are in progress.
+        Turn = 9,
+        /// The end of a transfer that is in progress.
+        Transfer = 10,
+        /// The end of its exports.
+        Ending = 11,
+    }
 }
 
 /// The operation that has waited longest.
@@ -223,6 +208,8 @@ pub struct PeerRow {
     pub address: String,
 }
 
+record! { Count { number: u64, bytes: u64 } }
+
 impl Row {
     /// The bytes behind the version word.
     pub fn encode(&self) -> [u8; ROW_BODY_BYTES] {
@@ -244,10 +231,7 @@ impl Row {
                 InstanceRow::decode(input, &body[INSTANCE_FIXED_BYTES..]).map(Self::Instance)
             }
             PEER => PeerRow::decode(input, &body[PEER_FIXED_BYTES..]).map(Self::Peer),
-            other => Err(Malformed::Unknown {
-                field: "kind of row",
-                value: other.into(),
-            }),
+            other => unknown("kind of row", other),
         }
     }
 }
@@ -264,18 +248,12 @@ impl InstanceRow {
         out.u32(self.operations);
         out.u32(self.transfers);
         out.u32(self.unexpected_waiting);
-        for long in [
-            self.early_bytes,
-            self.early_limit,
-            self.stall_after_ms,
-            self.published_ns,
-            self.received.number,
-            self.received.bytes,
-            self.sent.number,
-            self.sent.bytes,
-        ] {
-            out.u64(long);
-        }
+        out.u64(self.early_bytes);
+        out.u64(self.early_limit);
+        out.u64(self.stall_after_ms);
+        out.u64(self.published_ns);
+        self.received.encode(&mut out);
+        self.sent.encode(&mut out);
         (out.finish(), text)
     }
 
@@ -283,23 +261,21 @@ impl InstanceRow {
         let len = usize::from(input.u8("length of the addresses")?);
         let most = MAX_LISTENING as u64;
         within(len as u64, most, "length of the addresses")?;
-        zero(input.u16("padding")?.into())?;
-        let mut row = Self {
+        zero(input.u16("padding")?, "padding")?;
+        Ok(Self {
             instance: input.u32("instance")?,
             peers: input.u32("peers")?,
             operations: input.u32("operations")?,
             transfers: input.u32("transfers")?,
             unexpected_waiting: input.u32("unexpected messages")?,
-            ..Self::default()
-        };
-        row.early_bytes = input.u64("early bytes")?;
-        row.early_limit = input.u64("limit of early bytes")?;
-        row.stall_after_ms = input.u64("stall time")?;
-        row.published_ns = input.u64("time of writing")?;
-        row.received = count(&mut input)?;
-        row.sent = count(&mut input)?;
-        row.listening = text_in(text, len, "addresses")?;
-        Ok(row)
+            early_bytes: input.u64("early bytes")?,
+            early_limit: input.u64("limit of early bytes")?,
+            stall_after_ms: input.u64("stall time")?,
+            published_ns: input.u64("time of writing")?,
+            received: Count::decode(&mut input)?,
+            sent: Count::decode(&mut input)?,
+            listening: text_in(text, len, "addresses")?,
+        })
     }
 }
 
@@ -332,8 +308,7 @@ impl PeerRow {
             self.received_large,
             self.moved,
         ] {
-            out.u64(count.number);
-            out.u64(count.bytes);
+            count.encode(&mut out);
         }
         for short in [
             self.credit,
@@ -363,63 +338,36 @@ impl PeerRow {
         let phase = PhaseCode::from_code(input.u8("phase")?)?;
         let flags = input.u8("flags")?;
         if flags & !(FLAG_OUTBOUND | FLAG_BLOCKED | FLAG_STALLED) != 0 {
-            return Err(Malformed::Unknown {
-                field: "flags",
-                value: flags.into(),
-            });
+            return unknown("flags", flags);
         }
         let (kind, why) = (input.u8("kind of operation")?, input.u8("reason to wait")?);
         let len = usize::from(input.u8("length of the address")?);
-        zero(input.u16("padding")?.into())?;
-        let (instance, peer) = (input.u32("instance")?, input.u32("peer")?);
-        let (pid, reports) = (input.u32("process id")?, input.u32("reports")?);
-        let mut counts = [Count::default(); 5];
-        for slot in &mut counts {
-            *slot = count(&mut input)?;
-        }
-        let mut shorts = [0; 11];
-        for short in &mut shorts {
-            *short = input.u32("depth of a queue")?;
-        }
-        let [sent, sent_large, received, received_large, moved] = counts;
-        let [
-            credit,
-            window,
-            granted,
-            held,
-            sends,
-            unexpected_sends,
-            announced,
-            receives,
-            transfers,
-            early,
-            unexpected,
-        ] = shorts;
+        zero(input.u16("padding")?, "padding")?;
         Ok(Self {
-            instance,
-            peer,
             phase,
             outbound: flags & FLAG_OUTBOUND != 0,
             blocked: flags & FLAG_BLOCKED != 0,
             stalled: flags & FLAG_STALLED != 0,
-            pid,
-            reports,
-            sent,
-            sent_large,
-            received,
-            received_large,
-            moved,
-            credit,
-            window,
-            granted,
-            held,
-            sends,
-            unexpected_sends,
-            announced,
-            receives,
-            transfers,
-            early,
-            unexpected,
+            instance: input.u32("instance")?,
+            peer: input.u32("peer")?,
+            pid: input.u32("process id")?,
+            reports: input.u32("reports")?,
+            sent: Count::decode(&mut input)?,
+            sent_large: Count::decode(&mut input)?,
+            received: Count::decode(&mut input)?,
+            received_large: Count::decode(&mut input)?,
+            moved: Count::decode(&mut input)?,
+            credit: input.u32("credit")?,
+            window: input.u32("window")?,
+            granted: input.u32("granted credit")?,
+            held: input.u32("bytes held")?,
+            sends: input.u32("sends")?,
+            unexpected_sends: input.u32("unexpected sends")?,
+            announced: input.u32("announcements")?,
+            receives: input.u32("receives")?,
+            transfers: input.u32("transfers")?,
+            early: input.u32("early messages")?,
+            unexpected: input.u32("unexpected messages")?,
             published_ns: input.u64("time of writing")?,
             progress_ns: input.u64("time of progress")?,
             waiting: waiting(&mut input, kind, why)?,
@@ -428,26 +376,13 @@ impl PeerRow {
     }
 }
 
-fn count(input: &mut Reader<'_>) -> Result<Count, Malformed> {
-    Ok(Count {
-        number: input.u64("count")?,
-        bytes: input.u64("bytes")?,
-    })
-}
-
 fn waiting(input: &mut Reader<'_>, kind: u8, why: u8) -> Result<Option<Waiting>, Malformed> {
     let tag = input.u64("tag")?;
     let size = input.u64("size")?;
     let moved = input.u64("bytes moved")?;
     let since_ns = input.u64("time without progress")?;
     if kind == 0 && why == 0 {
-        return match tag | size | moved | since_ns {
-            0 => Ok(None),
-            value => Err(Malformed::Unknown {
-                field: "padding",
-                value,
-            }),
-        };
+        return zero(tag | size | moved | since_ns, "padding").map(|()| None);
     }
     Ok(Some(Waiting {
         kind: OpKind::from_code(kind)?,
@@ -457,14 +392,4 @@ fn waiting(input: &mut Reader<'_>, kind: u8, why: u8) -> Result<Option<Waiting>,
         moved,
         since_ns,
     }))
-}
-
-fn zero(padding: u32) -> Result<(), Malformed> {
-    match padding {
-        0 => Ok(()),
-        value => Err(Malformed::Unknown {
-            field: "padding",
-            value: value.into(),
-        }),
-    }
 }

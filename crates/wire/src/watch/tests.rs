@@ -1,3 +1,4 @@
+use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 

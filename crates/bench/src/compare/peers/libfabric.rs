@@ -111,7 +111,8 @@ impl Peer for Libfabric {
     }
 }
 
-/// Round trips that take about as long beside processes that compute as those of the others, whom time ends.
+/// Round trips that take about as long, beside processes that compute, as the other participants' measurements, which end by
+/// time.
 fn contended_rounds(trial: &Trial) -> u64 {
     let in_a_millisecond = if trial.method == "shm" { 300 } else { 20 };
     trial.milliseconds() * in_a_millisecond

@@ -196,7 +196,13 @@ struct Job {
 
 fn jobs(trial: &Trial) -> Vec<Job> {
     let [one, other] = trial.processors;
-    let pinned = format!("{one},{other}");
+    let job = |ranks: usize, processors: String, words: &[String]| Job {
+        ranks,
+        processors,
+        arguments: words.to_vec(),
+    };
+    let pinned = || format!("{one},{other}");
+    let milliseconds = trial.milliseconds().to_string();
     let (effort, method) = (trial.effort, &trial.method);
     match trial.pattern {
         Pattern::Latency => {
@@ -206,56 +212,38 @@ fn jobs(trial: &Trial) -> Vec<Job> {
                 format!("{size}:{echoes}:{samples}")
             };
             let words = std::iter::once("latency".to_owned()).chain(trial.sizes.iter().map(what));
-            vec![Job {
-                ranks: 2,
-                processors: pinned,
-                arguments: words.collect(),
-            }]
+            vec![job(2, pinned(), &words.collect::<Vec<_>>())]
         }
         Pattern::Bandwidth => {
             let what = |size| format!("{size}:{}:{}", window(size), effort.windows(size));
             let words = std::iter::once("stream".to_owned()).chain(trial.stream_sizes().map(what));
-            vec![Job {
-                ranks: 2,
-                processors: pinned,
-                arguments: words.collect(),
-            }]
+            vec![job(2, pinned(), &words.collect::<Vec<_>>())]
         }
         Pattern::Ring => RINGS
             .iter()
-            .map(|&ranks| Job {
-                ranks,
-                processors: if ranks == 2 {
-                    pinned.clone()
-                } else {
-                    format!("{one}/{other}")
-                },
-                arguments: vec![
-                    "ring".to_owned(),
-                    trial.milliseconds().to_string(),
-                    trial.pause_ms().to_string(),
-                ],
+            .map(|&ranks| {
+                let processors = match ranks {
+                    2 => pinned(),
+                    _ => format!("{one}/{other}"),
+                };
+                let pause = trial.pause_ms().to_string();
+                let words = ["ring".to_owned(), milliseconds.clone(), pause];
+                job(ranks, processors, &words)
             })
             .collect(),
         Pattern::Load => REPLY_BYTES
             .iter()
-            .map(|size| Job {
-                ranks: trial.clients + 1,
-                processors: pinned.clone(),
-                arguments: vec![
-                    "load".to_owned(),
-                    size.to_string(),
-                    trial.milliseconds().to_string(),
-                ],
+            .map(|size| {
+                let words = ["load".to_owned(), size.to_string(), milliseconds.clone()];
+                job(trial.clients + 1, pinned(), &words)
             })
             .collect(),
         Pattern::Pause | Pattern::Computing | Pattern::Contention => trial
             .exchange()
-            .into_iter()
-            .map(|exchange| Job {
-                ranks: 2,
-                processors: pinned.clone(),
-                arguments: vec!["exchange".to_owned(), exchange_words(&exchange)],
+            .iter()
+            .map(|exchange| {
+                let words = ["exchange".to_owned(), exchange_words(exchange)];
+                job(2, pinned(), &words)
             })
             .collect(),
         Pattern::Idle => Vec::new(),

@@ -11,9 +11,9 @@ pub use judge::{judge_6_4, judge_6_5, judge_6_6, judge_6_7};
 
 use causeway_cosched::Strategy;
 
-use self::printed::{INDIVIDUAL, completion, mean, variation};
+use self::printed::{INDIVIDUAL, completion, mean, name, variation};
+use super::common::{About, Effort, FigureError, Row};
 use super::table::Cell;
-use super::{About, Effort, FigureError, Row};
 use crate::coscheduling::costs::Costs;
 use crate::coscheduling::programs::{NODES, Op, Program};
 use crate::coscheduling::{Experiment, Outcome, run as simulate, workloads};
@@ -93,10 +93,6 @@ pub(super) fn settings(figure: &str, effort: Effort) -> Vec<Setting> {
         "6.4" => shares(3),
         _ => Vec::new(),
     }
-}
-
-fn name(strategy: Strategy) -> &'static str {
-    strategy.name().unwrap_or_default()
 }
 
 fn seconds(time: Time) -> f64 {

@@ -18,6 +18,11 @@ pub const COMPLETION: [[u16; 12]; 10] = [
     [141, 158, 287, 459, 733, 103, 171, 145, 836, 69, 72, 164],
 ];
 
+/// What the tables call a strategy.
+pub(super) fn name(strategy: Strategy) -> &'static str {
+    strategy.name().unwrap_or_default()
+}
+
 /// What is printed for a strategy and a workload.
 pub fn completion(strategy: Strategy, workload: usize) -> Option<f64> {
     let place = Strategy::THESIS
@@ -37,33 +42,21 @@ pub struct Individual {
     pub workload_5: [u16; 4],
 }
 
+const fn row(strategy: Strategy, workload_3: [u16; 4], workload_5: [u16; 4]) -> Individual {
+    Individual {
+        strategy,
+        workload_3,
+        workload_5,
+    }
+}
+
 /// Table 6.7.
 pub const INDIVIDUAL: [Individual; 5] = [
-    Individual {
-        strategy: Strategy::SB,
-        workload_3: [773, 760, 139, 137],
-        workload_5: [2845, 2836, 2849, 2807],
-    },
-    Individual {
-        strategy: Strategy::DCS,
-        workload_3: [350, 344, 188, 186],
-        workload_5: [764, 764, 755, 739],
-    },
-    Individual {
-        strategy: Strategy::PB,
-        workload_3: [150, 152, 54, 137],
-        workload_5: [287, 451, 449, 409],
-    },
-    Individual {
-        strategy: Strategy::PBT,
-        workload_3: [252, 198, 203, 210],
-        workload_5: [63, 284, 264, 49],
-    },
-    Individual {
-        strategy: Strategy::PB_SY,
-        workload_3: [256, 269, 287, 286],
-        workload_5: [719, 721, 733, 719],
-    },
+    row(Strategy::SB, [773, 760, 139, 137], [2845, 2836, 2849, 2807]),
+    row(Strategy::DCS, [350, 344, 188, 186], [764, 764, 755, 739]),
+    row(Strategy::PB, [150, 152, 54, 137], [287, 451, 449, 409]),
+    row(Strategy::PBT, [252, 198, 203, 210], [63, 284, 264, 49]),
+    row(Strategy::PB_SY, [256, 269, 287, 286], [719, 721, 733, 719]),
 ];
 
 /// The mean of some times.

@@ -1,7 +1,7 @@
 //! What the text says of figures 5.2 to 5.8, held against their rows.
 
-use super::super::{Rows, Verdict, Verdicts};
-use super::{Assumption, BEGINNINGS, FASTER, LARGER};
+use super::super::common::{Rows, Verdict, Verdicts};
+use super::assumption::{Assumption, BEGINNINGS, FASTER, LARGER};
 
 /// θ above which jitter counts as meaningful: a quarter of the interval. The figures' scale, on which it would be
 /// seen, is not in the text.

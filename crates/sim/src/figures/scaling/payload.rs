@@ -1,8 +1,8 @@
 //! Figure 4.6: sizes of messages inside descriptors.
 
-use super::{ALL, Curve};
+use super::curve::{ALL, Curve};
 use crate::engine::MICROSECOND;
-use crate::figures::{Rows, Verdicts, prefix_of};
+use crate::figures::common::{Rows, Verdicts, prefix_of};
 use crate::workloads::design::Design;
 use crate::workloads::scaling::Order;
 

@@ -5,8 +5,8 @@ use causeway_wire::vi::FrameHeader;
 
 use super::World;
 use crate::engine::duration_at;
-use crate::node::Event;
 use crate::node::card::{Begun, CardState, Coming};
+use crate::node::events::Event;
 use crate::node::record::{Mark, Slice, Stage, Track};
 
 impl World {

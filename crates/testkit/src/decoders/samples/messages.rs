@@ -3,7 +3,7 @@
 use causeway_wire::formats::Formats;
 use causeway_wire::{bmi, watch};
 
-use super::region;
+use super::regions::region;
 
 pub(in crate::decoders) fn packets() -> Vec<Vec<u8>> {
     let header = |kind, regions| {

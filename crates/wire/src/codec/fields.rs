@@ -1,32 +1,25 @@
-//! How the tables in [`super`] are turned into encoders and decoders: one pair of rules per kind of
-//! field, and two macros that go through the fields of a struct or an enumeration in order.
+//! How tables of fields become encoders and decoders: one pair of rules for each kind of field, and macros that go through
+//! the fields of a struct ([`record!`]), of an enumeration ([`variants!`]), or the codes of one without fields ([`codes!`]).
+//!
+//! Integers are little-endian; a list is a `u32` count and its items; bytes and text are a `u32` length and the bytes; an
+//! option is a byte 0 or 1 and the value; an enumeration is a byte and the variant's fields. A number in parentheses
+//! is the largest length that is accepted (bytes, text) or the fewest bytes that an item occupies (lists, with the most
+//! items behind it where a message of the file system could hold more).
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Reader, Wire, Writer};
-use crate::fs::MAX_MESSAGE_BYTES;
+use super::{Malformed, Reader, Wire, Writer, utf8};
 
-/// Refuses a value that the field does not have.
-pub(in crate::fs) fn unknown<T>(
-    field: &'static str,
-    value: impl Into<u64>,
-) -> Result<T, Malformed> {
-    Err(Malformed::Unknown {
-        field,
-        value: value.into(),
-    })
-}
-
-/// A list of items of at least `least_item_bytes` each.
-pub(in crate::fs) fn list<T>(
+/// A list of at most `limit` items of at least `least_item_bytes` each.
+pub(crate) fn list<T>(
     input: &mut Reader<'_>,
+    limit: usize,
     least_item_bytes: usize,
     field: &'static str,
     mut item: impl FnMut(&mut Reader<'_>) -> Result<T, Malformed>,
 ) -> Result<Vec<T>, Malformed> {
-    let limit = MAX_MESSAGE_BYTES / least_item_bytes;
     let count = input.count(limit, least_item_bytes, field)?;
     // Not `with_capacity(count)`: an item may be larger in memory than on the wire.
     let mut items = Vec::new();
@@ -37,7 +30,7 @@ pub(in crate::fs) fn list<T>(
 }
 
 /// At most `limit` integers.
-pub(in crate::fs) fn integers<'a, T>(
+pub(crate) fn integers<'a, T>(
     input: &mut Reader<'a>,
     limit: usize,
     field: &'static str,
@@ -47,7 +40,7 @@ pub(in crate::fs) fn integers<'a, T>(
     (0..count).map(|_| item(input, field)).collect()
 }
 
-pub(in crate::fs) fn option<T>(
+pub(crate) fn option<T>(
     input: &mut Reader<'_>,
     field: &'static str,
     value: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>,
@@ -58,14 +51,14 @@ pub(in crate::fs) fn option<T>(
     }
 }
 
-pub(in crate::fs) fn put_list<T: Wire>(items: &[T], out: &mut Writer) {
+pub(crate) fn put_list<T: Wire>(items: &[T], out: &mut Writer) {
     out.count(items.len());
     for item in items {
         item.encode(out);
     }
 }
 
-pub(in crate::fs) fn put_option<T>(
+pub(crate) fn put_option<T>(
     value: &Option<T>,
     out: &mut Writer,
     put: impl FnOnce(&T, &mut Writer),
@@ -77,7 +70,7 @@ pub(in crate::fs) fn put_option<T>(
 }
 
 /// Appends text, cut at `limit` bytes.
-pub(in crate::fs) fn put_text(text: &str, limit: usize, out: &mut Writer) {
+pub(crate) fn put_text(text: &str, limit: usize, out: &mut Writer) {
     let mut end = text.len().min(limit);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -85,19 +78,12 @@ pub(in crate::fs) fn put_text(text: &str, limit: usize, out: &mut Writer) {
     out.bytes(&text.as_bytes()[..end]);
 }
 
-pub(in crate::fs) fn text(
+pub(crate) fn text(
     input: &mut Reader<'_>,
     limit: usize,
     field: &'static str,
 ) -> Result<String, Malformed> {
-    let bytes = input.bytes(limit, field)?;
-    match core::str::from_utf8(bytes) {
-        Ok(text) => Ok(text.to_owned()),
-        Err(error) => {
-            let first_bad = bytes.get(error.valid_up_to()).copied().unwrap_or_default();
-            unknown(field, first_bad)
-        }
-    }
+    Ok(utf8(input.bytes(limit, field)?, field)?.to_owned())
 }
 
 /// Appends one field of the given kind.
@@ -114,7 +100,7 @@ macro_rules! put {
     (text($limit:expr), $value:expr, $out:ident) => {
         put_text($value, $limit, $out)
     };
-    (list($least:expr), $value:expr, $out:ident) => {
+    (list($least:expr $(, $most:expr)?), $value:expr, $out:ident) => {
         put_list($value, $out)
     };
     (texts($limit:expr), $value:expr, $out:ident) => {{
@@ -165,10 +151,15 @@ macro_rules! take {
         text($input, $limit, $name)?
     };
     (list($least:expr), $input:ident, $name:expr) => {
-        list($input, $least, $name, Wire::decode)?
+        take!(list($least, MAX_MESSAGE_BYTES / $least), $input, $name)
+    };
+    (list($least:expr, $most:expr), $input:ident, $name:expr) => {
+        list($input, $most, $least, $name, Wire::decode)?
     };
     (texts($limit:expr), $input:ident, $name:expr) => {
-        list($input, 4, $name, |input| text(input, $limit, $name))?
+        list($input, MAX_MESSAGE_BYTES / 4, 4, $name, |input| {
+            text(input, $limit, $name)
+        })?
     };
     (u16s($limit:expr), $input:ident, $name:expr) => {
         integers($input, $limit, $name, Reader::u16)?
@@ -198,27 +189,37 @@ macro_rules! take {
     };
 }
 
-/// A struct: its fields one after the other.
+/// A struct: its fields one after the other. Before them may come a byte that is always the same.
 macro_rules! record {
-    ($type:ident { $($field:ident: $as:ident $(($limit:expr))?),* $(,)? }) => {
+    ($type:ident $(, $first:literal = $code:expr)? ; {
+        $($field:ident: $as:ident $(($($limit:expr),*))?),* $(,)?
+    }) => {
         impl Wire for $type {
             fn encode(&self, out: &mut Writer) {
-                $(put!($as $(($limit))?, &self.$field, out);)*
+                $(out.u8($code);)?
+                $(put!($as $(($($limit),*))?, &self.$field, out);)*
             }
 
             fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-                Ok(Self { $($field: take!($as $(($limit))?, input, stringify!($field))),* })
+                $(match input.u8($first)? {
+                    byte if byte == $code => {}
+                    other => return unknown($first, other),
+                })?
+                Ok(Self { $($field: take!($as $(($($limit),*))?, input, stringify!($field))),* })
             }
         }
+    };
+    ($type:ident { $($fields:tt)* }) => {
+        record!($type; { $($fields)* });
     };
 }
 
 /// An enumeration: the variant's number as a byte, then its fields.
 macro_rules! variants {
     ($type:ident, $name:literal, {
-        $($code:literal => $variant:ident
-            $(($one:ident: $one_as:ident $(($one_limit:expr))?))?
-            $({ $($field:ident: $as:ident $(($limit:expr))?),* $(,)? })?
+        $($code:tt => $variant:ident
+            $(($one:ident: $one_as:ident $(($($one_limit:expr),*))?))?
+            $({ $($field:ident: $as:ident $(($($limit:expr),*))?),* $(,)? })?
         ),* $(,)?
     }) => {
         impl Wire for $type {
@@ -226,8 +227,8 @@ macro_rules! variants {
                 match self {
                     $(Self::$variant $(($one))? $({ $($field),* })? => {
                         out.u8($code);
-                        $(put!($one_as $(($one_limit))?, $one, out);)?
-                        $($(put!($as $(($limit))?, $field, out);)*)?
+                        $(put!($one_as $(($($one_limit),*))?, $one, out);)?
+                        $($(put!($as $(($($limit),*))?, $field, out);)*)?
                     })*
                 }
             }
@@ -235,8 +236,8 @@ macro_rules! variants {
             fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
                 Ok(match input.u8($name)? {
                     $($code => Self::$variant
-                        $((take!($one_as $(($one_limit))?, input, stringify!($one))))?
-                        $({ $($field: take!($as $(($limit))?, input, stringify!($field))),* })?,
+                        $((take!($one_as $(($($one_limit),*))?, input, stringify!($one))))?
+                        $({ $($field: take!($as $(($($limit),*))?, input, stringify!($field))),* })?,
                     )*
                     value => return unknown($name, value),
                 })
@@ -245,4 +246,56 @@ macro_rules! variants {
     };
 }
 
-pub(in crate::fs) use {put, record, take, variants};
+/// An enumeration whose variants have no fields: a byte.
+macro_rules! codes {
+    (
+        $(#[$about:meta])*
+        pub enum $type:ident: $name:literal {
+            $($(#[$doc:meta])* $variant:ident = $code:literal,)*
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $type {
+            $($(#[$doc])* $variant = $code,)*
+        }
+
+        impl Wire for $type {
+            fn encode(&self, out: &mut Writer) {
+                out.u8(*self as u8);
+            }
+
+            fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+                Self::from_code(input.u8($name)?)
+            }
+        }
+
+        impl $type {
+            #[inline]
+            pub(crate) fn from_code(code: u8) -> Result<Self, Malformed> {
+                match code {
+                    $($code => Ok(Self::$variant),)*
+                    other => unknown($name, other),
+                }
+            }
+        }
+    };
+}
+
+/// A number with a type of its own.
+macro_rules! number {
+    ($type:ident: $integer:ident, $name:literal) => {
+        impl Wire for $type {
+            fn encode(&self, out: &mut Writer) {
+                out.$integer(self.0);
+            }
+
+            fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+                input.$integer($name).map(Self)
+            }
+        }
+    };
+}
+
+pub(crate) use {codes, number, put, record, take, variants};

@@ -1,0 +1,25 @@
+//! What the parts know of the node's processes.
+
+/// A process of this node that takes part, by its place in the node's table. It has one endpoint, of the same number.
+pub type Process = u16;
+
+/// What the driver sees of a process when it decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Which job it belongs to; the same number on all nodes.
+    pub job: u64,
+    /// It has ended, or is not there yet.
+    pub is_gone: bool,
+    /// It is the one that runs.
+    pub is_running: bool,
+    /// It is blocked: on a message, or on anything else.
+    pub is_asleep: bool,
+    /// It has blocked on a message, and has not got it yet: it is asleep, or has been woken.
+    pub awaits_message: bool,
+    /// Its endpoint holds a message that its library has not taken.
+    pub has_pending: bool,
+    /// When the last message for it arrived, in nanoseconds.
+    pub newest_ns: Option<u64>,
+    /// Processor time that it has had since it began, in nanoseconds.
+    pub cpu_ns: u64,
+}

@@ -1,0 +1,76 @@
+//! One curve of figures 4.4 to 4.19.
+
+use causeway_firmware::Settings;
+
+use crate::engine::Time;
+use crate::figures::common::prefix_of;
+use crate::workloads::design::Design;
+use crate::workloads::scaling::{Kind, Order};
+
+/// All VIs, whatever their number.
+pub(super) const ALL: usize = 4 * 127;
+
+/// One curve of a figure.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    pub(super) series: String,
+    pub(super) settings: Settings,
+    pub(super) kind: Kind,
+    pub(super) bytes: u32,
+    pub(super) burst: u32,
+    pub(super) completion_queue: bool,
+    /// Whether the wait is a curve of its own, and the latency.
+    pub(super) wait: bool,
+    pub(super) latency: bool,
+    /// What the host takes to post a descriptor, if not what the profile says.
+    pub(super) posting: Option<Time>,
+    /// In which order processes use their interfaces.
+    pub(super) order: Order,
+}
+
+impl Curve {
+    pub(super) fn new(design: Design, active: usize, bytes: u32) -> Self {
+        Self {
+            series: format!("{} u{active}", design.name()),
+            settings: design.settings(),
+            kind: Kind::Active(active),
+            bytes,
+            burst: 1,
+            completion_queue: false,
+            wait: false,
+            latency: true,
+            posting: None,
+            order: Order::default(),
+        }
+    }
+
+    pub(super) fn named(self, series: impl Into<String>) -> Self {
+        Self {
+            series: series.into(),
+            ..self
+        }
+    }
+
+    /// Messages that fit travel inside the descriptor.
+    pub(super) fn payload(mut self, bytes: u32) -> Self {
+        self.settings.payload_bytes = bytes;
+        self
+    }
+
+    pub(super) fn shadow(mut self) -> Self {
+        self.settings.shadow_queues = true;
+        self
+    }
+
+    pub(super) fn with_wait(self) -> Self {
+        Self { wait: true, ..self }
+    }
+
+    /// The same curve on another assumption.
+    pub(super) fn assuming(self, assumed: &str) -> Self {
+        Self {
+            series: format!("{}{}", prefix_of(assumed), self.series),
+            ..self
+        }
+    }
+}

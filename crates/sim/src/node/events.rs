@@ -1,0 +1,181 @@
+//! What can happen on nodes, and the queue of it.
+
+use causeway_firmware::{Engine as DmaEngine, Side, Token};
+
+use crate::engine::{Engine, Time};
+
+/// What a packed event has room for.
+trait Word {
+    fn pack(self) -> u32;
+    fn unpack(word: u32) -> Self;
+}
+
+impl Word for u32 {
+    fn pack(self) -> u32 {
+        self
+    }
+
+    fn unpack(word: u32) -> Self {
+        word
+    }
+}
+
+impl Word for Token {
+    fn pack(self) -> u32 {
+        self.0
+    }
+
+    fn unpack(word: u32) -> Self {
+        Self(word)
+    }
+}
+
+impl Word for Side {
+    fn pack(self) -> u32 {
+        side_index(self) as u32
+    }
+
+    fn unpack(word: u32) -> Self {
+        match word {
+            0 => Self::Send,
+            _ => Self::Receive,
+        }
+    }
+}
+
+/// An event as the queue keeps it: two words that are packed and unpacked in registers. (An `Event` is written
+/// field by field and copied as a whole, for which a processor has to wait until all that it wrote before is in its
+/// cache: that cost more than the queue itself.)
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packed(u64, u64);
+
+/// Places of fields in [`Packed`]: the first has 24 bits, the others 32.
+const SMALL: usize = 0;
+const A: usize = 1;
+const B: usize = 2;
+
+/// Declares the events of nodes, each with its number and the places of its fields in [`Packed`].
+macro_rules! events {
+    ($($(#[$doc:meta])* $code:literal $name:ident { $($place:ident $field:ident: $type:ty),* })*) => {
+        /// What happens at some time.
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) enum Event {
+            $($(#[$doc])* $name { node: u32, $($field: $type),* },)*
+        }
+
+        impl From<Event> for Packed {
+            #[inline]
+            fn from(event: Event) -> Self {
+                let mut places = [0; 3];
+                let (code, node) = match event {
+                    $(Event::$name { node, $($field),* } => {
+                        $(places[$place] = Word::pack($field);)*
+                        ($code, node)
+                    })*
+                };
+                let [small, a, b] = places.map(u64::from);
+                Self(u64::from(node) << 32 | small << 8 | code, b << 32 | a)
+            }
+        }
+
+        impl From<Packed> for Event {
+            #[inline]
+            fn from(Packed(first, second): Packed) -> Self {
+                let node = (first >> 32) as u32;
+                let small = (first >> 8) as u32 & 0xff_ffff;
+                let places = [small, second as u32, (second >> 32) as u32];
+                match first as u8 {
+                    $($code => Self::$name { node, $($field: Word::unpack(places[$place])),* },)*
+                    other => unreachable!("no event has the number {other}"),
+                }
+            }
+        }
+    };
+}
+
+events! {
+    /// A processor's turn is due, if `generation` is still the present one.
+    0 Turn { SMALL processor: u32, A generation: u32 }
+    /// A doorbell reaches the card.
+    1 Doorbell { A vi: u32, SMALL side: Side, B slot: u32 }
+    /// A piece of a transfer reaches the host DMA engine.
+    2 HostDmaPiece { A transfer: u32, B bytes: u32 }
+    /// A channel of the host DMA engine goes on.
+    3 HostDma { A channel: u32 }
+    /// The network send engine is given a frame.
+    4 NetSend { A frame: u32 }
+    /// It has sent it.
+    5 NetSent { A token: Token }
+    /// The network receive engine is given a buffer.
+    6 NetReceive { A buffer: u32 }
+    /// A frame is at its node's receive engine.
+    7 Arrived { A frame: u32 }
+    /// The receive engine has put a frame into a buffer.
+    8 Received { A frame: u32, B buffer: u32 }
+    /// A process goes on.
+    9 Process { A process: u32 }
+    /// The program's deadline has come.
+    10 Deadline { }
+    /// A process has waited long enough, if this is the wait that it is in.
+    11 Timeout { A process: u32, B wait: u32 }
+    /// The card has something for a process that sleeps: its completion queue, or one of its work queues.
+    12 Interrupt { A process: u32 }
+    /// The header of a frame is in, and the rest follows.
+    13 Begun { A frame: u32 }
+    /// What a host transfer still had to wait for of its frame has gone to the host.
+    14 Followed { A transfer: u32 }
+}
+
+/// The queue of a world's events.
+#[derive(Default)]
+pub(crate) struct Events(Engine<Packed>);
+
+impl Events {
+    #[inline]
+    pub(crate) fn at(&mut self, at: Time, event: Event) {
+        self.0.at(at, event.into());
+    }
+
+    #[inline]
+    pub(crate) fn after(&mut self, after: Time, event: Event) {
+        self.0.after(after, event.into());
+    }
+
+    /// Goes on to the next event, if it happens by `end`.
+    #[inline]
+    pub(crate) fn next_by(&mut self, end: Time) -> Option<Event> {
+        match self.0.next_time() {
+            Some(at) if at <= end => self.0.next().map(Event::from),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.0.now()
+    }
+
+    pub(crate) fn handled(&self) -> u64 {
+        self.0.handled()
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.0.pending()
+    }
+}
+
+/// An index of two for the two work queues.
+pub(crate) fn side_index(side: Side) -> usize {
+    match side {
+        Side::Send => 0,
+        Side::Receive => 1,
+    }
+}
+
+/// What the program calls an engine, as a word.
+pub(crate) fn engine_name(engine: DmaEngine) -> &'static str {
+    match engine {
+        DmaEngine::Host => "host DMA",
+        DmaEngine::NetSend => "net send",
+        DmaEngine::NetReceive => "net receive",
+    }
+}

@@ -1,0 +1,177 @@
+//! What a scenario is: what is run, with which hardware, and in which steps.
+
+use causeway_firmware::{DmaQueue, Settings};
+
+use super::program::ProgramSetup;
+use crate::profile::Profile;
+use crate::substrates::SimError;
+use crate::workloads::RunError;
+use crate::workloads::design::Design;
+use crate::workloads::quality::Experiment;
+use crate::workloads::scaling::{Extent, Load};
+use crate::workloads::traffic::Traffic;
+
+/// An experiment.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name, as in the file or the file's own.
+    pub name: String,
+    /// The key that is swept.
+    pub swept: Option<String>,
+    /// What is run: for each value of the key that is swept.
+    pub variants: Vec<Variant>,
+    /// Runs that differ in their seeds, of each.
+    pub replications: u32,
+}
+
+/// The scenario with one value of the key that is swept.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// The value, as it is written.
+    pub value: Option<String>,
+    /// What is run.
+    pub what: What,
+}
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// Processes that post descriptors to cards.
+    Cards(Box<Cards>),
+    /// A parallel program on a substrate of chapter 2.
+    Program(Box<ProgramSetup>),
+}
+
+/// Processes that post descriptors to cards.
+#[derive(Clone, Debug)]
+pub struct Cards {
+    /// The hardware.
+    pub profile: Profile,
+    /// How the card is built, by its name in the thesis.
+    pub design: Design,
+    /// What the file changes of it.
+    pub settings: Changes,
+    /// Sizes of messages, each run on its own; empty where the workload has its own.
+    pub sizes: Vec<u32>,
+    /// The workload.
+    pub workload: Workload,
+}
+
+/// What is changed of a design.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Bytes that travel inside a descriptor.
+    pub payload_bytes: Option<u32>,
+    /// Shadow queues.
+    pub shadow_queues: Option<bool>,
+    /// Tailgating.
+    pub tailgating: Option<bool>,
+    /// Cut-through from host memory to the network.
+    pub cut_through: Option<bool>,
+    /// Cut-through from the network to host memory.
+    pub receive_cut_through: Option<bool>,
+    /// Entries of the network send engine's queue.
+    pub net_send_queue: Option<u32>,
+}
+
+impl Workload {
+    /// How many nodes it has, and whether all of them are simulated.
+    pub(super) fn nodes(&self) -> (usize, bool) {
+        match self {
+            Self::PingPong { .. } | Self::PingBulk { .. } => (2, true),
+            Self::Interfaces(load) => (load.nodes, load.extent == Extent::Whole),
+            Self::Channels(experiment) => (experiment.shape.nodes(), true),
+            Self::Traffic(traffic) => (traffic.nodes, true),
+        }
+    }
+}
+
+impl Changes {
+    pub(super) fn apply(&self, of: Settings) -> Settings {
+        Settings {
+            payload_bytes: self.payload_bytes.unwrap_or(of.payload_bytes),
+            shadow_queues: self.shadow_queues.unwrap_or(of.shadow_queues),
+            tailgating: self.tailgating.unwrap_or(of.tailgating),
+            cut_through: self.cut_through.unwrap_or(of.cut_through),
+            receive_cut_through: self.receive_cut_through.unwrap_or(of.receive_cut_through),
+            net_send: self.net_send_queue.map_or(of.net_send, DmaQueue::Hardware),
+            ..of
+        }
+    }
+}
+
+/// What the processes do.
+#[derive(Clone, Debug)]
+pub enum Workload {
+    /// Two nodes send one message back and forth.
+    PingPong {
+        /// Round trips that are measured.
+        rounds: u32,
+    },
+    /// Two nodes send windows of messages to each other.
+    PingBulk {
+        /// Messages of a window.
+        window: u32,
+        /// Windows that are measured.
+        rounds: u32,
+    },
+    /// Types I to IV of chapter 4. Each of the scenario's sizes takes the place of the load's.
+    Interfaces(Load),
+    /// Channels with reserved rates beside best effort, of chapter 5.
+    Channels(Experiment),
+    /// Traffic between all nodes.
+    Traffic(Box<Traffic>),
+}
+
+/// Why a scenario has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// A run of cards failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A program failed.
+    #[error(transparent)]
+    Program(#[from] SimError),
+}
+
+/// One independent run of a scenario.
+#[derive(Clone, Debug)]
+pub struct Step<'a> {
+    pub(super) what: &'a What,
+    /// The value of the key that is swept.
+    pub value: Option<&'a str>,
+    /// Bytes of its messages; 0 where the workload decides.
+    pub size_bytes: u32,
+    /// Which of the runs that differ in their seeds, from 0.
+    pub replication: u32,
+}
+
+impl Scenario {
+    /// Whether the same file gives the same values wherever and whenever it is run.
+    pub fn is_reproducible(&self) -> bool {
+        self.variants.iter().all(|variant| match &variant.what {
+            What::Cards(_) => true,
+            What::Program(program) => program.setup.clocking.is_deterministic(),
+        })
+    }
+
+    /// The runs: one for each value that is swept, each size, and each replication, in this order.
+    pub fn steps(&self) -> Vec<Step<'_>> {
+        let mut steps = Vec::new();
+        for variant in &self.variants {
+            let sizes: &[u32] = match &variant.what {
+                What::Cards(cards) if !cards.sizes.is_empty() => &cards.sizes,
+                _ => &[0],
+            };
+            for &size_bytes in sizes {
+                steps.extend((0..self.replications).map(|replication| Step {
+                    what: &variant.what,
+                    value: variant.value.as_deref(),
+                    size_bytes,
+                    replication,
+                }));
+            }
+        }
+        steps
+    }
+}
