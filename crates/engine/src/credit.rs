@@ -240,19 +240,19 @@ impl Grant {
     #[inline]
     pub(crate) fn worth_carrying(&self) -> u32 {
         let owed = self.owed();
-        match owed >= self.window / 8 {
+        match owed >= self.window / 16 {
             true => owed,
             false => 0,
         }
     }
 
     /// Whether the credit should be sent even if nothing else is. For a peer that streams, and so has a large window, before it
-    /// has used up the half that expected messages may take; in a small one a single message may be that much, and its reply
-    /// carries the credit.
+    /// has used up the half that expected messages may take: a method may have a quarter of it on the way. In a small one a
+    /// single message may be that much, and its reply carries the credit.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         let owed = self.owed();
-        let part = if self.window >= MAX_WINDOW / 2 { 4 } else { 2 };
+        let part = if self.window >= MAX_WINDOW / 2 { 8 } else { 2 };
         owed > 0 && owed >= self.window / part
     }
 
