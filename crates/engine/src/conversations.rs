@@ -12,6 +12,7 @@ use std::time::Instant;
 use causeway_sys::memory::{HeldSpans, Memory};
 use causeway_transport::{Access, Error as TransportError, Packet, PeerError, Spans, Transfer};
 use causeway_wire::bmi::{Header, Introduction};
+use causeway_wire::formats::Formats;
 use causeway_wire::region::Regions;
 
 use crate::conversation::moving::Short;
@@ -23,6 +24,7 @@ use crate::handshake::{Meeting, Rival};
 use crate::lists::NONE;
 use crate::matcher::Matcher;
 use crate::operation::{Op, State};
+use crate::pieces::Room;
 use crate::shared::{EarlyBody, NO_QUEUE, Shared, Tuning, Work};
 use crate::slab::Slab;
 use crate::transfers::Behind;
@@ -214,6 +216,22 @@ impl<M: Matcher> Conversations<M> {
         self.shared.ops[op].fragments.as_slice()
     }
 
+    /// Copies the bytes that [`Transmit::Part`] means.
+    pub fn part(&self, op: u32, len: usize) -> Vec<u8> {
+        let entry = &self.shared.ops[op];
+        match &entry.fragments {
+            Fragments::Pieces(pieces) => {
+                let mut part = vec![0; len];
+                pieces.pack(entry.moved, &mut part);
+                part
+            }
+            _ => {
+                let spans = Conversation::part_of_fragments(&self.shared, op, len);
+                spans.iter().flat_map(Memory::to_vec).collect()
+            }
+        }
+    }
+
     /// The packet that [`Transmit::Control`] means.
     pub fn control_packet(&self, peer: u32) -> &[u8] {
         self.peers[peer].control_packet()
@@ -344,6 +362,21 @@ impl<M: Matcher> Conversations<M> {
         }
     }
 
+    /// A peer has more to send, but others come first, and what arrives.
+    pub(crate) fn postpone(&mut self, peer: u32) {
+        self.shared.postponed.push(peer);
+    }
+
+    /// Has the next call that makes progress send what was postponed.
+    pub(crate) fn end_turn(&mut self) {
+        let Self { peers, shared } = self;
+        while let Some(peer) = shared.postponed.pop() {
+            if let Some(entry) = peers.get_mut(peer) {
+                entry.mark_dirty(shared);
+            }
+        }
+    }
+
     /// What to send to a peer next; until there is nothing, no room or no credit.
     pub fn poll_transmit(&mut self, peer: u32) -> Option<Transmit> {
         let Self { peers, shared } = self;
@@ -365,6 +398,11 @@ impl<M: Matcher> Conversations<M> {
     /// Says which instance this is, and where it can be called. Without that it has no number and cannot.
     pub fn introduce_as(&mut self, introduction: Introduction) {
         self.shared.own.introduction = introduction;
+    }
+
+    /// Which formats this instance speaks, if they are not the usual ones.
+    pub fn speak(&mut self, formats: Formats) {
+        self.shared.own.formats = formats;
     }
 
     /// Where this instance can be reached, as peers that are greeted from now on are told.
@@ -617,14 +655,13 @@ impl<M: Matcher> Conversations<M> {
     pub(crate) fn receive_taken(
         &mut self,
         (taken, pattern): (Taken, M::Pattern),
-        into: &[Memory],
-        room: u64,
+        into: Room<'_>,
         caller: (u32, u64),
     ) -> Option<Result<Result<u64, OpError>, u32>> {
         let Self { peers, shared } = self;
         let message = shared.early.find(taken.0)?;
         let peer = &mut peers[shared.early[message].peer];
-        Some(peer.receive_early(shared, (message, pattern), into, room, caller))
+        Some(peer.receive_early(shared, (message, pattern), into, caller))
     }
 
     /// Posts a receive that waits; `keep` gives it its memory. Returns its key.
@@ -648,15 +685,23 @@ impl<M: Matcher> Conversations<M> {
         into: &[Memory],
         caller: (u32, u64),
     ) -> Result<Result<u64, OpError>, u32> {
-        let room = into.iter().map(|memory| memory.len() as u64).sum();
+        self.post_receive_into(pattern, Room::Memory(into), caller)
+    }
+
+    /// The same for any memory.
+    pub(crate) fn post_receive_into(
+        &mut self,
+        pattern: M::Pattern,
+        into: Room<'_>,
+        caller: (u32, u64),
+    ) -> Result<Result<u64, OpError>, u32> {
         let Self { peers, shared } = self;
         if let Some(message) = shared.matcher.take(pattern) {
             let peer = &mut peers[shared.early[message].peer];
-            return peer.receive_early(shared, (message, pattern), into, room, caller);
+            return peer.receive_early(shared, (message, pattern), into, caller);
         }
-        let key = self.add_receive(caller, pattern, room, |_, op| {
-            op.fragments = Fragments::share(into);
-        });
+        let room = into.bytes();
+        let key = self.add_receive(caller, pattern, room, |_, op| op.fragments = into.keep());
         Err(key as u32)
     }
 

@@ -23,6 +23,7 @@ mod loopback;
 mod messages;
 mod methods;
 mod parked;
+mod pieces;
 mod posting;
 mod progress;
 mod sleep;
@@ -41,6 +42,7 @@ use causeway_sys::runnable::Runnable;
 use causeway_transport::registry::{Registry, Settings};
 use causeway_transport::{Access, Direction, Identity, PeerReport, Sharing, TransferError};
 use causeway_wire::bmi::{InstanceId, Introduction};
+use causeway_wire::formats::Formats;
 use causeway_wire::region::RegionDescriptor;
 
 use self::connections::Connections;
@@ -55,6 +57,7 @@ use crate::conversations::Conversations;
 use crate::fragments::{Fragments, check_writable, total};
 use crate::matcher::Matcher;
 use crate::operation::{State, What};
+use crate::pieces::Room;
 use crate::shared::{Tested, Tuning};
 use crate::traffic::Totals;
 use crate::types::*;
@@ -129,6 +132,9 @@ impl<M: Matcher> Endpoint<M> {
             id: InstanceId(u128::from_le_bytes(id)),
             addresses: Vec::new(),
         });
+        if config.in_parts {
+            conversations.speak(Formats::IN_PARTS);
+        }
         let now = methods.now();
         let sleeper = Sleeper::new(&methods, process).map_err(system)?;
         let mut endpoint = Self {
@@ -314,7 +320,9 @@ impl<M: Matcher> Endpoint<M> {
     ) -> Result<Posted, Error> {
         match self.receive_later(pattern, into, queue, user) {
             Some(op) => Ok(Posted::Pending(op)),
-            None => post_cold(|| self.receive(pattern, into, queue, user)).expand(user),
+            None => {
+                post_cold(|| self.receive(pattern, Room::Memory(into), queue, user)).expand(user)
+            }
         }
     }
 

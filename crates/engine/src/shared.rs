@@ -74,6 +74,8 @@ pub(crate) struct Shared<M> {
     pub(crate) held: Vec<(u64, Result<u64, OpError>)>,
     /// Peers with something to send.
     pub(crate) dirty: Vec<u32>,
+    /// Peers that have more to send, after others and what has come.
+    pub(crate) postponed: Vec<u32>,
     /// Operations that became done, to notice that something did.
     pub(crate) completions: u64,
     /// Messages that came before their receives, likewise.
@@ -221,6 +223,7 @@ impl<M: Matcher> Shared<M> {
             watch: Watch::default(),
             held: Vec::new(),
             dirty: Vec::new(),
+            postponed: Vec::new(),
             completions: 0,
             arrivals: 0,
             losses: 0,

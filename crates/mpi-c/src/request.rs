@@ -153,6 +153,17 @@ impl Array {
     unsafe fn settle_one(&self, at: usize, to: usize, outcome: Outcome) -> Option<Error> {
         // SAFETY: the caller's promise.
         unsafe {
+            if self.statuses.is_null()
+                && let Outcome::Done {
+                    error: None,
+                    is_over: true,
+                    general: None,
+                    ..
+                } = outcome
+            {
+                self.request(at).write(abi::REQUEST_NULL);
+                return None;
+            }
             let (known, error) = conclude(outcome, self.request(at));
             let code = error.as_ref().map_or(abi::SUCCESS, Error::code);
             let mut known = known.unwrap_or(Status::new(Known::empty()));
@@ -204,9 +215,24 @@ pub(crate) unsafe fn waitall(
     let array = Array::new(requests, statuses, count)?;
     // SAFETY: the caller's arrays, as MPI has it.
     unsafe {
-        let mut first = None;
-        for (at, handle) in array.handles()?.into_iter().enumerate() {
-            let outcome = wait_for(|process| process.wait_for_request(handle))?;
+        let (mut first, mut next) = (None, 0);
+        // The program's functions are called outside of the library.
+        let mut general = Vec::new();
+        wait_for(|process| {
+            let handle = |at| array.request(at).read();
+            process.wait_for_requests((&mut next, array.many), handle, |at, outcome| {
+                if let Outcome::Done {
+                    general: Some(_), ..
+                } = outcome
+                {
+                    return general.push((at, outcome));
+                }
+                if let Some(error) = array.settle_one(at, at, outcome) {
+                    first.get_or_insert(error);
+                }
+            })
+        })?;
+        for (at, outcome) in general {
             let error = array.settle_one(at, at, outcome);
             first = first.or(error);
         }

@@ -5,7 +5,7 @@ use causeway_engine::Memory;
 use crate::abi;
 use crate::buffer::{Buffer, temporary};
 use crate::buffering::Owner;
-use crate::communicator::check_tag;
+use crate::communicator::{Peer, check_tag};
 use crate::datatype::Basic;
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
@@ -37,6 +37,10 @@ pub struct Route {
     pub communicator: usize,
 }
 
+/// Messages with gaps of at most so many bytes travel whole to a process that there is no connection with yet: what the method
+/// prefers is known only later.
+const WHOLE_BEFORE_CONNECTED: u64 = 8 << 10;
+
 impl Process {
     /// Starts to send.
     #[inline]
@@ -51,6 +55,9 @@ impl Process {
         let packed;
         let memory = match from.is_plain() {
             true => from.memory,
+            false if mode != Mode::Buffered && self.goes_in_parts(&from, peer)? => {
+                return self.send_in_parts(&from, (peer, word), route.communicator);
+            }
             false => {
                 packed = from.packed()?;
                 &packed
@@ -79,6 +86,34 @@ impl Process {
             }
         };
         self.sent(posted, route.communicator)
+    }
+
+    /// Whether a message with gaps is packed on its way: shorter ones travel whole.
+    fn goes_in_parts(&self, from: &Buffer<'_>, peer: Peer) -> Result<bool> {
+        let whole = match self.endpoint.largest_whole(peer.addr) {
+            0 => WHOLE_BEFORE_CONNECTED,
+            known => known,
+        };
+        Ok(from.bytes()? > whole)
+    }
+
+    /// Starts to send a message with gaps that is packed on its way.
+    fn send_in_parts(
+        &mut self,
+        from: &Buffer<'_>,
+        (peer, word): (Peer, u64),
+        communicator: usize,
+    ) -> Result<Active> {
+        let gaps = from.in_pieces()?;
+        let bytes = gaps.bytes();
+        if record::is_on() {
+            record::sent(self.process_of(peer.number), word, bytes);
+        }
+        let message = (Box::new(gaps) as _, bytes);
+        let posted = self
+            .endpoint
+            .post_send_pieces(peer.addr, message, word, self.posts, 0);
+        self.sent(posted, communicator)
     }
 
     /// Starts to send a copy: the memory is free at once.
@@ -129,20 +164,21 @@ impl Process {
             return Ok(Active::done(Status::of_nobody(), route.communicator));
         }
         let pattern = communicator.pattern(route.rank, route.tag)?;
-        let (mut landing, mut unpack) = (None, None);
-        let memory = match into.is_plain() {
-            true => into.memory,
+        let from_any = route.rank == abi::ANY_SOURCE;
+        let posted = match into.is_plain() {
+            true => {
+                let memory = std::slice::from_ref(into.memory);
+                self.endpoint.post_receive(pattern, memory, self.posts, 0)
+            }
             false => {
-                let (memory, then) = into.landing()?;
-                unpack = then;
-                &*landing.insert(memory)
+                let gaps = into.in_pieces()?;
+                let bytes = gaps.bytes();
+                let gaps = (Box::new(gaps) as _, bytes);
+                self.endpoint
+                    .post_receive_pieces(pattern, gaps, self.posts, 0)
             }
         };
-        let from_any = route.rank == abi::ANY_SOURCE;
-        let posted =
-            self.endpoint
-                .post_receive(pattern, std::slice::from_ref(memory), self.posts, 0);
-        self.receiving(posted, (route.communicator, from_any), unpack)
+        self.receiving(posted, (route.communicator, from_any))
     }
 
     /// The message that a receive would get now, if there is one. Makes no progress.

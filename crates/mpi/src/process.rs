@@ -8,7 +8,6 @@ use causeway_engine::types::{Completion, Error as EngineError, OpError, OpId, Po
 pub use causeway_engine::{Parked, Waker};
 
 use crate::abi;
-use crate::buffer::Unpack;
 use crate::buffering::{Buffers, Owner};
 use crate::communicator::{CONTEXTS, Communicator, FIRST_FREE, Peer};
 use crate::contacts::Contacts;
@@ -98,8 +97,6 @@ pub struct Active {
     pub(crate) state: Going,
     /// The communicator's handle.
     pub(crate) communicator: usize,
-    /// What is to be done with a message that was received into other memory.
-    pub(crate) unpack: Vec<Unpack>,
 }
 
 #[derive(Debug)]
@@ -145,7 +142,6 @@ impl Active {
         Self {
             state,
             communicator,
-            unpack: Vec::new(),
         }
     }
 
@@ -172,7 +168,6 @@ impl Active {
         Self {
             state: Going::Failed(error),
             communicator,
-            unpack: Vec::new(),
         }
     }
 
@@ -181,7 +176,6 @@ impl Active {
         Self {
             state: Going::Done(status),
             communicator,
-            unpack: Vec::new(),
         }
     }
 }
@@ -383,6 +377,7 @@ impl Process {
     #[inline]
     pub fn wait(&mut self, active: &mut Active) -> Result<Waited<Status>> {
         let (op, is_receive) = match active.state {
+            Going::Done(status) => return Ok(Waited::Done(status)),
             Going::Send(op) => (op, false),
             Going::Receive {
                 op,
@@ -612,11 +607,6 @@ impl Process {
     /// A receive has completed with so many bytes.
     #[inline]
     pub(crate) fn received(&mut self, active: &mut Active, bytes: u64) -> Result<Status> {
-        if !active.unpack.is_empty() {
-            for unpack in active.unpack.drain(..) {
-                unpack.unpack(bytes)?;
-            }
-        }
         let envelope = self.endpoint.envelope();
         let process = self.process_of(envelope.peer);
         if record::is_on() {
@@ -686,7 +676,6 @@ impl Process {
         Ok(Active {
             state,
             communicator,
-            unpack: Vec::new(),
         })
     }
 
@@ -696,16 +685,11 @@ impl Process {
         &mut self,
         posted: Result<Posted, EngineError>,
         (communicator, from_any): (usize, bool),
-        unpack: Option<Box<Unpack>>,
     ) -> Result<Active> {
         let mut active = Active {
             state: Going::Done(Status::empty()),
             communicator,
-            unpack: Vec::new(),
         };
-        if let Some(unpack) = unpack {
-            active.unpack.push(*unpack);
-        }
         match posted? {
             Posted::Pending(op) => {
                 active.state = Going::Receive { op, from_any };

@@ -3,10 +3,15 @@
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::point::{Mode, Route};
-use crate::process::{Active, Going, Process};
+use crate::process::{Active, Going, Process, Waited};
 use crate::status::Status;
+use crate::table::{Kind, reserved};
 
 pub use crate::buffer::OwnedBuffer;
+
+/// The handle of each operation that was done when it got one, and whose status is empty: most sends of short messages. Nothing is kept
+/// for it.
+const FINISHED: usize = reserved(Kind::Request);
 
 /// A request.
 #[derive(Debug)]
@@ -95,7 +100,11 @@ fn done(status: Status, error: Option<Error>, general: Option<General>) -> Outco
 
 impl Process {
     /// Gives an operation that is going on a handle.
+    #[inline]
     pub fn keep(&mut self, active: Active) -> Result<usize> {
+        if active.status() == Some(Status::empty()) {
+            return Ok(FINISHED);
+        }
         self.requests.insert(Request {
             active: Some(active),
             plan: None,
@@ -159,6 +168,10 @@ impl Process {
         if let Outcome::Done { is_over, .. } = &mut outcome
             && !peek
         {
+            if handle == FINISHED {
+                *is_over = true;
+                return Ok(outcome);
+            }
             let request = self.requests.get_mut(handle)?;
             request.active = None;
             *is_over = request.plan.is_none();
@@ -171,8 +184,10 @@ impl Process {
 
     /// How a request is, which stays as it is, also if it has failed. Makes no progress.
     pub fn peek(&mut self, handle: usize) -> Result<Outcome> {
-        if handle == abi::REQUEST_NULL {
-            return Ok(Outcome::Inactive);
+        match handle {
+            abi::REQUEST_NULL => return Ok(Outcome::Inactive),
+            FINISHED => return Ok(done(Status::empty(), None, None)),
+            _ => {}
         }
         let request = self.requests.get_mut(handle)?;
         let Some(mut active) = request.active.take() else {
@@ -209,6 +224,9 @@ impl Process {
 
     /// The functions of a generalized request, and whether it is complete.
     pub fn general(&self, handle: usize) -> Result<Option<(General, bool)>> {
+        if handle == FINISHED {
+            return Ok(None);
+        }
         let request = self.requests.get(handle)?;
         let general = request.general.as_deref().copied();
         let is_going =
@@ -233,15 +251,86 @@ impl Process {
     }
 
     /// Waits for one request.
-    pub fn wait_for_request(&mut self, handle: usize) -> Result<crate::process::Waited<Outcome>> {
-        self.wait_for_news(|process| match process.test(handle, false)? {
+    #[inline]
+    pub fn wait_for_request(&mut self, handle: usize) -> Result<Waited<Outcome>> {
+        match self.wait_for_message(handle) {
+            Some(outcome) => Ok(Waited::Done(outcome)),
+            None => self.wait_for_any_request(handle),
+        }
+    }
+
+    #[inline(never)]
+    fn wait_for_any_request(&mut self, handle: usize) -> Result<Waited<Outcome>> {
+        let ready = |process: &mut Self| match process.test(handle, false)? {
             Outcome::Pending => Ok(None),
             other => Ok(Some(other)),
-        })
+        };
+        match ready(self)? {
+            Some(outcome) => Ok(Waited::Done(outcome)),
+            None => self.wait_for_news(ready),
+        }
+    }
+
+    /// Waits for a request, if it is one of a message between two processes, and nothing else goes on.
+    #[inline]
+    fn wait_for_message(&mut self, handle: usize) -> Option<Outcome> {
+        let over = |status, error| Outcome::Done {
+            status,
+            error,
+            is_over: true,
+            general: None,
+        };
+        if handle == FINISHED {
+            return Some(over(Status::empty(), None));
+        }
+        if self.has_threads || !self.is_quiet() {
+            return None;
+        }
+        let request = self.requests.find(handle)?;
+        if request.plan.is_some() || request.general.is_some() {
+            return None;
+        }
+        let state = &request.active.as_ref()?.state;
+        let is_message = match state {
+            Going::Done(_) | Going::Send(_) => true,
+            Going::Receive { from_any, .. } => !from_any,
+            _ => false,
+        };
+        if !is_message {
+            return None;
+        }
+        let mut active = self.requests.remove(handle).ok()?.active?;
+        match self.wait(&mut active) {
+            Ok(Waited::Done(status)) => Some(over(status, None)),
+            Ok(Waited::Call(_) | Waited::NotYet) => unreachable!("messages call no functions"),
+            Err(error) => Some(over(Status::empty(), Some(error))),
+        }
+    }
+
+    /// Waits for requests, one after the other, from the one at `next` on, which is the next that is not done when this returns. `handle` tells
+    /// their handles, and `each` is told what has become of them.
+    pub fn wait_for_requests(
+        &mut self,
+        (next, many): (&mut usize, usize),
+        handle: impl Fn(usize) -> usize,
+        mut each: impl FnMut(usize, Outcome),
+    ) -> Result<Waited<()>> {
+        while *next < many {
+            match self.wait_for_request(handle(*next))? {
+                Waited::Done(outcome) => each(*next, outcome),
+                Waited::Call(call) => return Ok(Waited::Call(call)),
+                Waited::NotYet => return Ok(Waited::NotYet),
+            }
+            *next += 1;
+        }
+        Ok(Waited::Done(()))
     }
 
     /// Asks for a request to be cancelled. It has to be waited for all the same.
     pub fn cancel_request(&mut self, handle: usize) -> Result<()> {
+        if handle == FINISHED {
+            return Ok(());
+        }
         let request = self.requests.get_mut(handle)?;
         let Some(active) = request.active.take() else {
             return Err(Error::new(abi::ERR_REQUEST, "the request was not started"));
@@ -253,6 +342,9 @@ impl Process {
 
     /// Lets go of a request: what is going on is completed in the background.
     pub fn free_request(&mut self, handle: usize) -> Result<()> {
+        if handle == FINISHED {
+            return Ok(());
+        }
         if let Some((_, false)) = self.general(handle)? {
             // The program has the handle still, to complete it by.
             self.requests.get_mut(handle)?.active = None;

@@ -24,6 +24,7 @@ impl Conversation {
         self.control.clear();
         self.expected.clear();
         self.unexpected.clear();
+        self.sending_parts.clear();
         self.announced = 0;
         self.announced_unexpected = 0;
         self.uncleared.clear();
@@ -61,6 +62,7 @@ impl Conversation {
             }
         }
         self.control.clear();
+        self.sending_parts.clear();
         self.announced = 0;
         self.announced_unexpected = 0;
         self.uncleared.clear();

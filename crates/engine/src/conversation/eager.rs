@@ -1,13 +1,12 @@
 //! Messages that travel whole, what is sent next, and the credit that bounds how many messages may wait for their
 //! receives.
 
-use causeway_sys::memory::Memory;
 use causeway_transport::Packet;
 use causeway_wire::bmi::{self as wire, Header, Kind};
 
 use super::Conversation;
 use crate::credit::cost;
-use crate::fragments::{Fragments, scatter_bytes};
+use crate::fragments::Fragments;
 use crate::lists::Links;
 use crate::matcher::Matcher;
 use crate::operation::{State, What};
@@ -33,6 +32,15 @@ pub enum Transmit {
         header: Header,
         /// The operation.
         op: u32,
+    },
+    /// This header, then the next bytes of an operation's message.
+    Part {
+        /// The header.
+        header: Header,
+        /// The operation.
+        op: u32,
+        /// How many bytes.
+        len: usize,
     },
     /// Nothing: memory of this operation is to be exported first, see
     /// [`Conversations::memory_to_export`](crate::conversations::Conversations::memory_to_export).
@@ -108,6 +116,9 @@ impl Conversation {
                 }
             }
             if self.control.is_empty() {
+                if let Some(part) = self.next_part(shared) {
+                    return Some(part);
+                }
                 self.tell_credit(shared);
             }
             if self.control.is_empty() {
@@ -140,6 +151,10 @@ impl Conversation {
                 self.eager_sent(&mut shared.touched, header, size as usize);
                 self.dequeue(header.kind == Kind::Unexpected);
                 self.complete(shared, *op, Ok(size));
+            }
+            Transmit::Part { header, op, len } => {
+                self.grant.grant(header.credit);
+                self.part_sent(shared, *op, *len);
             }
             Transmit::Export { .. } => {}
         }
@@ -182,8 +197,9 @@ impl Conversation {
         };
         let (size, tag) = (shared.ops[op].size, shared.ops[op].tag);
         let cost = cost(usize::try_from(size).unwrap_or(usize::MAX));
-        let eager = size <= self.eager_max && !shared.ops[op].synchronous;
-        if !unexpected && !eager && self.write_queued(shared, op) {
+        let is_in_pieces = shared.ops[op].fragments.is_in_pieces();
+        let eager = size <= self.eager_max && !shared.ops[op].synchronous && !is_in_pieces;
+        if !unexpected && !eager && !is_in_pieces && self.write_queued(shared, op) {
             self.dequeue(unexpected);
             return Next::Nothing;
         }
@@ -369,13 +385,13 @@ enum Next {
     Nothing,
 }
 
-/// Copies an early message into a receive's memory.
-pub(crate) fn deliver(data: &[u8], into: &[Memory], room: u64) -> Result<u64, OpError> {
+/// Has `write` copy an early message into a receive's memory.
+pub(crate) fn deliver(data: &[u8], room: u64, write: impl Fn(&[u8])) -> Result<u64, OpError> {
     let size = data.len() as u64;
     if size > room {
         return Err(OpError::TooLarge { size, room });
     }
-    scatter_bytes(data, into);
+    write(data);
     Ok(size)
 }
 

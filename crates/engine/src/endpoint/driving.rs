@@ -26,7 +26,7 @@ impl<M: Matcher> Endpoint<M> {
             }
             match self.conversations.poll_dirty() {
                 Some(peer) => self.transmit(peer),
-                None => return,
+                None => return self.conversations.end_turn(),
             }
         }
     }

@@ -7,10 +7,11 @@ use causeway_sys::memory::Memory;
 use causeway_transport::PeerError;
 
 use super::Endpoint;
-use super::posting::{Sending, at_once};
+use super::posting::Sending;
 use crate::fragments::{check_writable, total};
 use crate::matcher::Matcher;
-use crate::types::{Addr, Completion, Envelope, Error, OpError, OpId, Posted, Queue, Tag, Taken};
+use crate::pieces::Room;
+use crate::types::{Addr, Completion, Envelope, Error, OpId, Posted, Queue, Tag, Taken};
 
 impl<M: Matcher> Endpoint<M> {
     /// Sends `data` as [`Endpoint::post_send`] does, but completes only when the peer has found a receive for it, however small
@@ -80,19 +81,10 @@ impl<M: Matcher> Endpoint<M> {
         queue: Queue,
         user: u64,
     ) -> Result<Posted, Error> {
-        let caller = (self.queue(queue)?, user);
+        self.check_process()?;
         check_writable(into)?;
-        let room = total(into)?;
-        self.conversations.shared.check_operations()?;
-        let received = (self.conversations).receive_taken((taken, pattern), into, room, caller);
-        match received {
-            None => Ok(at_once(user, Err(OpError::Withdrawn))),
-            Some(Ok(result)) => {
-                self.settle();
-                Ok(at_once(user, result))
-            }
-            Some(Err(op)) => Ok(self.posted(op, user)),
-        }
+        total(into)?;
+        self.receive_taken_into((taken, pattern), Room::Memory(into), queue, user)
     }
 
     /// Differs from what it was before if an operation has completed since, a message has come before its receive

@@ -10,6 +10,7 @@ use crate::conversation::Transmit;
 use crate::conversations::Conversations;
 use crate::fragments::{Fragments, check_writable, total};
 use crate::matcher::Matcher;
+use crate::pieces::Room;
 use crate::shared::MAX_OPERATIONS;
 use crate::types::{Addr, Completion, Error, OpError, OpId, Posted, Queue, Tag};
 
@@ -21,6 +22,10 @@ pub(super) enum Sending {
     Synchronous,
     Unexpected,
 }
+
+/// Parts of messages that are sent to one peer before others, and what has come, get their turn: the peer may take them as fast as they
+/// are sent.
+const PARTS_AT_ONCE: u32 = 64;
 
 /// What an operation that completed at once is called in its [`Completion`].
 const AT_ONCE: OpId = OpId(0);
@@ -245,9 +250,15 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Sends what waits for a peer, as far as there is room and credit.
     pub(super) fn transmit(&mut self, peer: u32) {
+        let mut parts = 0;
         while let Some(what) = self.conversations.poll_transmit(peer)
             && self.transmit_one(peer, &what)
-        {}
+        {
+            parts += u32::from(matches!(what, Transmit::Part { .. }));
+            if parts == PARTS_AT_ONCE {
+                return self.conversations.postpone(peer);
+            }
+        }
     }
 
     /// Sends what stands before all messages: refusals, for one.
@@ -271,6 +282,7 @@ impl<M: Matcher> Endpoint<M> {
                 let data = self.conversations.shared.ops[*op].fragments.as_slice();
                 method.send_gather(handle, &header.encode(), data, &mut self.scratch)
             }
+            Transmit::Part { header, op, len } => self.send_part(peer, header, (*op, *len)),
             Transmit::Export { op } => {
                 self.export_memory(peer, *op);
                 return true;
@@ -350,13 +362,15 @@ impl<M: Matcher> Endpoint<M> {
     pub(super) fn receive(
         &mut self,
         pattern: M::Pattern,
-        into: &[Memory],
+        into: Room<'_>,
         queue: Queue,
         user: u64,
     ) -> Result<Posted, Error> {
         let caller = (self.queue(queue)?, user);
-        check_writable(into)?;
-        total(into)?;
+        if let Room::Memory(list) = into {
+            check_writable(list)?;
+            total(list)?;
+        }
         self.conversations.shared.check_operations()?;
         let peer = M::only_peer(pattern);
         if let Some(peer) = peer
@@ -365,7 +379,7 @@ impl<M: Matcher> Endpoint<M> {
         {
             return Ok(refused);
         }
-        match self.conversations.post_receive(pattern, into, caller) {
+        match self.conversations.post_receive_into(pattern, into, caller) {
             Ok(result) => {
                 self.settle();
                 Ok(at_once(user, result))

@@ -104,7 +104,7 @@ impl<M: Matcher> Endpoint<M> {
         };
         slot.polled(any);
         self.settle();
-        any
+        any || self.conversations.has_work()
     }
 
     /// Polls the methods that are always polled, and those that are `seldom`.
@@ -129,7 +129,7 @@ impl<M: Matcher> Endpoint<M> {
             any |= polled;
         }
         self.settle();
-        any
+        any || self.conversations.has_work()
     }
 
     #[cold]
@@ -338,6 +338,9 @@ impl<M: Matcher> Endpoint<M> {
     fn rest(&mut self, now: Instant, until: Option<Instant>) -> Woken {
         self.observe(now);
         self.methods.drop_freed();
+        if self.conversations.has_work() {
+            return self.sleeper.take_call();
+        }
         let Some(on) = self.sleeper.prepare(&mut self.methods) else {
             return self.sleeper.take_call();
         };

@@ -190,6 +190,8 @@ impl<M> Conversations<M> {
             | State::Writing(_)
             | State::Moving
             | State::Cleared { .. }
+            | State::Collecting(_)
+            | State::SendingParts { .. }
             | State::Placed { .. } => activity,
             _ => 0,
         };
@@ -207,10 +209,12 @@ impl<M> Conversations<M> {
             _ if !peer.is_up() => WaitReason::Connection,
             State::Posted => WaitReason::Message,
             State::Cleared { .. } | State::ToClear(_) => WaitReason::Write,
-            State::Pulling(_) | State::Pushing { .. } | State::Writing(_) | State::Moving => {
-                WaitReason::Transfer
-            }
-            State::Placed { .. } => WaitReason::Write,
+            State::Pulling(_)
+            | State::Pushing { .. }
+            | State::SendingParts { .. }
+            | State::Writing(_)
+            | State::Moving => WaitReason::Transfer,
+            State::Placed { .. } | State::Collecting(_) => WaitReason::Write,
             _ if peer.blocked => WaitReason::Room,
             State::Matched(_) | State::ToPush(_) | State::ToWrite(_) | State::ToMove(_) => {
                 WaitReason::Turn

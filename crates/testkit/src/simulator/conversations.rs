@@ -610,6 +610,10 @@ impl<M: Patterns> World<M> {
                     self.export(node, peer, *op);
                     continue;
                 }
+                Transmit::Part { header, op, len } => {
+                    let part = entry.all.part(*op, *len);
+                    [&header.encode()[..], &part].concat()
+                }
                 Transmit::Control { .. } => entry.all.control_packet(peer).to_vec(),
                 Transmit::Eager { header, op } => {
                     let mut packet = header.encode().to_vec();
