@@ -9,6 +9,7 @@ mod transferring;
 
 use std::time::Instant;
 
+use causeway_sys::blocks::Target;
 use causeway_sys::memory::{HeldSpans, Memory};
 use causeway_transport::{Access, Error as TransportError, Packet, PeerError, Spans, Transfer};
 use causeway_wire::bmi::{Header, Introduction};
@@ -222,7 +223,7 @@ impl<M: Matcher> Conversations<M> {
         match &entry.fragments {
             Fragments::Pieces(pieces) => {
                 let mut part = vec![0; len];
-                pieces.pack(entry.moved, &mut part);
+                pieces.pack(entry.moved, Target::from(&mut part[..]));
                 part
             }
             _ => {

@@ -368,6 +368,19 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
+    /// Waits until an operation is done, and returns how many bytes it has moved. `None` if it has failed or is not known: then
+    /// [`Endpoint::test`] says why.
+    #[inline]
+    pub fn wait_for(&mut self, op: OpId) -> Option<u64> {
+        loop {
+            match self.test_one(op, Duration::MAX) {
+                Tested::Successful { bytes, .. } => return Some(bytes),
+                Tested::Otherwise => return None,
+                Tested::Pending => {}
+            }
+        }
+    }
+
     #[inline(never)]
     fn test_one(&mut self, op: OpId, idle: Duration) -> Tested {
         if !self.process.is_this_process() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use causeway_sys::blocks::Source;
+use causeway_sys::blocks::{Source, Target};
 use causeway_sys::memory::Memory;
 
 use crate::fragments::{Fragments, scatter_bytes};
@@ -11,7 +11,7 @@ use crate::fragments::{Fragments, scatter_bytes};
 /// again when there was no room for it.
 pub trait Pieces: Send + fmt::Debug {
     /// Copies the bytes of the message from this one on into all of `into`.
-    fn pack(&self, position: u64, into: &mut [u8]);
+    fn pack(&self, position: u64, into: Target<'_>);
 
     /// Puts bytes of the message, from this one on, where they belong.
     fn unpack(&self, position: u64, from: Source<'_>);

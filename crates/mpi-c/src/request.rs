@@ -146,6 +146,21 @@ impl Array {
         Ok(unsafe { array(self.requests, self.many, "the array of requests") }?.to_vec())
     }
 
+    /// Settles one whose message has gone or come.
+    ///
+    /// # Safety
+    /// As [`Array::handles`], for both arrays.
+    #[inline]
+    unsafe fn settle_message(&self, at: usize, status: Known) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.request(at).write(abi::REQUEST_NULL);
+            if !self.statuses.is_null() {
+                self.status(at).write(Status::new(status));
+            }
+        }
+    }
+
     /// Settles one that is done. Returns whether that was an error.
     ///
     /// # Safety
@@ -153,17 +168,6 @@ impl Array {
     unsafe fn settle_one(&self, at: usize, to: usize, outcome: Outcome) -> Option<Error> {
         // SAFETY: the caller's promise.
         unsafe {
-            if self.statuses.is_null()
-                && let Outcome::Done {
-                    error: None,
-                    is_over: true,
-                    general: None,
-                    ..
-                } = outcome
-            {
-                self.request(at).write(abi::REQUEST_NULL);
-                return None;
-            }
             let (known, error) = conclude(outcome, self.request(at));
             let code = error.as_ref().map_or(abi::SUCCESS, Error::code);
             let mut known = known.unwrap_or(Status::new(Known::empty()));
@@ -220,7 +224,8 @@ pub(crate) unsafe fn waitall(
         let mut general = Vec::new();
         wait_for(|process| {
             let handle = |at| array.request(at).read();
-            process.wait_for_requests((&mut next, array.many), handle, |at, outcome| {
+            let message = |at, status: &Known| array.settle_message(at, *status);
+            process.wait_for_requests((&mut next, array.many), handle, message, |at, outcome| {
                 if let Outcome::Done {
                     general: Some(_), ..
                 } = outcome

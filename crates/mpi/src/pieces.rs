@@ -29,8 +29,8 @@ impl Gaps {
 }
 
 impl Pieces for Gaps {
-    fn pack(&self, position: u64, into: &mut [u8]) {
-        let (memory, mut into) = (Source::from(&self.memory), Target::from(into));
+    fn pack(&self, position: u64, mut into: Target<'_>) {
+        let memory = Source::from(&self.memory);
         // That the memory is the elements' was found out at the beginning.
         let _ = self.elements.pack(position, memory, &mut into);
     }

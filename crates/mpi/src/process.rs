@@ -155,14 +155,6 @@ impl Active {
         self.communicator
     }
 
-    /// The receive that it waits for.
-    fn receive(&self) -> Option<OpId> {
-        match self.state {
-            Going::Receive { op, .. } => Some(op),
-            _ => None,
-        }
-    }
-
     /// One that has failed.
     pub fn failed(error: Error, communicator: usize) -> Self {
         Self {
@@ -398,12 +390,36 @@ impl Process {
         if !self.is_quiet() || self.has_threads {
             return self.wait_for_news(|process| process.poll(active));
         }
-        loop {
-            if let Some(done) = self.endpoint.test(op, FOR_EVER)? {
-                return self
-                    .finished(active, done.result, is_receive)
-                    .map(Waited::Done);
-            }
+        let done = self.wait_for_message(op, active.communicator, is_receive);
+        done.map(Waited::Done)
+    }
+
+    /// Waits for a message, if nothing else goes on.
+    #[inline]
+    pub(crate) fn wait_for_message(
+        &mut self,
+        op: OpId,
+        communicator: usize,
+        is_receive: bool,
+    ) -> Result<Status> {
+        match self.endpoint.wait_for(op) {
+            Some(bytes) if is_receive => self.received(Some(op), communicator, bytes),
+            Some(_) => Ok(Status::of_send()),
+            None => self.failed_message(op, communicator, is_receive),
+        }
+    }
+
+    /// What has become of an operation that has failed.
+    #[cold]
+    fn failed_message(
+        &mut self,
+        op: OpId,
+        communicator: usize,
+        is_receive: bool,
+    ) -> Result<Status> {
+        match self.endpoint.take(op)? {
+            Some(done) => self.finished(Some(op), communicator, done.result, is_receive),
+            None => Err(Error::new(abi::ERR_INTERN, "a message has not ended")),
         }
     }
 
@@ -531,7 +547,9 @@ impl Process {
             Going::Receive { op, .. } => (op, true),
         };
         if let Some(done) = self.endpoint.take(op)? {
-            return self.finished(active, done.result, is_receive).map(Some);
+            let (op, communicator) = (Some(op), active.communicator);
+            let status = self.finished(op, communicator, done.result, is_receive);
+            return status.map(Some);
         }
         if let Going::Receive { op, from_any: true } = active.state
             && let Some(error) = self.lost_of(active.communicator)
@@ -588,31 +606,37 @@ impl Process {
     #[inline]
     fn finished(
         &mut self,
-        active: &mut Active,
+        op: Option<OpId>,
+        communicator: usize,
         result: Result<u64, OpError>,
         is_receive: bool,
     ) -> Result<Status> {
         match result {
-            Ok(bytes) if is_receive => self.received(active, bytes),
+            Ok(bytes) if is_receive => self.received(op, communicator, bytes),
             Ok(_) => Ok(Status::of_send()),
             Err(error) => {
                 if is_receive && record::is_on() {
-                    self.record_failure(active, &error);
+                    self.record_failure(op, &error);
                 }
-                self.failed(active.communicator, error, is_receive)
+                self.failed(communicator, error, is_receive)
             }
         }
     }
 
     /// A receive has completed with so many bytes.
     #[inline]
-    pub(crate) fn received(&mut self, active: &mut Active, bytes: u64) -> Result<Status> {
+    pub(crate) fn received(
+        &mut self,
+        op: Option<OpId>,
+        communicator: usize,
+        bytes: u64,
+    ) -> Result<Status> {
         let envelope = self.endpoint.envelope();
         let process = self.process_of(envelope.peer);
         if record::is_on() {
-            record::received(active.receive(), process, envelope.tag, bytes);
+            record::received(op, process, envelope.tag, bytes);
         }
-        let source = match self.communicator(active.communicator) {
+        let source = match self.communicator(communicator) {
             Ok(communicator) => communicator.rank_of_number(process),
             // It was freed meanwhile.
             Err(_) => process as i32,
@@ -626,9 +650,9 @@ impl Process {
 
     /// A receive that fails has had a message if that was too large.
     #[cold]
-    fn record_failure(&self, active: &Active, error: &OpError) {
+    fn record_failure(&self, op: Option<OpId>, error: &OpError) {
         let envelope = self.endpoint.envelope();
-        match (error, active.receive()) {
+        match (error, op) {
             (OpError::TooLarge { size, .. }, op) => {
                 record::received(op, self.process_of(envelope.peer), envelope.tag, *size);
             }
@@ -699,7 +723,7 @@ impl Process {
             }
             // An error of the message belongs to the request, not to the call that starts it.
             Posted::Complete(done) => {
-                active.state = match self.finished(&mut active, done.result, true) {
+                active.state = match self.finished(None, communicator, done.result, true) {
                     Ok(status) => Going::Done(status),
                     Err(error) => Going::Failed(error),
                 };

@@ -98,6 +98,20 @@ fn done(status: Status, error: Option<Error>, general: Option<General>) -> Outco
     }
 }
 
+/// What has become of a request that was no persistent one.
+fn over(result: Result<Status>) -> Outcome {
+    let (status, error) = match result {
+        Ok(status) => (status, None),
+        Err(error) => (Status::empty(), Some(error)),
+    };
+    Outcome::Done {
+        status,
+        error,
+        is_over: true,
+        general: None,
+    }
+}
+
 impl Process {
     /// Gives an operation that is going on a handle.
     #[inline]
@@ -253,8 +267,8 @@ impl Process {
     /// Waits for one request.
     #[inline]
     pub fn wait_for_request(&mut self, handle: usize) -> Result<Waited<Outcome>> {
-        match self.wait_for_message(handle) {
-            Some(outcome) => Ok(Waited::Done(outcome)),
+        match self.wait_for_kept_message(handle) {
+            Some(result) => Ok(Waited::Done(over(result))),
             None => self.wait_for_any_request(handle),
         }
     }
@@ -271,17 +285,11 @@ impl Process {
         }
     }
 
-    /// Waits for a request, if it is one of a message between two processes, and nothing else goes on.
+    /// Waits for a request and lets go of it, if it is one of a message between two processes, and nothing else goes on.
     #[inline]
-    fn wait_for_message(&mut self, handle: usize) -> Option<Outcome> {
-        let over = |status, error| Outcome::Done {
-            status,
-            error,
-            is_over: true,
-            general: None,
-        };
+    fn wait_for_kept_message(&mut self, handle: usize) -> Option<Result<Status>> {
         if handle == FINISHED {
-            return Some(over(Status::empty(), None));
+            return Some(Ok(Status::empty()));
         }
         if self.has_threads || !self.is_quiet() {
             return None;
@@ -290,38 +298,44 @@ impl Process {
         if request.plan.is_some() || request.general.is_some() {
             return None;
         }
-        let state = &request.active.as_ref()?.state;
-        let is_message = match state {
-            Going::Done(_) | Going::Send(_) => true,
-            Going::Receive { from_any, .. } => !from_any,
-            _ => false,
+        let active = request.active.as_ref()?;
+        let communicator = active.communicator;
+        let result = match active.state {
+            Going::Done(status) => Ok(status),
+            Going::Send(op) => self.wait_for_message(op, communicator, false),
+            Going::Receive {
+                op,
+                from_any: false,
+            } => self.wait_for_message(op, communicator, true),
+            _ => return None,
         };
-        if !is_message {
-            return None;
-        }
-        let mut active = self.requests.remove(handle).ok()?.active?;
-        match self.wait(&mut active) {
-            Ok(Waited::Done(status)) => Some(over(status, None)),
-            Ok(Waited::Call(_) | Waited::NotYet) => unreachable!("messages call no functions"),
-            Err(error) => Some(over(Status::empty(), Some(error))),
-        }
+        self.requests.vacate(handle);
+        Some(result)
     }
 
     /// Waits for requests, one after the other, from the one at `next` on, which is the next that is not done when this returns. `handle` tells
-    /// their handles, and `each` is told what has become of them.
+    /// their handles. `message` is told of messages that have gone or come, whose handles are none any more; `other` of what has become of
+    /// all others.
+    #[inline]
     pub fn wait_for_requests(
         &mut self,
         (next, many): (&mut usize, usize),
         handle: impl Fn(usize) -> usize,
-        mut each: impl FnMut(usize, Outcome),
+        message: impl Fn(usize, &Status),
+        mut other: impl FnMut(usize, Outcome),
     ) -> Result<Waited<()>> {
         while *next < many {
-            match self.wait_for_request(handle(*next))? {
-                Waited::Done(outcome) => each(*next, outcome),
-                Waited::Call(call) => return Ok(Waited::Call(call)),
-                Waited::NotYet => return Ok(Waited::NotYet),
+            let at = *next;
+            match self.wait_for_kept_message(handle(at)) {
+                Some(Ok(status)) => message(at, &status),
+                Some(failed) => other(at, over(failed)),
+                None => match self.wait_for_any_request(handle(at))? {
+                    Waited::Done(outcome) => other(at, outcome),
+                    Waited::Call(call) => return Ok(Waited::Call(call)),
+                    Waited::NotYet => return Ok(Waited::NotYet),
+                },
             }
-            *next += 1;
+            *next = at + 1;
         }
         Ok(Waited::Done(()))
     }

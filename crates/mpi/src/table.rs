@@ -150,6 +150,17 @@ impl<T> Table<T> {
         place.object.take().ok_or_else(|| self.none(handle))
     }
 
+    /// Drops an object that is there.
+    #[inline]
+    pub fn vacate(&mut self, handle: usize) {
+        if let Some(at) = self.place(handle) {
+            let place = &mut self.places[at];
+            place.uses = (place.uses + 1) % (1 << USE_BITS);
+            place.object = None;
+            self.free.push(at as u32);
+        }
+    }
+
     /// The handles of all objects.
     pub fn handles(&self) -> impl Iterator<Item = usize> {
         let places = self.places.iter().enumerate();

@@ -1,5 +1,6 @@
 //! Messages in pieces: posting them, and sending their parts.
 
+use causeway_sys::blocks::Target;
 use causeway_transport::SendError;
 use causeway_wire::bmi::{Header, MAX_MESSAGE_BYTES};
 
@@ -103,13 +104,8 @@ impl<M: Matcher> Endpoint<M> {
             let part = Conversation::part_of_fragments(shared, op, len);
             return method.send_gather(handle, &header.encode(), &part, &mut self.scratch);
         };
-        // What there is no room for is not copied in vain.
-        if !method.readiness(handle).writable {
-            return Err(SendError::WouldBlock);
-        }
-        self.scratch.resize(len, 0);
-        pieces.pack(entry.moved, &mut self.scratch);
-        method.send(handle, &[&header.encode(), &self.scratch])
+        let fill = |into: Target<'_>| pieces.pack(entry.moved, into);
+        method.send_filled(handle, &header.encode(), (len, &fill), &mut self.scratch)
     }
 }
 
