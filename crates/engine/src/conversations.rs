@@ -25,7 +25,7 @@ use crate::handshake::{Meeting, Rival};
 use crate::lists::NONE;
 use crate::matcher::Matcher;
 use crate::operation::{Op, State};
-use crate::pieces::Room;
+use crate::pieces::{Pieces, Room};
 use crate::shared::{EarlyBody, NO_QUEUE, Shared, Tuning, Work};
 use crate::slab::Slab;
 use crate::transfers::Behind;
@@ -689,6 +689,16 @@ impl<M: Matcher> Conversations<M> {
         self.post_receive_into(pattern, Room::Memory(into), caller)
     }
 
+    /// The same for memory in pieces that have room for so many bytes.
+    pub fn post_receive_pieces(
+        &mut self,
+        pattern: M::Pattern,
+        (pieces, room): (Box<dyn Pieces>, u64),
+        caller: (u32, u64),
+    ) -> Result<Result<u64, OpError>, u32> {
+        self.post_receive_into(pattern, Room::Pieces(pieces, room), caller)
+    }
+
     /// The same for any memory.
     pub(crate) fn post_receive_into(
         &mut self,
@@ -718,6 +728,18 @@ impl<M: Matcher> Conversations<M> {
         let size = data.iter().map(|memory| memory.len() as u64).sum();
         let data = (Fragments::share(data), size);
         self.post_waiting(peer, data, tag, caller, unexpected)
+    }
+
+    /// Posts a send of memory in pieces of so many bytes, likewise.
+    pub fn post_send_pieces(
+        &mut self,
+        peer: u32,
+        (pieces, size): (Box<dyn Pieces>, u64),
+        tag: Tag,
+        caller: (u32, u64),
+    ) -> u32 {
+        let memory = (Fragments::Pieces(pieces), size);
+        self.post_waiting(peer, memory, tag, caller, false)
     }
 
     /// Posts a send that cannot go at once.

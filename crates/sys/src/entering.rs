@@ -3,8 +3,8 @@
 //! A thread enters by one compare-and-swap and leaves by one store, so that an instance that one thread uses pays
 //! nothing for others that might enter: the cost falls on a thread that waits to enter, which pays with a
 //! fence in all threads ([`membarrier`]). It interrupts the wait of the thread inside, if there is one, and sleeps
-//! until that thread leaves. A thread that leaves while others wait to enter hands the instance to one of them, so that a
-//! thread that calls again and again keeps none out.
+//! until that thread leaves. A thread that calls again and again keeps none out: one that has waited for long is handed the instance
+//! ([`crate::lock`]).
 //!
 //! Of several threads that wait in one instance, one waits for all: it polls inside, then sleeps outside until peers send
 //! something, and ends its wait when anything has completed or arrived. The others sleep until a thread that leaves has seen
@@ -31,8 +31,10 @@ pub fn prepare() {
 /// Which thread is inside an instance, and which wait.
 pub struct Entry {
     state: AtomicU64,
-    /// Threads that wait to enter.
+    /// Threads that wait to enter, what they sleep on, and whether one asks for the instance.
     wanted: AtomicU64,
+    wakes: AtomicU64,
+    asked: AtomicU64,
     /// The thread inside waits, or is about to.
     in_wait: AtomicBool,
     /// Several threads use the instance.
@@ -74,6 +76,8 @@ impl Entry {
         Self {
             state: AtomicU64::new(FREE),
             wanted: AtomicU64::new(0),
+            wakes: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
             in_wait: AtomicBool::new(false),
             shared: AtomicBool::new(false),
             wake_requested: AtomicBool::new(false),
@@ -278,11 +282,19 @@ impl LockMemory for Entry {
         membarrier::light(ASYMMETRIC.load(Relaxed));
     }
 
-    fn sleep(&self, state: u64) {
-        futex::wait(&self.state, state, None);
+    fn wakes(&self) -> &AtomicU64 {
+        &self.wakes
+    }
+
+    fn asked(&self) -> &AtomicU64 {
+        &self.asked
+    }
+
+    fn sleep(&self, wakes: u64) {
+        futex::wait(&self.wakes, wakes, None);
     }
 
     fn wake(&self) {
-        futex::wake(&self.state);
+        futex::wake(&self.wakes);
     }
 }

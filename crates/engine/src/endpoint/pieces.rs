@@ -19,25 +19,24 @@ impl<M: Matcher> Endpoint<M> {
             .map_or(0, |peer| self.conversations.peers[peer].eager_max)
     }
 
-    /// Sends a message of `size` bytes that lies in pieces. It completes when its receive has been found and all of it was
+    /// Sends a message of so many bytes that lies in pieces. It completes when its receive has been found and all of it was
     /// copied. Both instances speak of parts ([`Config::in_parts`](crate::types::Config::in_parts)).
     pub fn post_send_pieces(
         &mut self,
         to: Addr,
-        (pieces, size): (Box<dyn Pieces>, u64),
+        message: (Box<dyn Pieces>, u64),
         tag: Tag,
         queue: Queue,
         user: u64,
     ) -> Result<Posted, Error> {
         let (peer, queue) = (self.peer(to)?, self.queue(queue)?);
-        check_size(size)?;
+        check_size(message.1)?;
         self.settle();
         if let Some(refused) = self.refuse_if_gone(peer, user) {
             return Ok(refused);
         }
         self.conversations.shared.check_operations()?;
-        let memory = (Fragments::Pieces(pieces), size);
-        let op = (self.conversations).post_waiting(peer, memory, tag, (queue, user), false);
+        let op = (self.conversations).post_send_pieces(peer, message, tag, (queue, user));
         self.connect(peer);
         Ok(self.posted(op, user))
     }

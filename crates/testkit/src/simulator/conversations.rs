@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 use causeway_engine::conversations::{Conversations, Event, ToStart};
 use causeway_engine::matcher::{ByTag, FromTag, Matcher};
 use causeway_engine::types::{Completion, OpError, OpId, RendezvousPolicy};
-use causeway_engine::{Access, Direction, LinkLimits, Meeting, Memory, Transmit, Tuning};
+use causeway_engine::{Access, Direction, LinkLimits, Meeting, Memory, Pieces, Transmit, Tuning};
+use causeway_sys::blocks::{Source, Target, copy_one};
 use causeway_transport::{Packet, PeerError, Transfer, TransferError};
 use causeway_wire::bmi::{InstanceId, Introduction, Kind};
+use causeway_wire::formats::Formats;
 use causeway_wire::region::RegionDescriptor;
 
 use crate::random::Random;
@@ -43,6 +45,8 @@ pub struct Plan {
     pub steps: usize,
     /// Whether connections break and operations are cancelled.
     pub faults: bool,
+    /// Whether the memory of some messages, on either side, is in pieces.
+    pub in_pieces: bool,
 }
 
 /// What came of it.
@@ -64,6 +68,24 @@ pub struct Outcome {
     pub written: usize,
     /// See there.
     pub retracted: usize,
+    /// Parts of messages that were sent.
+    pub parts: usize,
+}
+
+/// Memory that only its owner walks over.
+#[derive(Debug)]
+struct InPieces(Memory);
+
+impl Pieces for InPieces {
+    fn pack(&self, position: u64, mut into: Target<'_>) {
+        let (at, len) = (position as usize, into.len());
+        copy_one(&mut into, 0, Source::from(&self.0), at, len);
+    }
+
+    fn unpack(&self, position: u64, from: Source<'_>) {
+        let mut into = Target::from(&self.0);
+        copy_one(&mut into, position as usize, from, 0, from.len());
+    }
 }
 
 /// How a matcher's patterns are made.
@@ -145,6 +167,7 @@ struct World<M> {
     now: Instant,
     outcome: Outcome,
     faults: bool,
+    in_pieces: bool,
 }
 
 /// Runs a simulation.
@@ -182,6 +205,9 @@ impl<M: Patterns> World<M> {
                 id: InstanceId(random.below(1 << 30) as u128),
                 addresses: vec![own.to_string()],
             });
+            if plan.in_pieces {
+                all.speak(Formats::IN_PARTS);
+            }
             let others = (0..plan.nodes).map(|other| all.add(format!("{own} to {other}")));
             let peers: Vec<u32> = others.collect();
             let nodes = peers.iter().enumerate().map(|(node, peer)| (*peer, node));
@@ -209,6 +235,7 @@ impl<M: Patterns> World<M> {
             now: Instant::now(),
             outcome: Outcome::default(),
             faults: plan.faults,
+            in_pieces: plan.in_pieces,
         }
     }
 
@@ -300,6 +327,7 @@ impl<M: Patterns> World<M> {
         let len = STAMP + self.random.spread(14).min(MOST - STAMP);
         let parts = 1 + self.random.below(3);
         let cuts = self.random.cut(len, parts);
+        let in_pieces = self.is_in_pieces();
         let entry = &mut self.nodes[node];
         entry.sent += 1;
         let bytes = content(node, entry.sent, len);
@@ -314,8 +342,18 @@ impl<M: Patterns> World<M> {
             .collect();
         let caller = (entry.queue, 0);
         let peer = entry.peers[to];
-        let op = entry.all.post_send(peer, &memory, tag, caller, false);
+        let op = match in_pieces {
+            true => {
+                let message = (Box::new(InPieces(Memory::from_vec(bytes))) as _, len as u64);
+                entry.all.post_send_pieces(peer, message, tag, caller)
+            }
+            false => entry.all.post_send(peer, &memory, tag, caller, false),
+        };
         entry.pending.push(entry.all.id(op));
+    }
+
+    fn is_in_pieces(&mut self) -> bool {
+        self.in_pieces && self.random.one_in(2)
     }
 
     fn receive(&mut self, node: usize) {
@@ -328,6 +366,7 @@ impl<M: Patterns> World<M> {
 
     fn post_receive(&mut self, node: usize, other: usize, tag: u64, any: bool) {
         let memory = Memory::zeroed(MOST);
+        let in_pieces = self.is_in_pieces();
         let user = self.next_user;
         self.next_user += 1;
         let entry = &mut self.nodes[node];
@@ -343,7 +382,13 @@ impl<M: Patterns> World<M> {
         };
         entry.receives.insert(user, receive);
         let caller = (entry.queue, user);
-        let posted = entry.all.post_receive(pattern, &[memory], caller);
+        let posted = match in_pieces {
+            true => {
+                let room = (Box::new(InPieces(memory)) as _, MOST as u64);
+                entry.all.post_receive_pieces(pattern, room, caller)
+            }
+            false => entry.all.post_receive(pattern, &[memory], caller),
+        };
         if entry.all.wants_time() {
             entry.all.begin_poll(self.now);
         }
@@ -422,6 +467,7 @@ impl<M: Patterns> World<M> {
         self.outcome.offers += usize::from(packet[0] == Kind::ReadyToReceive as u8);
         self.outcome.written += usize::from(packet[0] == Kind::SendComplete as u8);
         self.outcome.retracted += usize::from(packet[0] == Kind::Retract as u8);
+        self.outcome.parts += usize::from(packet[0] == Kind::Part as u8);
         if from.sent.len() == CHANNEL / 2
             && let Some(peer) = from.peer.filter(|_| !from.closed)
         {
