@@ -216,6 +216,9 @@ impl Entry {
             // Threads that come in have to know: this one may wait here although no other has met it.
             self.share();
             next = prepare().map_or(Next::Again, Next::Park);
+        } else {
+            // It has nothing to do before they have been in.
+            lock::ask_to_hand_over(self);
         }
         self.end_wait();
         next
@@ -229,8 +232,11 @@ impl Entry {
     /// Wakes waiting threads if these counts differ from those of the last call. Only inside.
     #[cold]
     pub fn note_changes(&self, (completions, arrived): (u64, usize)) {
-        let completed = self.completions.swap(completions, Relaxed) != completions;
-        if self.arrived.swap(arrived, Relaxed) != arrived || completed {
+        let known = (self.completions.load(Relaxed), self.arrived.load(Relaxed));
+        if known != (completions, arrived) {
+            // Written inside only.
+            self.completions.store(completions, Relaxed);
+            self.arrived.store(arrived, Relaxed);
             self.wake_waiters();
         }
     }

@@ -103,7 +103,7 @@ pub fn enter(
             lock.sleep(wakes);
             in_vain += 1;
             if in_vain >= IN_VAIN {
-                lock.asked().store(1, Relaxed);
+                ask_to_hand_over(lock);
             }
         } else {
             about_to_sleep = Some(begin_sleep(lock));
@@ -115,6 +115,11 @@ pub fn enter(
         take_back(lock);
     }
     entered
+}
+
+/// Who leaves next hands the lock to a thread that waits, if there is one.
+pub fn ask_to_hand_over(lock: &impl LockMemory) {
+    lock.asked().store(1, Relaxed);
 }
 
 /// Threads that leave from now on wake this one. Returns what it sleeps on, unless the state has changed.
