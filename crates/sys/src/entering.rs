@@ -2,7 +2,7 @@
 //!
 //! A thread enters by one compare-and-swap and leaves by one store, so that an instance that one thread uses pays
 //! nothing for others that might enter: the cost falls on a thread that waits to enter, which pays with a
-//! fence in all threads ([`membarrier`]). It interrupts the wait of the thread inside, if there is one, and sleeps
+//! fence in all threads ([`membarrier`]). Where threads have met several times, each has a fence of its own from then on. It interrupts the wait of the thread inside, if there is one, and sleeps
 //! until that thread leaves. A thread that calls again and again keeps none out: one that has waited for long is handed the instance
 //! ([`crate::lock`]).
 //!
@@ -13,7 +13,7 @@
 //! to say. While it polls, it is interrupted.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
 use std::time::Duration;
 
 use crate::lock::{self, LockMemory, NUMBER_BITS};
@@ -28,6 +28,11 @@ pub fn prepare() {
     ASYMMETRIC.store(membarrier::register(), Relaxed);
 }
 
+/// After so many fences in all threads, each that leaves has one of its own.
+const MANY_FENCES: u64 = 16;
+/// Every thread has seen that: threads that wait to enter have only their own, too.
+const OWN_FENCES: u64 = u64::MAX;
+
 /// Which thread is inside an instance, and which wait.
 pub struct Entry {
     state: AtomicU64,
@@ -35,6 +40,8 @@ pub struct Entry {
     wanted: AtomicU64,
     wakes: AtomicU64,
     asked: AtomicU64,
+    /// Fences in all threads so far, or [`OWN_FENCES`].
+    heavy_fences: AtomicU64,
     /// The thread inside waits, or is about to.
     in_wait: AtomicBool,
     /// Several threads use the instance.
@@ -78,6 +85,7 @@ impl Entry {
             wanted: AtomicU64::new(0),
             wakes: AtomicU64::new(0),
             asked: AtomicU64::new(0),
+            heavy_fences: AtomicU64::new(0),
             in_wait: AtomicBool::new(false),
             shared: AtomicBool::new(false),
             wake_requested: AtomicBool::new(false),
@@ -162,7 +170,7 @@ impl Entry {
     #[inline]
     pub fn begin_wait(&self) -> bool {
         self.in_wait.store(true, Relaxed);
-        membarrier::light(ASYMMETRIC.load(Relaxed));
+        self.light_fence();
         self.wanted.load(Relaxed) == 0
     }
 
@@ -280,12 +288,25 @@ impl LockMemory for Entry {
     }
 
     fn heavy_fence(&self) {
+        let before = self.heavy_fences.load(SeqCst);
+        if before == OWN_FENCES {
+            return fence(SeqCst);
+        }
+        let is_enough = before + 1 == MANY_FENCES;
+        let counted = self
+            .heavy_fences
+            .compare_exchange(before, before + 1, SeqCst, SeqCst);
         membarrier::heavy();
+        if counted.is_ok() && is_enough {
+            // From this fence on all threads that leave see that they need their own.
+            self.heavy_fences.store(OWN_FENCES, SeqCst);
+        }
     }
 
     #[inline(always)]
     fn light_fence(&self) {
-        membarrier::light(ASYMMETRIC.load(Relaxed));
+        let is_asymmetric = self.heavy_fences.load(Relaxed) < MANY_FENCES;
+        membarrier::light(is_asymmetric && ASYMMETRIC.load(Relaxed));
     }
 
     fn wakes(&self) -> &AtomicU64 {
