@@ -55,7 +55,7 @@ impl Process {
         let packed;
         let memory = match from.is_plain() {
             true => from.memory,
-            false if mode != Mode::Buffered && self.goes_in_parts(&from, peer)? => {
+            false if mode != Mode::Buffered && self.goes_in_parts(&from, peer) => {
                 return self.send_in_parts(&from, (peer, word), route.communicator);
             }
             false => {
@@ -89,12 +89,12 @@ impl Process {
     }
 
     /// Whether a message with gaps is packed on its way: shorter ones travel whole.
-    fn goes_in_parts(&self, from: &Buffer<'_>, peer: Peer) -> Result<bool> {
+    fn goes_in_parts(&self, from: &Buffer<'_>, peer: Peer) -> bool {
         let whole = match self.endpoint.largest_whole(peer.addr) {
             0 => WHOLE_BEFORE_CONNECTED,
             known => known,
         };
-        Ok(from.bytes()? > whole)
+        from.count.saturating_mul(from.datatype.size()) > whole
     }
 
     /// Starts to send a message with gaps that is packed on its way.

@@ -403,9 +403,23 @@ impl Process {
         is_receive: bool,
     ) -> Result<Status> {
         match self.endpoint.wait_for(op) {
-            Some(bytes) if is_receive => self.received(Some(op), communicator, bytes),
-            Some(_) => Ok(Status::of_send()),
+            Some(bytes) => self.message_done(op, communicator, is_receive, bytes),
             None => self.failed_message(op, communicator, is_receive),
+        }
+    }
+
+    /// A message has gone, or has come with so many bytes.
+    #[inline]
+    pub(crate) fn message_done(
+        &mut self,
+        op: OpId,
+        communicator: usize,
+        is_receive: bool,
+        bytes: u64,
+    ) -> Result<Status> {
+        match is_receive {
+            true => self.received(Some(op), communicator, bytes),
+            false => Ok(Status::of_send()),
         }
     }
 

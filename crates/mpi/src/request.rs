@@ -285,14 +285,11 @@ impl Process {
         }
     }
 
-    /// Waits for a request and lets go of it, if it is one of a message between two processes, and nothing else goes on.
+    /// Waits for a request and lets go of it, if it is one of a message that is done, or nothing else goes on.
     #[inline]
     fn wait_for_kept_message(&mut self, handle: usize) -> Option<Result<Status>> {
         if handle == FINISHED {
             return Some(Ok(Status::empty()));
-        }
-        if self.has_threads || !self.is_quiet() {
-            return None;
         }
         let request = self.requests.find(handle)?;
         if request.plan.is_some() || request.general.is_some() {
@@ -300,14 +297,22 @@ impl Process {
         }
         let active = request.active.as_ref()?;
         let communicator = active.communicator;
-        let result = match active.state {
-            Going::Done(status) => Ok(status),
-            Going::Send(op) => self.wait_for_message(op, communicator, false),
-            Going::Receive {
-                op,
-                from_any: false,
-            } => self.wait_for_message(op, communicator, true),
+        let (op, is_receive) = match active.state {
+            Going::Done(status) => {
+                self.requests.vacate(handle);
+                return Some(Ok(status));
+            }
+            Going::Send(op) => (op, false),
+            Going::Receive { op, .. } => (op, true),
             _ => return None,
+        };
+        let waits = !matches!(active.state, Going::Receive { from_any: true, .. });
+        let result = match self.endpoint.take_moved(op) {
+            Some(bytes) => self.message_done(op, communicator, is_receive, bytes),
+            None if waits && !self.has_threads && self.is_quiet() => {
+                self.wait_for_message(op, communicator, is_receive)
+            }
+            None => return None,
         };
         self.requests.vacate(handle);
         Some(result)

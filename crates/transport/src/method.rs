@@ -159,7 +159,7 @@ pub trait Method: Send {
     }
 
     /// Sends one packet as [`Method::send`] does: `head`, then `len` bytes that `fill` writes, where they shall lie if the method
-    /// can tell, or in `scratch`.
+    /// can tell, or in `scratch`. `fill` may be called for a packet that there is no room for.
     fn send_filled(
         &mut self,
         peer: Peer,
@@ -167,10 +167,6 @@ pub trait Method: Send {
         (len, fill): (usize, &dyn Fn(Target<'_>)),
         scratch: &mut Vec<u8>,
     ) -> Result<(), SendError> {
-        // A packet for which there is no room is not filled.
-        if !self.readiness(peer).writable {
-            return Err(SendError::WouldBlock);
-        }
         scratch.resize(len, 0);
         fill(Target::from(&mut scratch[..]));
         self.send(peer, &[head, scratch])
