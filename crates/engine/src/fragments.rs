@@ -57,6 +57,40 @@ impl Fragments {
     }
 }
 
+/// Where a message that is received is to go.
+pub(crate) enum Room<'a> {
+    /// Into these fragments.
+    Memory(&'a [Memory]),
+    /// Into pieces that take so many bytes.
+    Pieces(Box<dyn Pieces>, u64),
+}
+
+impl Room<'_> {
+    /// Bytes that there is room for.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Memory(list) => sum(list),
+            Self::Pieces(_, bytes) => *bytes,
+        }
+    }
+
+    /// Puts a whole message into it.
+    pub(crate) fn write(&self, bytes: &[u8]) {
+        match self {
+            Self::Memory(list) => scatter_bytes(bytes, list),
+            Self::Pieces(pieces, _) => pieces.unpack(0, bytes.into()),
+        }
+    }
+
+    /// The same, kept by an operation.
+    pub(crate) fn keep(self) -> Fragments {
+        match self {
+            Self::Memory(list) => Fragments::share(list),
+            Self::Pieces(pieces, _) => Fragments::Pieces(pieces),
+        }
+    }
+}
+
 /// Bytes of a list.
 #[inline]
 pub(crate) fn total(list: &[Memory]) -> Result<u64, Error> {

@@ -3,9 +3,6 @@
 use std::fmt;
 
 use causeway_sys::blocks::{Source, Target};
-use causeway_sys::memory::Memory;
-
-use crate::fragments::{Fragments, scatter_bytes};
 
 /// The memory of one message, which only its owner knows how to walk. Parts are asked for in order, the last one mostly
 /// again when there was no room for it.
@@ -15,38 +12,4 @@ pub trait Pieces: Send + fmt::Debug {
 
     /// Puts bytes of the message, from this one on, where they belong.
     fn unpack(&self, position: u64, from: Source<'_>);
-}
-
-/// Where a message that is received is to go.
-pub(crate) enum Room<'a> {
-    /// Into these fragments.
-    Memory(&'a [Memory]),
-    /// Into pieces that take so many bytes.
-    Pieces(Box<dyn Pieces>, u64),
-}
-
-impl Room<'_> {
-    /// Bytes that there is room for.
-    pub(crate) fn bytes(&self) -> u64 {
-        match self {
-            Self::Memory(list) => crate::fragments::sum(list),
-            Self::Pieces(_, bytes) => *bytes,
-        }
-    }
-
-    /// Puts a whole message into it.
-    pub(crate) fn write(&self, bytes: &[u8]) {
-        match self {
-            Self::Memory(list) => scatter_bytes(bytes, list),
-            Self::Pieces(pieces, _) => pieces.unpack(0, bytes.into()),
-        }
-    }
-
-    /// The same, kept by an operation.
-    pub(crate) fn keep(self) -> Fragments {
-        match self {
-            Self::Memory(list) => Fragments::share(list),
-            Self::Pieces(pieces, _) => Fragments::Pieces(pieces),
-        }
-    }
 }

@@ -125,7 +125,7 @@ pub fn ask_to_hand_over(lock: &impl LockMemory) {
 /// Threads that leave from now on wake this one. Returns what it sleeps on, unless the state has changed.
 fn begin_sleep(lock: &impl LockMemory) -> u64 {
     let mut wakes = lock.wakes().load(Relaxed);
-    while wakes % 2 == 1 && !lock.wakes().replace(wakes, wakes.wrapping_add(1), SeqCst) {
+    while !wakes.is_multiple_of(2) && !lock.wakes().replace(wakes, wakes.wrapping_add(1), SeqCst) {
         wakes = lock.wakes().load(Relaxed);
     }
     fence(SeqCst);
@@ -137,7 +137,7 @@ fn begin_sleep(lock: &impl LockMemory) -> u64 {
 fn wake(lock: &impl LockMemory) {
     fence(SeqCst);
     let wakes = lock.wakes().load(Relaxed);
-    if wakes % 2 == 0 && lock.wakes().replace(wakes, wakes + 1, SeqCst) {
+    if wakes.is_multiple_of(2) && lock.wakes().replace(wakes, wakes + 1, SeqCst) {
         lock.wake();
     }
 }

@@ -11,11 +11,10 @@ use causeway_wire::bmi as wire;
 use super::Conversation;
 use super::eager::{SENDS_TOO_MUCH, deliver};
 use crate::credit::cost;
-use crate::fragments::{Fragments, scatter};
+use crate::fragments::{Fragments, Room, scatter};
 use crate::lists::NONE;
 use crate::matcher::Matcher;
 use crate::operation::{Op, State, What};
-use crate::pieces::Room;
 use crate::shared::{EarlyBody, Shared};
 use crate::types::{Envelope, OpError, Tag};
 

@@ -8,9 +8,8 @@ use causeway_transport::PeerError;
 
 use super::Endpoint;
 use super::posting::Sending;
-use crate::fragments::{check_writable, total};
+use crate::fragments::{Room, check_writable, total};
 use crate::matcher::Matcher;
-use crate::pieces::Room;
 use crate::types::{Addr, Completion, Envelope, Error, OpId, Posted, Queue, Tag, Taken};
 
 impl<M: Matcher> Endpoint<M> {

@@ -7,9 +7,9 @@ use causeway_wire::bmi::{Header, MAX_MESSAGE_BYTES};
 use super::Endpoint;
 use super::posting::at_once;
 use crate::conversation::Conversation;
-use crate::fragments::Fragments;
+use crate::fragments::{Fragments, Room};
 use crate::matcher::Matcher;
-use crate::pieces::{Pieces, Room};
+use crate::pieces::Pieces;
 use crate::types::{Addr, Error, OpError, Posted, Queue, Tag, Taken};
 
 impl<M: Matcher> Endpoint<M> {

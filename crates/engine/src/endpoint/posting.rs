@@ -8,9 +8,8 @@ use super::Endpoint;
 use crate::conversation::Phase;
 use crate::conversation::Transmit;
 use crate::conversations::Conversations;
-use crate::fragments::{Fragments, check_writable, total};
+use crate::fragments::{Fragments, Room, check_writable, total};
 use crate::matcher::Matcher;
-use crate::pieces::Room;
 use crate::shared::MAX_OPERATIONS;
 use crate::types::{Addr, Completion, Error, OpError, OpId, Posted, Queue, Tag};
 

@@ -5,19 +5,21 @@
 //! time after they were started, connections break, operations are cancelled. Each message carries its number and
 //! bytes that follow from it, so that what a receive should have got is known.
 
+mod messages;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use causeway_engine::conversations::{Conversations, Event, ToStart};
 use causeway_engine::matcher::{ByTag, FromTag, Matcher};
 use causeway_engine::types::{Completion, OpError, OpId, RendezvousPolicy};
-use causeway_engine::{Access, Direction, LinkLimits, Meeting, Memory, Pieces, Transmit, Tuning};
-use causeway_sys::blocks::{Source, Target, copy_one};
+use causeway_engine::{Access, Direction, LinkLimits, Meeting, Memory, Transmit, Tuning};
 use causeway_transport::{Packet, PeerError, Transfer, TransferError};
 use causeway_wire::bmi::{InstanceId, Introduction, Kind};
 use causeway_wire::formats::Formats;
 use causeway_wire::region::RegionDescriptor;
 
+use self::messages::{InPieces, MOST, STAMP, content};
 use crate::random::Random;
 use causeway_mpi::matching::{Mpi, MpiPattern};
 
@@ -30,10 +32,6 @@ const LIMITS: LinkLimits = LinkLimits {
     shares_copies: false,
     one_sided: true,
 };
-/// Bytes at the front of a message: the number of the sending node, and the number of the message there.
-const STAMP: usize = 12;
-/// Most bytes of a message.
-const MOST: usize = 12 << 10;
 const TAGS: usize = 3;
 
 /// What a simulation does.
@@ -70,22 +68,6 @@ pub struct Outcome {
     pub retracted: usize,
     /// Parts of messages that were sent.
     pub parts: usize,
-}
-
-/// Memory that only its owner walks over.
-#[derive(Debug)]
-struct InPieces(Memory);
-
-impl Pieces for InPieces {
-    fn pack(&self, position: u64, mut into: Target<'_>) {
-        let (at, len) = (position as usize, into.len());
-        copy_one(&mut into, 0, Source::from(&self.0), at, len);
-    }
-
-    fn unpack(&self, position: u64, from: Source<'_>) {
-        let mut into = Target::from(&self.0);
-        copy_one(&mut into, position as usize, from, 0, from.len());
-    }
 }
 
 /// How a matcher's patterns are made.
@@ -815,13 +797,4 @@ impl<M: Matcher> Node<M> {
         assert!(rest.is_empty(), "lists of different lengths");
         Ok(())
     }
-}
-
-/// The bytes of a message.
-fn content(node: usize, which: u64, len: usize) -> Vec<u8> {
-    let mut bytes = (node as u32).to_le_bytes().to_vec();
-    bytes.extend(which.to_le_bytes());
-    let mut random = Random::new(which << 8 | node as u64);
-    bytes.extend(random.bytes(len - STAMP));
-    bytes
 }
