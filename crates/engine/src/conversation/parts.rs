@@ -22,9 +22,9 @@ use crate::matcher::Matcher;
 use crate::operation::{Incoming, State};
 use crate::shared::Shared;
 
-/// A part has at most so many of the largest packet's bytes, as a fraction: so several fit into a method's room, and both
-/// sides have something to copy.
-const PARTS_PER_PACKET: usize = 4;
+/// A message has at least so many parts, so that both sides have something to copy most of the time, unless these would have
+/// less than a quarter of the largest packet.
+const PARTS: u64 = 16;
 
 impl Conversation {
     /// Whether the two sides have agreed on a format with parts.
@@ -75,11 +75,12 @@ impl Conversation {
         let State::SendingParts { receive } = entry.state else {
             return None;
         };
-        let most = self.limits.max_packet / PARTS_PER_PACKET;
+        let most = self.limits.max_packet.saturating_sub(wire::HEADER_BYTES);
+        let wanted = usize::try_from(entry.size / PARTS).unwrap_or(usize::MAX);
         let left = usize::try_from(entry.size - entry.moved).unwrap_or(usize::MAX);
         let mut header = Header::new(Kind::Part, receive);
         header.credit = self.grant.owed();
-        let len = left.min(most.saturating_sub(wire::HEADER_BYTES).max(1));
+        let len = left.min(wanted.clamp(most / 4, most).max(1));
         Some(Transmit::Part { header, op, len })
     }
 
