@@ -113,7 +113,9 @@ impl Parts for HeadAndFill<'_> {
         // SAFETY: the caller's promise, and both fit.
         unsafe {
             small::copy(head.as_ptr(), to, head.len());
-            fill(Target::from_raw(to.add(head.len()), behind));
+            let mut into = Target::from_raw(to.add(head.len()), behind);
+            into.fetch_for_writing();
+            fill(into);
         }
     }
 }
