@@ -101,7 +101,7 @@ impl<M: Matcher> Conversations<M> {
         peers[peer].post_waiting(shared, data, tag, caller, unexpected)
     }
 
-    /// Copies the bytes that [`Transmit::Part`] means.
+    /// Copies the bytes that [`Transmit::Part`](crate::Transmit::Part) means.
     pub fn part(&self, op: u32, len: usize) -> Vec<u8> {
         let entry = &self.shared.ops[op];
         match &entry.fragments {

@@ -71,7 +71,8 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// Receives a message that was taken. `pattern` is what it was taken by, or another that it matches. If its sender
-    /// is lost, or has withdrawn it, the receive completes with [`OpError::Withdrawn`].
+    /// is lost, or has withdrawn it, the receive completes with
+    /// [`OpError::Withdrawn`](crate::types::OpError::Withdrawn).
     pub fn receive_taken(
         &mut self,
         taken: Taken,
