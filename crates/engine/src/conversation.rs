@@ -7,7 +7,7 @@
 //! [`Endpoint`](crate::Endpoint) drives that with methods.
 //!
 //! The parts are in files of their own, all of them `impl Conversation`: [`greeting`], [`parting`], [`eager`], [`receiving`], [`rendezvous`],
-//! [`offers`], [`unexpected`], [`moving`], [`placement`], [`cancel`], [`closing`].
+//! [`parts`], [`offers`], [`unexpected`], [`moving`], [`placement`], [`cancel`], [`closing`].
 
 mod cancel;
 mod closing;
@@ -16,6 +16,7 @@ mod greeting;
 pub(crate) mod moving;
 mod offers;
 mod parting;
+mod parts;
 mod placement;
 pub(crate) mod receiving;
 pub(crate) mod rendezvous;
@@ -118,6 +119,8 @@ pub(crate) struct Conversation {
     pub(crate) expected: VecDeque<u32>,
     /// Unexpected sends that wait: they may wait for credit without holding up the others.
     pub(crate) unexpected: VecDeque<u32>,
+    /// Sends whose receivers want them in parts.
+    sending_parts: VecDeque<u32>,
     /// Our announcements that may lie unmatched there.
     pub(crate) announced: u32,
     pub(crate) announced_unexpected: u32,
@@ -202,6 +205,7 @@ impl Conversation {
             control: VecDeque::new(),
             expected: VecDeque::new(),
             unexpected: VecDeque::new(),
+            sending_parts: VecDeque::new(),
             announced: 0,
             announced_unexpected: 0,
             uncleared: VecDeque::new(),
@@ -466,6 +470,7 @@ impl Conversation {
         match header.kind {
             Kind::Eager => self.eager(shared, header.word, packet),
             Kind::Unexpected => self.unexpected(shared, header.word, packet),
+            Kind::Part if self.takes_parts() => self.part(shared, header.word, packet),
             _ => self.control(shared, header, packet),
         }
     }

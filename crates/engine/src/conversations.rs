@@ -5,6 +5,7 @@
 //! drives it with methods. After calls that report something, a driver asks [`Conversations::poll_event`] until
 //! there is nothing, then sends what [`Conversations::poll_dirty`] and [`Conversations::poll_transmit`] say.
 
+mod posting;
 mod transferring;
 
 use std::time::Instant;
@@ -12,13 +13,13 @@ use std::time::Instant;
 use causeway_sys::memory::{HeldSpans, Memory};
 use causeway_transport::{Access, Error as TransportError, Packet, PeerError, Spans, Transfer};
 use causeway_wire::bmi::{Header, Introduction};
+use causeway_wire::formats::Formats;
 use causeway_wire::region::Regions;
 
 use crate::conversation::moving::Short;
 use crate::conversation::receiving::{add_receive, post_again};
 use crate::conversation::rendezvous::has_withdrawable_message;
 use crate::conversation::{Conversation, LinkLimits, Phase, Transmit};
-use crate::fragments::Fragments;
 use crate::handshake::{Meeting, Rival};
 use crate::lists::NONE;
 use crate::matcher::Matcher;
@@ -26,7 +27,7 @@ use crate::operation::{Op, State};
 use crate::shared::{EarlyBody, NO_QUEUE, Shared, Tuning, Work};
 use crate::slab::Slab;
 use crate::transfers::Behind;
-use crate::types::{Completion, Envelope, OpError, OpId, Tag, Taken, Unexpected};
+use crate::types::{Completion, Envelope, OpError, OpId, Unexpected};
 
 /// What a driver is to do. Peers and operations are numbers that are valid until the next call.
 #[derive(Debug)]
@@ -344,6 +345,21 @@ impl<M: Matcher> Conversations<M> {
         }
     }
 
+    /// A peer has more to send, but others come first, and what arrives.
+    pub(crate) fn postpone(&mut self, peer: u32) {
+        self.shared.postponed.push(peer);
+    }
+
+    /// Has the next call that makes progress send what was postponed.
+    pub(crate) fn end_turn(&mut self) {
+        let Self { peers, shared } = self;
+        while let Some(peer) = shared.postponed.pop() {
+            if let Some(entry) = peers.get_mut(peer) {
+                entry.mark_dirty(shared);
+            }
+        }
+    }
+
     /// What to send to a peer next; until there is nothing, no room or no credit.
     pub fn poll_transmit(&mut self, peer: u32) -> Option<Transmit> {
         let Self { peers, shared } = self;
@@ -375,6 +391,11 @@ impl<M: Matcher> Conversations<M> {
         shared.holding = holding;
     }
 
+    /// Whether a send to this peer waits until its packets have left.
+    pub fn holds_send(&self, peer: u32) -> bool {
+        self.peers[peer].held_send.is_some()
+    }
+
     /// Whether sends wait until packets have left.
     #[inline]
     pub fn has_held(&self) -> bool {
@@ -390,6 +411,11 @@ impl<M: Matcher> Conversations<M> {
     /// Says which instance this is, and where it can be called. Without that it has no number and cannot.
     pub fn introduce_as(&mut self, introduction: Introduction) {
         self.shared.own.introduction = introduction;
+    }
+
+    /// Which formats this instance speaks, if they are not the usual ones.
+    pub fn speak(&mut self, formats: Formats) {
+        self.shared.own.formats = formats;
     }
 
     /// Where this instance can be reached, as peers that are greeted from now on are told.
@@ -637,21 +663,6 @@ impl<M: Matcher> Conversations<M> {
         Some((message, envelope))
     }
 
-    /// Posts a receive for a message that the matcher has no more. Returns how it ended if it was whole, or the
-    /// operation; `None` if the message is gone.
-    pub(crate) fn receive_taken(
-        &mut self,
-        (taken, pattern): (Taken, M::Pattern),
-        into: &[Memory],
-        room: u64,
-        caller: (u32, u64),
-    ) -> Option<Result<Result<u64, OpError>, u32>> {
-        let Self { peers, shared } = self;
-        let message = shared.early.find(taken.0)?;
-        let peer = &mut peers[shared.early[message].peer];
-        Some(peer.receive_early(shared, (message, pattern), into, room, caller))
-    }
-
     /// Posts a receive that waits; `keep` gives it its memory. Returns its key.
     #[inline(always)]
     pub(crate) fn add_receive(
@@ -664,52 +675,6 @@ impl<M: Matcher> Conversations<M> {
         let Self { peers, shared } = self;
         let peer = M::only_peer(pattern).map(|peer| &mut peers[peer]);
         add_receive(shared, peer, caller, pattern, room, keep)
-    }
-
-    /// Posts a receive. Returns how it ended if its message was held and whole, or the operation.
-    pub fn post_receive(
-        &mut self,
-        pattern: M::Pattern,
-        into: &[Memory],
-        caller: (u32, u64),
-    ) -> Result<Result<u64, OpError>, u32> {
-        let room = into.iter().map(|memory| memory.len() as u64).sum();
-        let Self { peers, shared } = self;
-        if let Some(message) = shared.matcher.take(pattern) {
-            let peer = &mut peers[shared.early[message].peer];
-            return peer.receive_early(shared, (message, pattern), into, room, caller);
-        }
-        let key = self.add_receive(caller, pattern, room, |_, op| {
-            op.fragments = Fragments::share(into);
-        });
-        Err(key as u32)
-    }
-
-    /// Posts a send, as the last of those that wait.
-    pub fn post_send(
-        &mut self,
-        peer: u32,
-        data: &[Memory],
-        tag: Tag,
-        caller: (u32, u64),
-        unexpected: bool,
-    ) -> u32 {
-        let size = data.iter().map(|memory| memory.len() as u64).sum();
-        let data = (Fragments::share(data), size);
-        self.post_waiting(peer, data, tag, caller, unexpected)
-    }
-
-    /// Posts a send that cannot go at once.
-    pub(crate) fn post_waiting(
-        &mut self,
-        peer: u32,
-        data: (Fragments, u64),
-        tag: Tag,
-        caller: (u32, u64),
-        unexpected: bool,
-    ) -> u32 {
-        let Self { peers, shared } = self;
-        peers[peer].post_waiting(shared, data, tag, caller, unexpected)
     }
 
     /// Cancels an operation, unless it is not known any more.

@@ -23,6 +23,7 @@ mod loopback;
 mod messages;
 mod methods;
 mod parked;
+mod pieces;
 mod posting;
 mod progress;
 mod sleep;
@@ -41,6 +42,7 @@ use causeway_sys::runnable::Runnable;
 use causeway_transport::registry::{Registry, Settings};
 use causeway_transport::{Access, Direction, Identity, PeerReport, Sharing, TransferError};
 use causeway_wire::bmi::{InstanceId, Introduction};
+use causeway_wire::formats::Formats;
 use causeway_wire::region::RegionDescriptor;
 
 use self::connections::Connections;
@@ -52,7 +54,7 @@ pub use self::sleep::{Parked, Waker};
 use self::watch::Watch;
 use crate::conversation::Phase;
 use crate::conversations::Conversations;
-use crate::fragments::{Fragments, check_writable, total};
+use crate::fragments::{Fragments, Room, check_writable, total};
 use crate::matcher::Matcher;
 use crate::operation::{State, What};
 use crate::shared::{Tested, Tuning};
@@ -129,6 +131,9 @@ impl<M: Matcher> Endpoint<M> {
             id: InstanceId(u128::from_le_bytes(id)),
             addresses: Vec::new(),
         });
+        if config.in_parts {
+            conversations.speak(Formats::IN_PARTS);
+        }
         let now = methods.now();
         let sleeper = Sleeper::new(&methods, process).map_err(system)?;
         let mut endpoint = Self {
@@ -302,19 +307,23 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Whether methods may hold messages of sends that are complete, behind one of a send that is not.
+    /// Whether the method may hold messages to a peer whose sends are complete, behind one of a send that is not.
     #[inline]
-    pub fn holds_messages(&self) -> bool {
-        self.conversations.has_held()
+    pub fn holds_messages(&self, to: Addr) -> bool {
+        if !self.conversations.has_held() {
+            return false;
+        }
+        let peer = self.conversations.peers.find(to.0);
+        peer.is_some_and(|peer| self.conversations.holds_send(peer))
     }
 
     /// Sends what methods hold of messages, also of those whose sends are complete while another one to the same peer is
-    /// not; as far as the network takes it now. For calls after which the caller may compute for long.
+    /// not: as far as the network takes it now, and a bounded amount. For calls after which the caller may compute for long.
     #[inline]
     pub fn flush(&mut self) {
         if self.conversations.has_held() {
             self.methods.flush();
-            self.settle();
+            self.settle_sent();
         }
     }
 
@@ -332,7 +341,9 @@ impl<M: Matcher> Endpoint<M> {
     ) -> Result<Posted, Error> {
         match self.receive_later(pattern, into, queue, user) {
             Some(op) => Ok(Posted::Pending(op)),
-            None => post_cold(|| self.receive(pattern, into, queue, user)).expand(user),
+            None => {
+                post_cold(|| self.receive(pattern, Room::Memory(into), queue, user)).expand(user)
+            }
         }
     }
 
@@ -376,6 +387,36 @@ impl<M: Matcher> Endpoint<M> {
                 self.check_process()?;
                 self.conversations.shared.take_done(op)
             }),
+        }
+    }
+
+    /// Waits until an operation is done, and returns how many bytes it has moved. `None` if it has failed or is not known: then
+    /// [`Endpoint::test`] says why.
+    #[inline]
+    pub fn wait_for(&mut self, op: OpId) -> Option<u64> {
+        loop {
+            match self.test_one(op, Duration::MAX) {
+                Tested::Successful { bytes, .. } => return Some(bytes),
+                Tested::Otherwise => return None,
+                Tested::Pending => {}
+            }
+        }
+    }
+
+    /// The bytes that an operation has moved, if it is done and was successful. No progress is made.
+    #[inline]
+    pub fn take_moved(&mut self, op: OpId) -> Option<u64> {
+        match self.take_one(op) {
+            Tested::Successful { bytes, .. } => Some(bytes),
+            Tested::Pending | Tested::Otherwise => None,
+        }
+    }
+
+    #[inline(never)]
+    fn take_one(&mut self, op: OpId) -> Tested {
+        match self.process.is_this_process() {
+            true => self.conversations.shared.take_successful(op),
+            false => Tested::Otherwise,
         }
     }
 

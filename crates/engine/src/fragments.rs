@@ -3,6 +3,7 @@
 use causeway_sys::memory::Memory;
 use causeway_transport::Packet;
 
+use crate::pieces::Pieces;
 use crate::types::Error;
 
 /// The memory of an operation. One fragment, the usual case, needs no allocation.
@@ -15,6 +16,8 @@ pub(crate) enum Fragments {
     One(Memory),
     /// More.
     Many(Box<[Memory]>),
+    /// So many that only their owner walks over them.
+    Pieces(Box<dyn Pieces>),
 }
 
 impl Fragments {
@@ -28,13 +31,62 @@ impl Fragments {
         }
     }
 
-    /// The fragments in order.
+    /// The fragments in order; none for pieces.
     #[inline]
     pub(crate) fn as_slice(&self) -> &[Memory] {
         match self {
-            Self::None => &[],
+            Self::None | Self::Pieces(_) => &[],
             Self::One(one) => std::slice::from_ref(one),
             Self::Many(many) => many,
+        }
+    }
+}
+
+impl Fragments {
+    /// Whether only the owner walks over them.
+    pub(crate) fn is_in_pieces(&self) -> bool {
+        matches!(self, Self::Pieces(_))
+    }
+
+    /// Puts a whole message into them.
+    pub(crate) fn write(&self, bytes: &[u8]) {
+        match self {
+            Self::Pieces(pieces) => pieces.unpack(0, bytes.into()),
+            list => scatter_bytes(bytes, list.as_slice()),
+        }
+    }
+}
+
+/// Where a message that is received is to go.
+pub(crate) enum Room<'a> {
+    /// Into these fragments.
+    Memory(&'a [Memory]),
+    /// Into pieces that take so many bytes.
+    Pieces(Box<dyn Pieces>, u64),
+}
+
+impl Room<'_> {
+    /// Bytes that there is room for.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Memory(list) => sum(list),
+            Self::Pieces(_, bytes) => *bytes,
+        }
+    }
+
+    /// Puts a whole message into it.
+    pub(crate) fn write(&self, bytes: &[u8]) {
+        match self {
+            Self::Memory(list) => scatter_bytes(bytes, list),
+            Self::Pieces(pieces, _) => pieces.unpack(0, bytes.into()),
+        }
+    }
+
+    /// The same, kept by an operation.
+    pub(crate) fn keep(self) -> Fragments {
+        match self {
+            Self::Memory(list) => Fragments::share(list),
+            Self::Pieces(pieces, _) => Fragments::Pieces(pieces),
         }
     }
 }

@@ -7,8 +7,8 @@
 //! Read [`types`] first, then [`Endpoint`]. Inside:
 //!
 //! - `conversation` is the protocol with one peer, without I/O and without a clock: greeting, credits (`credit`), eager messages,
-//!   rendezvous, transfers of remote memory (`transfers`), cancelling. `handshake` is what an instance says of itself, and the
-//!   states of a connection's greeting.
+//!   rendezvous, messages in [`Pieces`], transfers of remote memory (`transfers`), cancelling. `handshake` is what an instance says of
+//!   itself, and the states of a connection's greeting.
 //! - [`conversations`] is the table of all of them, with what they share (`shared`: operations, matcher, early messages).
 //! - `endpoint` drives that table with methods; `waiting` decides whether a caller spins, yields or sleeps; `clock` is the one
 //!   place that reads the time.
@@ -33,6 +33,7 @@ pub mod lists;
 pub mod matcher;
 mod offers;
 mod operation;
+mod pieces;
 mod registrations;
 mod shared;
 mod slab;
@@ -44,6 +45,7 @@ mod waiting;
 pub use conversation::{LinkLimits, Transmit};
 pub use endpoint::{Endpoint, Parked, Waker};
 pub use handshake::Meeting;
+pub use pieces::Pieces;
 pub use registrations::MAX_REGISTRATIONS;
 pub use shared::Tuning;
 

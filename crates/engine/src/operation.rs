@@ -9,6 +9,7 @@
 //!              ├────► ToAnnounce ─► Announced ─► ToPush ─► Pushing ──► Done
 //!              │                        └────────────────────────────► Done   (the receiver has read)
 //!              └────► ToWrite ─► Writing ─────────────────────────────► Done   (or Queued again)
+//! parts     of a receive: Matched as Collecting, of a send: Announced ─► SendingParts, both ─► Done
 //! transfer  ToMove ─► Moving ────────────────────────────────────────► Done
 //! ```
 //! A receive whose message comes whole is `Placed` while a method writes its bytes into the memory.
@@ -102,6 +103,8 @@ pub(crate) enum State {
     ToClear(Incoming),
     /// The sender may write up to byte `end`.
     Cleared { incoming: Incoming, end: u64 },
+    /// Parts of a receive's message come in packets, in order.
+    Collecting(Incoming),
     /// A send in the peer's queue.
     Queued,
     /// A send whose packet the method has taken, and has not sent: nothing of it is in the caller's memory. One
@@ -112,6 +115,8 @@ pub(crate) enum State {
     ToAnnounce { starved: bool },
     /// The peer knows of it.
     Announced,
+    /// The message is being sent in parts to this receive.
+    SendingParts { receive: u64 },
     /// The peer's memory is known; our turn to write.
     ToPush(Clearance),
     /// We are writing up to byte `end`.
@@ -137,6 +142,8 @@ pub(crate) enum State {
 pub(crate) struct Incoming {
     pub(crate) announcement: Announcement,
     pub(crate) from_busy_server: bool,
+    /// Its sender sends it in parts.
+    pub(crate) in_parts: bool,
 }
 
 /// The far side of a transfer.

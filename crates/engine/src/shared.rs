@@ -78,6 +78,8 @@ pub(crate) struct Shared<M> {
     pub(crate) holding: Vec<u32>,
     /// A method that may hold packets has been given some since it was last told to send what it holds.
     pub(crate) wants_flush: bool,
+    /// Peers that have more to send, after others and what has come.
+    pub(crate) postponed: Vec<u32>,
     /// Operations that became done, to notice that something did.
     pub(crate) completions: u64,
     /// Messages that came before their receives, likewise.
@@ -227,6 +229,7 @@ impl<M: Matcher> Shared<M> {
             dirty: Vec::new(),
             holding: Vec::new(),
             wants_flush: false,
+            postponed: Vec::new(),
             completions: 0,
             arrivals: 0,
             losses: 0,

@@ -189,6 +189,9 @@ pub struct Config {
     /// Announcements of expected messages that may lie unmatched with each peer, which has to have the same setting: a sender
     /// then waits until one is matched, and with it all that it sends there later. One takes some 300 bytes here.
     pub announced_limit: u32,
+    /// Whether messages may lie in many pieces of memory, and so come in parts ([`Pieces`](crate::Pieces)). Peers have to have the same
+    /// setting.
+    pub in_parts: bool,
     /// How long connecting may take, and how long a silent connection is kept before it is probed.
     pub connect_timeout: Duration,
     /// Most TCP connections with one peer, up to 16, if the peer takes as many: the first carries
@@ -220,6 +223,7 @@ impl Default for Config {
             early_memory: 32 << 20,
             offers: true,
             announced_limit: causeway_wire::bmi::MAX_ANNOUNCED,
+            in_parts: false,
             connect_timeout: Duration::from_secs(5),
             tcp_connections: 0,
             spin: Duration::from_micros(50),

@@ -9,6 +9,8 @@ use causeway_mpi::process::{Active, Process};
 use causeway_mpi::reduction::Op;
 use causeway_mpi::window::{Access, Action, Change};
 
+use causeway_sys::blocks::{self, Source};
+
 use crate::library::{Placed, Rest, with};
 use crate::types::{Handle, count_of};
 
@@ -133,11 +135,63 @@ fn operands(op: Op, origin: Described) -> Option<Described> {
     (op != Op::NoOp).then_some(origin)
 }
 
-/// The parameters of every access behind those of its own buffers.
+/// Puts or gets a few bytes at once, if they are elements of one datatype without gaps on both sides. Returns whether it was done.
+///
+/// # Safety
+/// MPI's contract for the buffer of an access, which is written unless `is_put`.
+#[inline(always)]
+unsafe fn copied(is_put: bool, (base, many, of): Described, target: Target) -> Result<bool> {
+    with(|process, rest| {
+        if of != target.datatype || many != target.count || base.is_null() {
+            return Ok(false);
+        }
+        let datatype = rest.datatype(of)?;
+        let is_plain = datatype.is_contiguous() && datatype.is_committed();
+        let bytes = u64::try_from(many).ok();
+        let bytes = bytes.and_then(|many| many.checked_mul(datatype.size()));
+        let Some(len @ 1..=SHORT) = bytes.filter(|_| is_plain && base.addr() != abi::IN_PLACE)
+        else {
+            return Ok(false);
+        };
+        let (len, place) = (len as usize, (target.rank, target.displacement));
+        // SAFETY: the caller's promise.
+        Ok(unsafe {
+            match is_put {
+                true => process.put_bytes(target.window, place, Source::from_raw(base.cast(), len)),
+                false => {
+                    let into = &mut blocks::Target::from_raw(base.cast_mut().cast(), len);
+                    process.get_bytes(target.window, place, into)
+                }
+            }
+        })
+    })
+}
+
+/// Adds one integer at once, or does nothing. Returns whether it was done.
+///
+/// # Safety
+/// MPI's contract for the buffer of an access.
+#[inline(always)]
+unsafe fn combined(op: Op, (base, many, of): Described, target: Target) -> Result<bool> {
+    if (many, target.count) != (1, 1) || of != target.datatype || base.addr() == abi::IN_PLACE {
+        return Ok(false);
+    }
+    // SAFETY: the caller's promise; the result is here.
+    unsafe {
+        let (nothing, mut before) = (std::ptr::null(), 0u64);
+        let result = (&raw mut before).cast();
+        changed(Change::Combine(op), [base, nothing], result, target)
+    }
+}
+
+/// Most bytes of a short access.
+const SHORT: u64 = 64;
+
+/// The parameters of every access behind those of its own buffers, and a short way to do it, if there is one.
 macro_rules! with_target {
     ($(
         $name:ident, $with_request:ident($($param:ident: $ty:ty),*; $($op:ident)?)
-            $action:expr, $buffers:expr;
+            $action:expr, $buffers:expr, $short:expr;
     )*) => {$(
         #[inline]
         pub(crate) unsafe fn $name(
@@ -151,7 +205,12 @@ macro_rules! with_target {
         ) -> Result<()> {
             let target = Target { rank, displacement, count, datatype, window };
             // SAFETY: the caller keeps MPI's contract.
-            unsafe { start($action, $buffers, target) }
+            unsafe {
+                match $short(target)? {
+                    true => Ok(()),
+                    false => start($action, $buffers, target),
+                }
+            }
         }
 
         pub(crate) unsafe fn $with_request(
@@ -173,11 +232,14 @@ macro_rules! with_target {
 
 with_target! {
     put, rput(origin: *const c_void, many: i64, of: Handle;)
-        Action::Put, [Some((origin, many, of)), None, None];
+        Action::Put, [Some((origin, many, of)), None, None],
+        |target| copied(true, (origin, many, of), target);
     get, rget(origin: *mut c_void, many: i64, of: Handle;)
-        Action::Get, [None, None, Some((origin.cast_const(), many, of))];
+        Action::Get, [None, None, Some((origin.cast_const(), many, of))],
+        |target| copied(false, (origin.cast_const(), many, of), target);
     accumulate, raccumulate(origin: *const c_void, many: i64, of: Handle; op)
-        Action::Combine(operation(op, false)?), [Some((origin, many, of)), None, None];
+        Action::Combine(operation(op, false)?), [Some((origin, many, of)), None, None],
+        |target| combined(operation(op, false)?, (origin, many, of), target);
     get_accumulate, rget_accumulate(
         origin: *const c_void, many: i64, of: Handle,
         result: *mut c_void, results: i64, result_type: Handle; op
@@ -187,7 +249,8 @@ with_target! {
             operands(operation(op, true)?, (origin, many, of)),
             None,
             Some((result.cast_const(), results, result_type)),
-        ];
+        ],
+        |_| Ok::<_, Error>(false);
 }
 
 /// Changes one integer at once, if it is one that this can be done with, and tells what it was before. Returns whether it was done. An

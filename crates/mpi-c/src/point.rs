@@ -84,7 +84,16 @@ macro_rules! sends {
         ) -> Result<()> {
             let route = Route { rank, tag, communicator };
             // SAFETY: the caller keeps MPI's contract.
-            unsafe { keep(start_send((buf, count, datatype), route, $mode)?, request) }
+            unsafe {
+                let handle = with(|process, rest| {
+                    rest.buffer(buf, count, datatype, false, |from| {
+                        let active = process.send(from, route, $mode)?;
+                        process.keep(active)
+                    })
+                })?;
+                request.write(handle);
+            }
+            Ok(())
         }
 
         pub(crate) unsafe fn $persistent(
@@ -156,7 +165,16 @@ pub(crate) unsafe fn irecv(
         communicator,
     };
     // SAFETY: the caller keeps MPI's contract.
-    unsafe { keep(start_receive((buf, count, datatype), route)?, request) }
+    unsafe {
+        let handle = with(|process, rest| {
+            rest.buffer(buf, count, datatype, true, |into| {
+                let active = process.receive(into, route)?;
+                process.keep(active)
+            })
+        })?;
+        request.write(handle);
+    }
+    Ok(())
 }
 
 pub(crate) unsafe fn recv_init(

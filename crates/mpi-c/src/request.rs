@@ -146,6 +146,21 @@ impl Array {
         Ok(unsafe { array(self.requests, self.many, "the array of requests") }?.to_vec())
     }
 
+    /// Settles one whose message has gone or come.
+    ///
+    /// # Safety
+    /// As [`Array::handles`], for both arrays.
+    #[inline]
+    unsafe fn settle_message(&self, at: usize, status: Known) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.request(at).write(abi::REQUEST_NULL);
+            if !self.statuses.is_null() {
+                self.status(at).write(Status::new(status));
+            }
+        }
+    }
+
     /// Settles one that is done. Returns whether that was an error.
     ///
     /// # Safety
@@ -204,9 +219,25 @@ pub(crate) unsafe fn waitall(
     let array = Array::new(requests, statuses, count)?;
     // SAFETY: the caller's arrays, as MPI has it.
     unsafe {
-        let mut first = None;
-        for (at, handle) in array.handles()?.into_iter().enumerate() {
-            let outcome = wait_for(|process| process.wait_for_request(handle))?;
+        let (mut first, mut next) = (None, 0);
+        // The program's functions are called outside of the library.
+        let mut general = Vec::new();
+        wait_for(|process| {
+            let handle = |at| array.request(at).read();
+            let message = |at, status: &Known| array.settle_message(at, *status);
+            process.wait_for_requests((&mut next, array.many), handle, message, |at, outcome| {
+                if let Outcome::Done {
+                    general: Some(_), ..
+                } = outcome
+                {
+                    return general.push((at, outcome));
+                }
+                if let Some(error) = array.settle_one(at, at, outcome) {
+                    first.get_or_insert(error);
+                }
+            })
+        })?;
+        for (at, outcome) in general {
             let error = array.settle_one(at, at, outcome);
             first = first.or(error);
         }

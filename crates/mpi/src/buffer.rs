@@ -8,6 +8,7 @@ use causeway_sys::blocks::{Source, Target};
 use crate::abi;
 use crate::datatype::{self, Basic, Datatype, Elements};
 use crate::error::{Error, Result};
+use crate::pieces::Gaps;
 
 /// Elements in memory. The memory is that of their hull ([`Datatype::hull`]).
 #[derive(Debug, Clone, Copy)]
@@ -92,14 +93,6 @@ impl From<Buffer<'_>> for OwnedBuffer {
     }
 }
 
-/// A message that was received into other memory than the program's.
-#[derive(Debug)]
-pub(crate) struct Unpack {
-    from: Memory,
-    into: Memory,
-    elements: Elements,
-}
-
 /// Memory that belongs to the library.
 pub(crate) fn temporary(len: usize) -> Result<Memory> {
     Memory::try_zeroed(len).map_err(|error| {
@@ -182,29 +175,9 @@ impl Buffer<'_> {
         Ok(packed)
     }
 
-    /// Memory to receive a message into, and what is to be done with it then.
-    pub(crate) fn landing(&self) -> Result<(Memory, Option<Box<Unpack>>)> {
-        if self.is_plain() {
-            return Ok((self.memory.clone(), None));
-        }
-        let elements = self.elements()?;
-        let from = scratch(elements.bytes() as usize)?;
-        let unpack = Box::new(Unpack {
-            from: from.clone(),
-            into: self.memory.clone(),
-            elements,
-        });
-        Ok((from, Some(unpack)))
-    }
-}
-
-impl Unpack {
-    /// Puts the first so many bytes of what was received where the program wants them.
-    pub(crate) fn unpack(&self, bytes: u64) -> Result<()> {
-        let stream = self.from.slice(0..bytes as usize);
-        self.elements
-            .unpack(0, Source::from(&stream), &mut Target::from(&self.into))?;
-        Ok(())
+    /// The message where it lies, if there are gaps between its pieces, to be packed or unpacked part by part.
+    pub(crate) fn in_pieces(&self) -> Result<Gaps> {
+        Ok(Gaps::new(self.memory.clone(), self.elements()?)?)
     }
 }
 

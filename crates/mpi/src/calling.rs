@@ -1,7 +1,7 @@
 //! How processes of programs that were started apart reach each other, and what they say before they have a communicator.
 
 use causeway_engine::Memory;
-use causeway_engine::types::{Completion, OpError, Posted, Queue};
+use causeway_engine::types::{Addr, Completion, OpError, Posted};
 use causeway_wire::codec::Wire;
 use causeway_wire::contact::{Contact, Meeting as Said};
 
@@ -174,11 +174,10 @@ impl Process {
             }
             if let Some(Ok((Said::Call { reply, .. }, from))) = self.take_heard(at) {
                 let why = "nobody has this port open".to_owned();
-                let said = Said::Refused(why);
-                let refused =
-                    self.post_said(from, (REPLIES, reply), &said, (self.buffered, NOBODY));
-                if let Ok(Posted::Pending(_)) = refused {
-                    self.buffers.started(NOBODY);
+                let said = [Memory::from_vec(Said::Refused(why).to_bytes())];
+                let word = MpiPattern::word(REPLIES, reply);
+                if let Ok(to) = self.addr_of_other(from) {
+                    let _ = self.post_unattended(to, &said, word, NOBODY);
                 }
             }
         }
@@ -317,24 +316,17 @@ impl Process {
         (context, tag): (u32, u32),
         what: &Said,
     ) -> Result<Active> {
-        let posted = self.post_said(to, (context, tag), what, (self.posts, 0))?;
-        self.sent(Ok(posted), abi::COMM_SELF)
-    }
-
-    fn post_said(
-        &mut self,
-        to: u32,
-        (context, tag): (u32, u32),
-        what: &Said,
-        (queue, user): (Queue, u64),
-    ) -> Result<Posted> {
-        let gone = || Error::new(abi::ERR_PORT, "the other program's process is gone");
-        let addr = self.endpoint.addr(to).ok_or_else(gone)?;
+        let to = self.addr_of_other(to)?;
         let memory = [Memory::from_vec(what.to_bytes())];
         let word = MpiPattern::word(context, tag);
-        let posted = self.endpoint.post_send(addr, &memory, word, queue, user)?;
-        self.endpoint.flush();
-        Ok(posted)
+        let posted = (self.endpoint).post_send(to, &memory, word, self.posts, 0);
+        self.sent(posted, to, abi::COMM_SELF)
+    }
+
+    /// The address of another program's process by the number that the engine knows it by.
+    fn addr_of_other(&self, number: u32) -> Result<Addr> {
+        let gone = || Error::new(abi::ERR_PORT, "the other program's process is gone");
+        self.endpoint.addr(number).ok_or_else(gone)
     }
 }
 

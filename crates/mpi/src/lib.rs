@@ -2,7 +2,7 @@
 //!
 //! A program's processes [start] with the help of a [launcher], and meet; then each is a [`Process`]. Read
 //! [`process`] first, then what it does: messages ([`point`], [`message`]) of elements ([`buffer`], [`datatype`]), matched
-//! with receives by MPI's rules ([`matching`]), into [buffers that are attached](buffering); [`communicator`]s of [`group`]s with
+//! with receives by MPI's rules ([`matching`]), packed on their way where there are gaps (`pieces`), into [buffers that are attached](buffering); [`communicator`]s of [`group`]s with
 //! [`topology`] and [`attributes`], and [how they are made](making), also by two groups that [meet](meeting), of one program or of several: those that were [started by a program](programs), and those that find
 //! each other by the [names] of ports; [`collective`] operations as
 //! [`steps`] that are started as [`schedule`]s, compared first in the [checking mode](checking), with [`operation`]s that combine elements ([`reduction`]), or
@@ -43,6 +43,7 @@ pub mod node;
 pub mod operation;
 mod partitioned;
 mod partitions;
+mod pieces;
 pub mod point;
 mod ports;
 pub mod process;

@@ -43,15 +43,28 @@ impl Process {
         if message == abi::MESSAGE_NO_PROC {
             return Ok(Active::done(Status::of_nobody(), abi::COMM_SELF));
         }
-        let (memory, unpack) = into.landing()?;
+        let gaps = match into.is_plain() {
+            true => None,
+            false => Some(into.in_pieces()?),
+        };
         let Message {
             taken,
             pattern,
             communicator,
         } = self.messages.remove(message)?;
-        let posted = self
-            .endpoint
-            .receive_taken(taken, pattern, &[memory], self.posts, 0);
-        self.receiving(posted, (communicator, false), unpack)
+        let posted = match gaps {
+            None => {
+                let memory = std::slice::from_ref(into.memory);
+                self.endpoint
+                    .receive_taken(taken, pattern, memory, self.posts, 0)
+            }
+            Some(gaps) => {
+                let bytes = gaps.bytes();
+                let gaps = (Box::new(gaps) as _, bytes);
+                self.endpoint
+                    .receive_taken_pieces((taken, pattern), gaps, self.posts, 0)
+            }
+        };
+        self.receiving(posted, (communicator, false))
     }
 }

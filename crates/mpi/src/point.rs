@@ -6,7 +6,7 @@ use causeway_engine::types::{Addr, Error as EngineError, Posted};
 use crate::abi;
 use crate::buffer::{Buffer, temporary};
 use crate::buffering::Owner;
-use crate::communicator::check_tag;
+use crate::communicator::{Peer, check_tag};
 use crate::datatype::Basic;
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
@@ -38,6 +38,10 @@ pub struct Route {
     pub communicator: usize,
 }
 
+/// Messages with gaps of at most so many bytes travel whole to a process that there is no connection with yet: what the method
+/// prefers is known only later.
+const WHOLE_BEFORE_CONNECTED: u64 = 8 << 10;
+
 impl Process {
     /// Starts to send.
     #[inline]
@@ -52,6 +56,9 @@ impl Process {
         let packed;
         let memory = match from.is_plain() {
             true => from.memory,
+            false if mode != Mode::Buffered && self.goes_in_parts(&from, peer) => {
+                return self.send_in_parts(&from, (peer, word), route.communicator);
+            }
             false => {
                 packed = from.packed()?;
                 &packed
@@ -79,7 +86,35 @@ impl Process {
                 return Ok(Active::done(Status::of_send(), route.communicator));
             }
         };
-        self.sent(posted, route.communicator)
+        self.sent(posted, peer.addr, route.communicator)
+    }
+
+    /// Whether a message with gaps is packed on its way: shorter ones travel whole.
+    fn goes_in_parts(&self, from: &Buffer<'_>, peer: Peer) -> bool {
+        let whole = match self.endpoint.largest_whole(peer.addr) {
+            0 => WHOLE_BEFORE_CONNECTED,
+            known => known,
+        };
+        from.count.saturating_mul(from.datatype.size()) > whole
+    }
+
+    /// Starts to send a message with gaps that is packed on its way.
+    fn send_in_parts(
+        &mut self,
+        from: &Buffer<'_>,
+        (peer, word): (Peer, u64),
+        communicator: usize,
+    ) -> Result<Active> {
+        let gaps = from.in_pieces()?;
+        let bytes = gaps.bytes();
+        if record::is_on() {
+            record::sent(self.process_of(peer.number), word, bytes);
+        }
+        let message = (Box::new(gaps) as _, bytes);
+        let posted = self
+            .endpoint
+            .post_send_pieces(peer.addr, message, word, self.posts, 0);
+        self.sent(posted, peer.addr, communicator)
     }
 
     /// Starts to send a copy: the memory is free at once.
@@ -144,20 +179,21 @@ impl Process {
             return Ok(Active::done(Status::of_nobody(), route.communicator));
         }
         let pattern = communicator.pattern(route.rank, route.tag)?;
-        let (mut landing, mut unpack) = (None, None);
-        let memory = match into.is_plain() {
-            true => into.memory,
+        let from_any = route.rank == abi::ANY_SOURCE;
+        let posted = match into.is_plain() {
+            true => {
+                let memory = std::slice::from_ref(into.memory);
+                self.endpoint.post_receive(pattern, memory, self.posts, 0)
+            }
             false => {
-                let (memory, then) = into.landing()?;
-                unpack = then;
-                &*landing.insert(memory)
+                let gaps = into.in_pieces()?;
+                let bytes = gaps.bytes();
+                let gaps = (Box::new(gaps) as _, bytes);
+                self.endpoint
+                    .post_receive_pieces(pattern, gaps, self.posts, 0)
             }
         };
-        let from_any = route.rank == abi::ANY_SOURCE;
-        let posted =
-            self.endpoint
-                .post_receive(pattern, std::slice::from_ref(memory), self.posts, 0);
-        self.receiving(posted, (route.communicator, from_any), unpack)
+        self.receiving(posted, (route.communicator, from_any))
     }
 
     /// The message that a receive would get now, if there is one. Makes no progress.

@@ -4,11 +4,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use causeway_engine::Endpoint;
-use causeway_engine::types::{Completion, Error as EngineError, OpError, OpId, Posted, Queue};
+use causeway_engine::types::{
+    Addr, Completion, Error as EngineError, OpError, OpId, Posted, Queue,
+};
 pub use causeway_engine::{Parked, Waker};
 
 use crate::abi;
-use crate::buffer::Unpack;
 use crate::buffering::{Buffers, Owner};
 use crate::communicator::{CONTEXTS, Communicator, FIRST_FREE, Peer};
 use crate::contacts::Contacts;
@@ -98,15 +99,13 @@ pub struct Active {
     pub(crate) state: Going,
     /// The communicator's handle.
     pub(crate) communicator: usize,
-    /// What is to be done with a message that was received into other memory.
-    pub(crate) unpack: Vec<Unpack>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Going {
     Send(OpId),
-    /// A send that is complete, and whose message the method may hold behind that of another send.
-    Leaving,
+    /// A send that is complete, and whose message to this peer the method may hold behind that of another send.
+    Leaving(Addr),
     Receive {
         op: OpId,
         from_any: bool,
@@ -147,7 +146,6 @@ impl Active {
         Self {
             state,
             communicator,
-            unpack: Vec::new(),
         }
     }
 
@@ -161,20 +159,11 @@ impl Active {
         self.communicator
     }
 
-    /// The receive that it waits for.
-    fn receive(&self) -> Option<OpId> {
-        match self.state {
-            Going::Receive { op, .. } => Some(op),
-            _ => None,
-        }
-    }
-
     /// One that has failed.
     pub fn failed(error: Error, communicator: usize) -> Self {
         Self {
             state: Going::Failed(error),
             communicator,
-            unpack: Vec::new(),
         }
     }
 
@@ -183,7 +172,6 @@ impl Active {
         Self {
             state: Going::Done(status),
             communicator,
-            unpack: Vec::new(),
         }
     }
 }
@@ -385,6 +373,7 @@ impl Process {
     #[inline]
     pub fn wait(&mut self, active: &mut Active) -> Result<Waited<Status>> {
         let (op, is_receive) = match active.state {
+            Going::Done(status) => return Ok(Waited::Done(status)),
             Going::Send(op) => (op, false),
             Going::Receive {
                 op,
@@ -405,12 +394,50 @@ impl Process {
         if !self.is_quiet() || self.has_threads {
             return self.wait_for_news(|process| process.poll(active));
         }
-        loop {
-            if let Some(done) = self.endpoint.test(op, FOR_EVER)? {
-                return self
-                    .finished(active, done.result, is_receive)
-                    .map(Waited::Done);
-            }
+        let done = self.wait_for_message(op, active.communicator, is_receive);
+        done.map(Waited::Done)
+    }
+
+    /// Waits for a message, if nothing else goes on.
+    #[inline]
+    pub(crate) fn wait_for_message(
+        &mut self,
+        op: OpId,
+        communicator: usize,
+        is_receive: bool,
+    ) -> Result<Status> {
+        match self.endpoint.wait_for(op) {
+            Some(bytes) => self.message_done(op, communicator, is_receive, bytes),
+            None => self.failed_message(op, communicator, is_receive),
+        }
+    }
+
+    /// A message has gone, or has come with so many bytes.
+    #[inline]
+    pub(crate) fn message_done(
+        &mut self,
+        op: OpId,
+        communicator: usize,
+        is_receive: bool,
+        bytes: u64,
+    ) -> Result<Status> {
+        match is_receive {
+            true => self.received(Some(op), communicator, bytes),
+            false => Ok(Status::of_send()),
+        }
+    }
+
+    /// What has become of an operation that has failed.
+    #[cold]
+    fn failed_message(
+        &mut self,
+        op: OpId,
+        communicator: usize,
+        is_receive: bool,
+    ) -> Result<Status> {
+        match self.endpoint.take(op)? {
+            Some(done) => self.finished(Some(op), communicator, done.result, is_receive),
+            None => Err(Error::new(abi::ERR_INTERN, "a message has not ended")),
         }
     }
 
@@ -517,9 +544,10 @@ impl Process {
         let (op, is_receive) = match active.state {
             Going::Done(status) => return Ok(Some(status)),
             Going::Failed(ref error) => return Err(error.clone()),
-            Going::Leaving => {
+            Going::Leaving(to) => {
                 self.endpoint.flush();
-                return Ok(Some(Status::of_send()));
+                let has_left = !self.endpoint.holds_messages(to);
+                return Ok(has_left.then(Status::of_send));
             }
             Going::Schedule(schedule) => return self.poll_schedule(schedule),
             Going::Making(schedule, ref told) => {
@@ -542,7 +570,9 @@ impl Process {
             Going::Receive { op, .. } => (op, true),
         };
         if let Some(done) = self.endpoint.take(op)? {
-            return self.finished(active, done.result, is_receive).map(Some);
+            let (op, communicator) = (Some(op), active.communicator);
+            let status = self.finished(op, communicator, done.result, is_receive);
+            return status.map(Some);
         }
         if let Going::Receive { op, from_any: true } = active.state
             && let Some(error) = self.lost_of(active.communicator)
@@ -599,36 +629,37 @@ impl Process {
     #[inline]
     fn finished(
         &mut self,
-        active: &mut Active,
+        op: Option<OpId>,
+        communicator: usize,
         result: Result<u64, OpError>,
         is_receive: bool,
     ) -> Result<Status> {
         match result {
-            Ok(bytes) if is_receive => self.received(active, bytes),
+            Ok(bytes) if is_receive => self.received(op, communicator, bytes),
             Ok(_) => Ok(Status::of_send()),
             Err(error) => {
                 if is_receive && record::is_on() {
-                    self.record_failure(active, &error);
+                    self.record_failure(op, &error);
                 }
-                self.failed(active.communicator, error, is_receive)
+                self.failed(communicator, error, is_receive)
             }
         }
     }
 
     /// A receive has completed with so many bytes.
     #[inline]
-    pub(crate) fn received(&mut self, active: &mut Active, bytes: u64) -> Result<Status> {
-        if !active.unpack.is_empty() {
-            for unpack in active.unpack.drain(..) {
-                unpack.unpack(bytes)?;
-            }
-        }
+    pub(crate) fn received(
+        &mut self,
+        op: Option<OpId>,
+        communicator: usize,
+        bytes: u64,
+    ) -> Result<Status> {
         let envelope = self.endpoint.envelope();
         let process = self.process_of(envelope.peer);
         if record::is_on() {
-            record::received(active.receive(), process, envelope.tag, bytes);
+            record::received(op, process, envelope.tag, bytes);
         }
-        let source = match self.communicator(active.communicator) {
+        let source = match self.communicator(communicator) {
             Ok(communicator) => communicator.rank_of_number(process),
             // It was freed meanwhile.
             Err(_) => process as i32,
@@ -642,9 +673,9 @@ impl Process {
 
     /// A receive that fails has had a message if that was too large.
     #[cold]
-    fn record_failure(&self, active: &Active, error: &OpError) {
+    fn record_failure(&self, op: Option<OpId>, error: &OpError) {
         let envelope = self.endpoint.envelope();
-        match (error, active.receive()) {
+        match (error, op) {
             (OpError::TooLarge { size, .. }, op) => {
                 record::received(op, self.process_of(envelope.peer), envelope.tag, *size);
             }
@@ -677,12 +708,13 @@ impl Process {
     pub(crate) fn sent(
         &mut self,
         posted: Result<Posted, EngineError>,
+        to: Addr,
         communicator: usize,
     ) -> Result<Active> {
         let state = match posted? {
             Posted::Pending(op) => Going::Send(op),
             Posted::Complete(done) => match done.result {
-                Ok(_) if self.endpoint.holds_messages() => Going::Leaving,
+                Ok(_) if self.endpoint.holds_messages(to) => Going::Leaving(to),
                 Ok(_) => Going::Done(Status::of_send()),
                 Err(error) => match self.failed(communicator, error, false) {
                     Ok(status) => Going::Done(status),
@@ -693,7 +725,6 @@ impl Process {
         Ok(Active {
             state,
             communicator,
-            unpack: Vec::new(),
         })
     }
 
@@ -703,16 +734,11 @@ impl Process {
         &mut self,
         posted: Result<Posted, EngineError>,
         (communicator, from_any): (usize, bool),
-        unpack: Option<Box<Unpack>>,
     ) -> Result<Active> {
         let mut active = Active {
             state: Going::Done(Status::empty()),
             communicator,
-            unpack: Vec::new(),
         };
-        if let Some(unpack) = unpack {
-            active.unpack.push(*unpack);
-        }
         match posted? {
             Posted::Pending(op) => {
                 active.state = Going::Receive { op, from_any };
@@ -722,7 +748,7 @@ impl Process {
             }
             // An error of the message belongs to the request, not to the call that starts it.
             Posted::Complete(done) => {
-                active.state = match self.finished(&mut active, done.result, true) {
+                active.state = match self.finished(None, communicator, done.result, true) {
                     Ok(status) => Going::Done(status),
                     Err(error) => Going::Failed(error),
                 };

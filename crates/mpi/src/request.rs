@@ -3,10 +3,15 @@
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::point::{Mode, Route};
-use crate::process::{Active, Going, Process};
+use crate::process::{Active, Going, Process, Waited};
 use crate::status::Status;
+use crate::table::{Kind, reserved};
 
 pub use crate::buffer::OwnedBuffer;
+
+/// The handle of each operation that was done when it got one, and whose status is empty: most sends of short messages. Nothing is kept
+/// for it.
+const FINISHED: usize = reserved(Kind::Request);
 
 /// A request.
 #[derive(Debug)]
@@ -93,9 +98,27 @@ fn done(status: Status, error: Option<Error>, general: Option<General>) -> Outco
     }
 }
 
+/// What has become of a request that was no persistent one.
+fn over(result: Result<Status>) -> Outcome {
+    let (status, error) = match result {
+        Ok(status) => (status, None),
+        Err(error) => (Status::empty(), Some(error)),
+    };
+    Outcome::Done {
+        status,
+        error,
+        is_over: true,
+        general: None,
+    }
+}
+
 impl Process {
     /// Gives an operation that is going on a handle.
+    #[inline]
     pub fn keep(&mut self, active: Active) -> Result<usize> {
+        if active.status() == Some(Status::empty()) {
+            return Ok(FINISHED);
+        }
         self.requests.insert(Request {
             active: Some(active),
             plan: None,
@@ -159,6 +182,10 @@ impl Process {
         if let Outcome::Done { is_over, .. } = &mut outcome
             && !peek
         {
+            if handle == FINISHED {
+                *is_over = true;
+                return Ok(outcome);
+            }
             let request = self.requests.get_mut(handle)?;
             request.active = None;
             *is_over = request.plan.is_none();
@@ -171,8 +198,10 @@ impl Process {
 
     /// How a request is, which stays as it is, also if it has failed. Makes no progress.
     pub fn peek(&mut self, handle: usize) -> Result<Outcome> {
-        if handle == abi::REQUEST_NULL {
-            return Ok(Outcome::Inactive);
+        match handle {
+            abi::REQUEST_NULL => return Ok(Outcome::Inactive),
+            FINISHED => return Ok(done(Status::empty(), None, None)),
+            _ => {}
         }
         let request = self.requests.get_mut(handle)?;
         let Some(mut active) = request.active.take() else {
@@ -209,6 +238,9 @@ impl Process {
 
     /// The functions of a generalized request, and whether it is complete.
     pub fn general(&self, handle: usize) -> Result<Option<(General, bool)>> {
+        if handle == FINISHED {
+            return Ok(None);
+        }
         let request = self.requests.get(handle)?;
         let general = request.general.as_deref().copied();
         let is_going =
@@ -233,15 +265,91 @@ impl Process {
     }
 
     /// Waits for one request.
-    pub fn wait_for_request(&mut self, handle: usize) -> Result<crate::process::Waited<Outcome>> {
-        self.wait_for_news(|process| match process.test(handle, false)? {
+    #[inline]
+    pub fn wait_for_request(&mut self, handle: usize) -> Result<Waited<Outcome>> {
+        match self.wait_for_kept_message(handle) {
+            Some(result) => Ok(Waited::Done(over(result))),
+            None => self.wait_for_any_request(handle),
+        }
+    }
+
+    #[inline(never)]
+    fn wait_for_any_request(&mut self, handle: usize) -> Result<Waited<Outcome>> {
+        let ready = |process: &mut Self| match process.test(handle, false)? {
             Outcome::Pending => Ok(None),
             other => Ok(Some(other)),
-        })
+        };
+        match ready(self)? {
+            Some(outcome) => Ok(Waited::Done(outcome)),
+            None => self.wait_for_news(ready),
+        }
+    }
+
+    /// Waits for a request and lets go of it, if it is one of a message that is done, or nothing else goes on.
+    #[inline]
+    fn wait_for_kept_message(&mut self, handle: usize) -> Option<Result<Status>> {
+        if handle == FINISHED {
+            return Some(Ok(Status::empty()));
+        }
+        let request = self.requests.find(handle)?;
+        if request.plan.is_some() || request.general.is_some() {
+            return None;
+        }
+        let active = request.active.as_ref()?;
+        let communicator = active.communicator;
+        let (op, is_receive) = match active.state {
+            Going::Done(status) => {
+                self.requests.vacate(handle);
+                return Some(Ok(status));
+            }
+            Going::Send(op) => (op, false),
+            Going::Receive { op, .. } => (op, true),
+            _ => return None,
+        };
+        let waits = !matches!(active.state, Going::Receive { from_any: true, .. });
+        let result = match self.endpoint.take_moved(op) {
+            Some(bytes) => self.message_done(op, communicator, is_receive, bytes),
+            None if waits && !self.has_threads && self.is_quiet() => {
+                self.wait_for_message(op, communicator, is_receive)
+            }
+            None => return None,
+        };
+        self.requests.vacate(handle);
+        Some(result)
+    }
+
+    /// Waits for requests, one after the other, from the one at `next` on, which is the next that is not done when this returns. `handle` tells
+    /// their handles. `message` is told of messages that have gone or come, whose handles are none any more; `other` of what has become of
+    /// all others.
+    #[inline]
+    pub fn wait_for_requests(
+        &mut self,
+        (next, many): (&mut usize, usize),
+        handle: impl Fn(usize) -> usize,
+        message: impl Fn(usize, &Status),
+        mut other: impl FnMut(usize, Outcome),
+    ) -> Result<Waited<()>> {
+        while *next < many {
+            let at = *next;
+            match self.wait_for_kept_message(handle(at)) {
+                Some(Ok(status)) => message(at, &status),
+                Some(failed) => other(at, over(failed)),
+                None => match self.wait_for_any_request(handle(at))? {
+                    Waited::Done(outcome) => other(at, outcome),
+                    Waited::Call(call) => return Ok(Waited::Call(call)),
+                    Waited::NotYet => return Ok(Waited::NotYet),
+                },
+            }
+            *next = at + 1;
+        }
+        Ok(Waited::Done(()))
     }
 
     /// Asks for a request to be cancelled. It has to be waited for all the same.
     pub fn cancel_request(&mut self, handle: usize) -> Result<()> {
+        if handle == FINISHED {
+            return Ok(());
+        }
         let request = self.requests.get_mut(handle)?;
         let Some(active) = request.active.take() else {
             return Err(Error::new(abi::ERR_REQUEST, "the request was not started"));
@@ -253,6 +361,9 @@ impl Process {
 
     /// Lets go of a request: what is going on is completed in the background.
     pub fn free_request(&mut self, handle: usize) -> Result<()> {
+        if handle == FINISHED {
+            return Ok(());
+        }
         if let Some((_, false)) = self.general(handle)? {
             // The program has the handle still, to complete it by.
             self.requests.get_mut(handle)?.active = None;

@@ -182,6 +182,7 @@ fn read_published(rank: u32, text: &str) -> Result<Published> {
 fn config() -> Config {
     Config {
         announced_limit: ANNOUNCED,
+        in_parts: true,
         connect_timeout: PATIENCE,
         ..Config::default()
     }

@@ -8,7 +8,14 @@ use crate::error::{Error, Result};
 
 const PLACE_BITS: u32 = 20;
 const USE_BITS: u32 = 6;
-const MOST: usize = 1 << PLACE_BITS;
+const PLACES: usize = 1 << PLACE_BITS;
+/// Objects of one kind. The last place has none, so that its handles can stand for what needs no object.
+const MOST: usize = PLACES - 1;
+
+/// A handle of this kind that a table never gives out.
+pub const fn reserved(kind: Kind) -> usize {
+    (kind as usize) << (PLACE_BITS + USE_BITS) | MOST
+}
 
 /// A kind of object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +100,7 @@ impl<T> Table<T> {
 
     #[inline]
     fn place(&self, handle: usize) -> Option<usize> {
-        let at = handle & (MOST - 1);
+        let at = handle & (PLACES - 1);
         let place = self.places.get(at)?;
         let is_it = place.object.is_some() && handle == self.handle(at);
         is_it.then_some(at)
@@ -141,6 +148,17 @@ impl<T> Table<T> {
         place.uses = (place.uses + 1) % (1 << USE_BITS);
         self.free.push(at as u32);
         place.object.take().ok_or_else(|| self.none(handle))
+    }
+
+    /// Drops an object that is there.
+    #[inline]
+    pub fn vacate(&mut self, handle: usize) {
+        if let Some(at) = self.place(handle) {
+            let place = &mut self.places[at];
+            place.uses = (place.uses + 1) % (1 << USE_BITS);
+            place.object = None;
+            self.free.push(at as u32);
+        }
     }
 
     /// The handles of all objects.

@@ -34,55 +34,45 @@ pub(crate) fn is_close(from: usize, to: usize) -> bool {
     (1..SPREAD).contains(&(to.wrapping_sub(from) % PAGE))
 }
 
-/// Whether the instruction that copies strings is slow on this processor where [`is_close`] holds.
-pub(crate) fn is_slow() -> bool {
+/// Whether the C library's copies are slow on this processor where [`is_close`] holds.
+fn is_slow() -> bool {
     static MEASURED: OnceLock<bool> = OnceLock::new();
     *MEASURED.get_or_init(|| {
-        let from = vec![1u8; SAMPLE_BYTES + PAGE];
-        let mut into = vec![2u8; SAMPLE_BYTES + 2 * PAGE];
-        let start = into.as_ptr().align_offset(PAGE) + from.as_ptr().addr() % PAGE;
-        let mut time = |further: usize| {
-            let bytes = from.get(..SAMPLE_BYTES);
-            lowest(|| {
-                let target = into.get_mut(start + further..start + further + SAMPLE_BYTES);
-                let (Some(target), Some(bytes)) = (target, bytes) else {
-                    return false;
-                };
-                target.copy_from_slice(bytes);
-                std::hint::black_box(target);
-                true
-            })
-        };
-        let (close, apart) = (time(SPREAD / 2), time(4 * SPREAD));
-        close
-            .zip(apart)
-            .is_some_and(|(close, apart)| close > SLOWDOWN * apart)
+        slows_down(|from, into| {
+            into.copy_from_slice(from);
+            true
+        })
     })
+}
+
+/// Whether copies that `copy` makes are slow where [`is_close`] holds. It returns whether it has copied.
+pub(crate) fn slows_down(mut copy: impl FnMut(&[u8], &mut [u8]) -> bool) -> bool {
+    let from = vec![1u8; SAMPLE_BYTES];
+    let mut into = vec![2u8; SAMPLE_BYTES + 3 * PAGE];
+    let start = into.as_ptr().align_offset(PAGE) + from.as_ptr().addr() % PAGE;
+    let mut time = |further: usize| {
+        let target = start + further..start + further + SAMPLE_BYTES;
+        lowest(|| match into.get_mut(target.clone()) {
+            Some(target) => copy(&from, std::hint::black_box(target)),
+            None => false,
+        })
+    };
+    let (close, apart) = (time(SPREAD / 2), time(4 * SPREAD));
+    close
+        .zip(apart)
+        .is_some_and(|(close, apart)| close > SLOWDOWN * apart)
 }
 
 /// Copies `len` bytes as [`ptr::copy_nonoverlapping`] does.
 ///
 /// # Safety
 /// As there: `from` is valid for reads and `to` for writes of `len` bytes, and they do not overlap.
-#[inline(always)]
-pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: as the caller vouches for.
-    unsafe {
-        if len <= STEP_BYTES {
-            ptr::copy_nonoverlapping(from, to, len);
-        } else {
-            copy_many(from, to, len);
-        }
-    }
-}
-
-/// # Safety
-/// As [`copy`].
 #[inline(never)]
-unsafe fn copy_many(from: *const u8, to: *mut u8, len: usize) {
+pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    let in_steps = |len| len <= MOST_IN_STEPS || (is_close(from.addr(), to.addr()) && is_slow());
     // SAFETY: as the caller vouches for.
     unsafe {
-        if len <= MOST_IN_STEPS || (is_close(from.addr(), to.addr()) && is_slow()) {
+        if len > STEP_BYTES && in_steps(len) {
             copy_in_steps(from, to, len);
         } else {
             ptr::copy_nonoverlapping(from, to, len);

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use crate::aliasing;
 use crate::memory::Memory;
@@ -204,10 +205,28 @@ unsafe fn call(
 /// Whether the kernel would take long to copy from one span to the other; see [`aliasing`].
 fn is_slow(from: &libc::iovec, to: &libc::iovec) -> bool {
     let is_long = from.iov_len.min(to.iov_len) >= SLOW_FROM_BYTES;
-    is_long && aliasing::is_close(from.iov_base.addr(), to.iov_base.addr()) && aliasing::is_slow()
+    is_long && aliasing::is_close(from.iov_base.addr(), to.iov_base.addr()) && is_kernel_slow()
 }
 
-/// Copies between a local span, whose memory may be accessed as the direction says, and a remote one through a buffer that
+/// Whether the kernel's copies are slow where the target lies a little further on in its page.
+fn is_kernel_slow() -> bool {
+    static MEASURED: OnceLock<bool> = OnceLock::new();
+    *MEASURED.get_or_init(|| {
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        aliasing::slows_down(|from, into| {
+            let span = |base: *mut u8| libc::iovec {
+                iov_base: base.cast(),
+                iov_len: from.len(),
+            };
+            let (near, far) = (span(into.as_mut_ptr()), span(from.as_ptr().cast_mut()));
+            // SAFETY: the local span is exclusively borrowed, and as long.
+            let copied = unsafe { call(pid, Direction::Read, &[near], &[far]) };
+            copied.is_ok_and(|copied| copied == from.len())
+        })
+    })
+}
+
+/// Copies between a local span, whose memory may be accessed as the direction says (here by this process itself), and a remote one through a buffer that
 /// lies in its pages as the remote one does.
 fn through_buffer(
     pid: i32,

@@ -2,9 +2,9 @@
 //!
 //! A thread enters by one compare-and-swap and leaves by one store, so that an instance that one thread uses pays
 //! nothing for others that might enter: the cost falls on a thread that waits to enter, which pays with a
-//! fence in all threads ([`membarrier`]). It interrupts the wait of the thread inside, if there is one, and sleeps
-//! until that thread leaves. A thread that leaves while others wait to enter hands the instance to one of them, so that a
-//! thread that calls again and again keeps none out.
+//! fence in all threads ([`membarrier`]). Where threads have met several times, each has a fence of its own from then on. It interrupts the wait of the thread inside, if there is one, and sleeps
+//! until that thread leaves. A thread that calls again and again keeps none out: one that has waited for long is handed the instance
+//! ([`crate::lock`]).
 //!
 //! Of several threads that wait in one instance, one waits for all: it polls inside, then sleeps outside until peers send
 //! something, and ends its wait when anything has completed or arrived. The others sleep until a thread that leaves has seen
@@ -13,7 +13,7 @@
 //! to say. While it polls, it is interrupted.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
 use std::time::Duration;
 
 use crate::lock::{self, LockMemory, NUMBER_BITS};
@@ -28,11 +28,20 @@ pub fn prepare() {
     ASYMMETRIC.store(membarrier::register(), Relaxed);
 }
 
+/// After so many fences in all threads, each that leaves has one of its own.
+const MANY_FENCES: u64 = 16;
+/// Every thread has seen that: threads that wait to enter have only their own, too.
+const OWN_FENCES: u64 = u64::MAX;
+
 /// Which thread is inside an instance, and which wait.
 pub struct Entry {
     state: AtomicU64,
-    /// Threads that wait to enter.
+    /// Threads that wait to enter, what they sleep on, and whether one asks for the instance.
     wanted: AtomicU64,
+    wakes: AtomicU64,
+    asked: AtomicU64,
+    /// Fences in all threads so far, or [`OWN_FENCES`].
+    heavy_fences: AtomicU64,
     /// The thread inside waits, or is about to.
     in_wait: AtomicBool,
     /// Several threads use the instance.
@@ -74,6 +83,9 @@ impl Entry {
         Self {
             state: AtomicU64::new(FREE),
             wanted: AtomicU64::new(0),
+            wakes: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
+            heavy_fences: AtomicU64::new(0),
             in_wait: AtomicBool::new(false),
             shared: AtomicBool::new(false),
             wake_requested: AtomicBool::new(false),
@@ -158,7 +170,7 @@ impl Entry {
     #[inline]
     pub fn begin_wait(&self) -> bool {
         self.in_wait.store(true, Relaxed);
-        membarrier::light(ASYMMETRIC.load(Relaxed));
+        self.light_fence();
         self.wanted.load(Relaxed) == 0
     }
 
@@ -212,6 +224,9 @@ impl Entry {
             // Threads that come in have to know: this one may wait here although no other has met it.
             self.share();
             next = prepare().map_or(Next::Again, Next::Park);
+        } else {
+            // It has nothing to do before they have been in.
+            lock::ask_to_hand_over(self);
         }
         self.end_wait();
         next
@@ -225,8 +240,11 @@ impl Entry {
     /// Wakes waiting threads if these counts differ from those of the last call. Only inside.
     #[cold]
     pub fn note_changes(&self, (completions, arrived): (u64, usize)) {
-        let completed = self.completions.swap(completions, Relaxed) != completions;
-        if self.arrived.swap(arrived, Relaxed) != arrived || completed {
+        let known = (self.completions.load(Relaxed), self.arrived.load(Relaxed));
+        if known != (completions, arrived) {
+            // Written inside only.
+            self.completions.store(completions, Relaxed);
+            self.arrived.store(arrived, Relaxed);
             self.wake_waiters();
         }
     }
@@ -270,19 +288,40 @@ impl LockMemory for Entry {
     }
 
     fn heavy_fence(&self) {
+        let before = self.heavy_fences.load(SeqCst);
+        if before == OWN_FENCES {
+            return fence(SeqCst);
+        }
+        let is_enough = before + 1 == MANY_FENCES;
+        let counted = self
+            .heavy_fences
+            .compare_exchange(before, before + 1, SeqCst, SeqCst);
         membarrier::heavy();
+        if counted.is_ok() && is_enough {
+            // From this fence on all threads that leave see that they need their own.
+            self.heavy_fences.store(OWN_FENCES, SeqCst);
+        }
     }
 
     #[inline(always)]
     fn light_fence(&self) {
-        membarrier::light(ASYMMETRIC.load(Relaxed));
+        let is_asymmetric = self.heavy_fences.load(Relaxed) < MANY_FENCES;
+        membarrier::light(is_asymmetric && ASYMMETRIC.load(Relaxed));
     }
 
-    fn sleep(&self, state: u64) {
-        futex::wait(&self.state, state, None);
+    fn wakes(&self) -> &AtomicU64 {
+        &self.wakes
+    }
+
+    fn asked(&self) -> &AtomicU64 {
+        &self.asked
+    }
+
+    fn sleep(&self, wakes: u64) {
+        futex::wait(&self.wakes, wakes, None);
     }
 
     fn wake(&self) {
-        futex::wake(&self.state);
+        futex::wake(&self.wakes);
     }
 }

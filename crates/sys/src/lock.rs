@@ -1,14 +1,16 @@
-//! A lock whose holder hands it to a thread that waits, and that costs a holder who is alone one compare-and-swap and one
-//! store.
+//! A lock that costs a holder who is alone one compare-and-swap and one store, and that its holder hands to a thread that has
+//! waited for long.
 //!
 //! A thread that leaves stores [`FREE`] and then looks for threads that wait; one that waits counts itself and then
-//! looks at the state: either sees the other, and the full fence between the two is paid by the one that waits. A
-//! thread that leaves while others wait stores `HANDED` with its own number, and does not enter again before
-//! another has.
+//! looks at the state: either sees the other, and the full fence between the two is paid by the one that waits.
 //!
-//! Threads sleep on the state itself. A value on which one sleeps does not come back while it falls asleep, unless another thread
-//! then wakes it: `HANDED` with a thread's number is stored by that thread only, which cannot while it waits; a
-//! thread that leaves [`INSIDE`] wakes those that wait.
+//! While a thread that was woken is on its way, the one that left may enter again, and wakes nobody: threads that take turns on one
+//! processor would otherwise switch with each call. A thread that was woken in vain several times asks for the lock: who leaves next
+//! stores `HANDED` with its own number, and does not enter again before another has.
+//!
+//! Threads sleep on a count of their own ([`LockMemory::wakes`]). It is odd while a thread that was woken has not fallen
+//! asleep again: then none sleeps. One that is about to sleep makes it even, and looks at the state once more; one that leaves, having
+//! changed the state, makes it odd and wakes all if it is even. So either sees what the other has done.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -40,17 +42,24 @@ pub trait LockMemory {
     fn state(&self) -> &Self::Word;
     /// How many threads wait to enter.
     fn waiting(&self) -> &Self::Word;
+    /// What threads sleep on.
+    fn wakes(&self) -> &Self::Word;
+    /// Not 0 if a thread that waits asks for the lock.
+    fn asked(&self) -> &Self::Word;
     /// The number of this thread, of [`NUMBER_BITS`]; no other thread has it.
     fn thread_number(&self) -> u64;
     /// The full fence of a thread that waits: it orders other threads, too.
     fn heavy_fence(&self);
     /// The fence of a thread that leaves.
     fn light_fence(&self);
-    /// Sleeps while the state is `state`; may return early.
-    fn sleep(&self, state: u64);
+    /// Sleeps while [`LockMemory::wakes`] is this; may return early.
+    fn sleep(&self, wakes: u64);
     /// Wakes all that sleep.
     fn wake(&self);
 }
+
+/// A thread that was woken so often in vain asks for the lock.
+const IN_VAIN: u32 = 4;
 
 fn is_handed(state: u64) -> bool {
     state & ((1 << STATE_BITS) - 1) == HANDED
@@ -77,6 +86,7 @@ pub fn enter(
     lock.waiting().fetch_add(1, SeqCst);
     lock.heavy_fence();
     let by_this_thread = handed_by(lock);
+    let (mut about_to_sleep, mut in_vain) = (None, 0);
     let entered = loop {
         let state = lock.state().load(Relaxed);
         if !is_live() {
@@ -86,11 +96,17 @@ pub fn enter(
             if lock.state().replace(state, INSIDE, Acquire) {
                 break Ok(());
             }
-        } else if state == INSIDE || state == by_this_thread {
-            interrupt();
-            lock.sleep(state);
-        } else {
+        } else if state != INSIDE && state != by_this_thread {
             break Err(state);
+        } else if let Some(wakes) = about_to_sleep.take() {
+            interrupt();
+            lock.sleep(wakes);
+            in_vain += 1;
+            if in_vain >= IN_VAIN {
+                ask_to_hand_over(lock);
+            }
+        } else {
+            about_to_sleep = Some(begin_sleep(lock));
         }
     };
     lock.waiting().fetch_sub(1, SeqCst);
@@ -101,6 +117,31 @@ pub fn enter(
     entered
 }
 
+/// Who leaves next hands the lock to a thread that waits, if there is one.
+pub fn ask_to_hand_over(lock: &impl LockMemory) {
+    lock.asked().store(1, Relaxed);
+}
+
+/// Threads that leave from now on wake this one. Returns what it sleeps on, unless the state has changed.
+fn begin_sleep(lock: &impl LockMemory) -> u64 {
+    let mut wakes = lock.wakes().load(Relaxed);
+    while !wakes.is_multiple_of(2) && !lock.wakes().replace(wakes, wakes.wrapping_add(1), SeqCst) {
+        wakes = lock.wakes().load(Relaxed);
+    }
+    fence(SeqCst);
+    wakes.next_multiple_of(2)
+}
+
+/// Wakes threads that sleep or are about to, having changed the state.
+#[cold]
+fn wake(lock: &impl LockMemory) {
+    fence(SeqCst);
+    let wakes = lock.wakes().load(Relaxed);
+    if wakes.is_multiple_of(2) && lock.wakes().replace(wakes, wakes + 1, SeqCst) {
+        lock.wake();
+    }
+}
+
 /// Lets the next thread in.
 #[inline(always)]
 pub fn leave(lock: &impl LockMemory) {
@@ -108,22 +149,27 @@ pub fn leave(lock: &impl LockMemory) {
         lock.state().store(FREE, Release);
         lock.light_fence();
         if lock.waiting().load(Relaxed) != 0 {
-            lock.wake();
+            wake(lock);
         }
     } else {
-        hand_over(lock);
+        leave_to_others(lock);
     }
 }
 
 #[cold]
-fn hand_over(lock: &impl LockMemory) {
+fn leave_to_others(lock: &impl LockMemory) {
+    if lock.asked().load(Relaxed) == 0 {
+        lock.state().store(FREE, Release);
+        return wake(lock);
+    }
+    lock.asked().store(0, Relaxed);
     lock.state().store(handed_by(lock), Release);
     fence(SeqCst);
     if lock.waiting().load(Relaxed) == 0 {
         // The thread that waited has given up meanwhile.
         take_back(lock);
     }
-    lock.wake();
+    wake(lock);
 }
 
 /// Frees a lock that was handed to a thread that has given up. Another one that waits takes it as well when it is free.
@@ -132,11 +178,11 @@ fn take_back(lock: &impl LockMemory) {
     if is_handed(state) {
         lock.state().replace(state, FREE, Release);
     }
-    lock.wake();
+    wake(lock);
 }
 
 /// Leaves for good: others find the lock in this state.
 pub fn close(lock: &impl LockMemory, state: u64) {
     lock.state().store(state, SeqCst);
-    lock.wake();
+    wake(lock);
 }

@@ -10,6 +10,9 @@ use crate::memory::Memory;
 /// What is copied to find out what a byte takes: more than the nearest cache of most processors holds twice.
 const SAMPLE_BYTES: usize = 32 << 10;
 
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
 /// Each price is the lowest of so many: others may disturb some.
 const SAMPLES: usize = 12;
 
@@ -34,7 +37,10 @@ impl Prices {
 
     fn measure() -> Option<Self> {
         let from = Memory::from_vec(vec![1; SAMPLE_BYTES]);
-        let into = Memory::from_vec(vec![2; SAMPLE_BYTES]);
+        // Half a page further on than the source: other distances may be special ([`aliasing`](crate::aliasing)).
+        let room = Memory::from_vec(vec![2; SAMPLE_BYTES + PAGE]);
+        let apart = (from.as_ptr().addr() + PAGE / 2).wrapping_sub(room.as_ptr().addr()) % PAGE;
+        let into = room.slice(apart..apart + SAMPLE_BYTES);
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         let attach = |len: usize| {
             let mut local = LocalSpans::new();

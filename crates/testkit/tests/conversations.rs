@@ -34,7 +34,36 @@ fn plan(faults: bool) -> Plan {
         nodes: 3,
         steps: 3000,
         faults,
+        in_pieces: false,
     }
+}
+
+/// With messages in pieces: fewer can be written into receives.
+fn every_second_in_pieces(faults: bool) -> [usize; 2] {
+    let plan = Plan {
+        in_pieces: true,
+        ..plan(faults)
+    };
+    let (mut received, mut parts) = (0, 0);
+    for seed in SEEDS..2 * SEEDS {
+        let outcome = run::<Mpi>(seed, plan);
+        assert_eq!(outcome, run::<Mpi>(seed, plan), "seed {seed}");
+        received += outcome.received;
+        parts += outcome.parts;
+    }
+    [received, parts]
+}
+
+#[test]
+fn every_message_in_pieces_arrives() {
+    let [received, parts] = every_second_in_pieces(false);
+    assert!(received > 10_000 && parts > 5000, "{received} {parts}");
+}
+
+#[test]
+fn faults_hurt_nothing_else_with_messages_in_pieces() {
+    let [received, parts] = every_second_in_pieces(true);
+    assert!(received > 1000 && parts > 500, "{received} {parts}");
 }
 
 #[test]

@@ -95,6 +95,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use causeway_sys::blocks::Target;
 use causeway_sys::memory::Memory;
 pub use causeway_wire::atomic::{Operation, Outcome};
 use causeway_wire::region::{RegionDescriptor, Regions};
@@ -162,6 +163,20 @@ pub trait Method: Send {
         scratch: &mut Vec<u8>,
     ) -> Result<(), SendError> {
         self.send(peer, &[gather(head, body, scratch)])
+    }
+
+    /// Sends one packet as [`Method::send`] does: `head`, then `len` bytes that `fill` writes, where they shall lie if the method
+    /// can tell, or in `scratch`. `fill` may be called for a packet that there is no room for.
+    fn send_filled(
+        &mut self,
+        peer: Peer,
+        head: &[u8],
+        (len, fill): (usize, &dyn Fn(Target<'_>)),
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), SendError> {
+        scratch.resize(len, 0);
+        fill(Target::from(&mut scratch[..]));
+        self.send(peer, &[head, scratch])
     }
 
     /// Sends one packet, gathered from `parts`, to each of `peers`, as [`Method::send`] does to one: a peer that is named

@@ -1,5 +1,6 @@
 //! Packets that have arrived.
 
+use causeway_sys::blocks::Source;
 use causeway_sys::memory::Memory;
 use causeway_sys::small;
 
@@ -61,6 +62,15 @@ impl<'a> Packet<'a> {
         unsafe {
             std::ptr::copy_nonoverlapping(self.base.add(offset), into.as_mut_ptr(), into.len());
         }
+    }
+
+    /// The bytes from `offset` on, to be copied from.
+    ///
+    /// # Panics
+    /// If `offset` is behind the end.
+    pub fn source(&self, offset: usize) -> Source<'a> {
+        // SAFETY: the span that the constructor vouched for; no Rust reference to it exists.
+        unsafe { Source::from_raw(self.base, self.len) }.part(offset, self.len - offset)
     }
 
     /// Copies `len` bytes from `offset` on to the front of `into`.

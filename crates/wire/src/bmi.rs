@@ -19,7 +19,7 @@ use crate::formats::Formats;
 use crate::region::{RegionDescriptor, Regions};
 
 pub use greeting::{
-    INTRODUCING, InstanceId, Introduction, MAX_INTRODUCED, MAX_INTRODUCED_BYTES, OFFERING,
+    IN_PARTS, INTRODUCING, InstanceId, Introduction, MAX_INTRODUCED, MAX_INTRODUCED_BYTES, OFFERING,
 };
 
 /// Bytes of a [`Header`].
@@ -58,6 +58,9 @@ pub const AGREES_TO_LEAVE: u64 = 1;
 pub const FLAG_STARVED: u8 = 1;
 /// The sender of an announcement is a server under load (Yu et al. §5.1): the other side copies.
 pub const FLAG_BUSY_SERVER: u8 = 2;
+/// Only the sender of an announcement can read the message, and sends it in parts ([`Kind::Part`]): the receiver clears it without
+/// opening memory.
+pub const FLAG_IN_PARTS: u8 = 4;
 
 codes! {
     /// What a packet is.
@@ -109,6 +112,8 @@ codes! {
         /// The receiver takes an offer back. The other side replies with [`Kind::Refuse`], behind the [`Kind::SendComplete`]
         /// of a message that it has written by then. Word: the receive.
         Retract = 20,
+        /// The next bytes of an announced message that was cleared without regions ([`Clearance`]). Word: the receive.
+        Part = 21,
     }
 }
 
@@ -158,7 +163,7 @@ impl Header {
     pub fn decode(bytes: [u8; HEADER_BYTES]) -> Result<Self, Malformed> {
         let [k, flags, r0, r1, c0, c1, c2, c3, w @ ..] = bytes;
         let kind = Kind::from_code(k)?;
-        if flags & !(FLAG_STARVED | FLAG_BUSY_SERVER) != 0 {
+        if flags & !(FLAG_STARVED | FLAG_BUSY_SERVER | FLAG_IN_PARTS) != 0 {
             return unknown("packet flags", flags);
         }
         Ok(Self {
@@ -223,7 +228,7 @@ pub struct Clearance {
     pub offset: u64,
     /// Bytes of the part.
     pub len: u64,
-    /// Where it shall lie.
+    /// Where it shall lie. Empty: all that is left of the message shall come in packets ([`Kind::Part`]).
     pub regions: Regions,
 }
 
@@ -288,7 +293,7 @@ pub fn decode(packet: &[u8]) -> Result<(Header, Body), Malformed> {
 pub fn decode_body(header: &Header, rest: &[u8]) -> Result<Body, Malformed> {
     let mut input = Reader::new(rest);
     let body = match header.kind {
-        Kind::Eager | Kind::Unexpected => return Ok(Body::Payload(rest.len())),
+        Kind::Eager | Kind::Unexpected | Kind::Part => return Ok(Body::Payload(rest.len())),
         Kind::Announce | Kind::AnnounceUnexpected => {
             Body::Announcement(decode_announcement(header, &mut input)?)
         }
@@ -429,7 +434,9 @@ fn decode_clearance(header: &Header, input: &mut Reader<'_>) -> Result<Clearance
     within(offset, MAX_MESSAGE_BYTES, "clearance offset")?;
     within(len, MAX_MESSAGE_BYTES - offset, "clearance length")?;
     let regions = decode_regions(header, input)?;
-    same_length("clearance regions", &regions, len)?;
+    if !regions.is_empty() {
+        same_length("clearance regions", &regions, len)?;
+    }
     Ok(Clearance {
         receive,
         offset,

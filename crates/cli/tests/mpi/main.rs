@@ -140,6 +140,30 @@ fn messages() {
 }
 
 #[test]
+fn messages_with_gaps() {
+    succeeds("strided");
+    let program = compile("strided");
+    for (processes, methods) in [(2, "tcp"), (3, "tcp")] {
+        let output = run_by(methods, processes, &program, &[]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{processes} by {methods}: {errors}"
+        );
+    }
+    for dies in ["sender-dies", "receiver-dies"] {
+        let output = run(2, &program, &[dies]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            said.contains("[0] rank 0 is told: "),
+            "{dies}: {said}\n{errors}"
+        );
+        assert_eq!(output.status.code(), Some(128 + 9), "{dies}: {errors}");
+    }
+}
+
+#[test]
 fn more_messages_than_are_held() {
     succeeds("pressure");
 }

@@ -3,7 +3,7 @@
 //! A message that is being placed in the memory is kept by its method from then on, and goes to the next receive.
 //! Where the peer may be reading or writing the memory, the peer is told, if there is room to tell it
 //! now, and the export is ended, which takes effect whatever the peer does. Where we are copying
-//! ourselves, or the message has left the caller's memory, the operation completes as it would have. A receive that is offered ends with the sender's reply
+//! ourselves, or the message has left the caller's memory or comes in parts, the operation completes as it would have. A receive that is offered ends with the sender's reply
 //! ([`offers`](super::offers)): only the sender knows whether its message is written.
 
 use causeway_wire::bmi::{Kind, Refusal};
@@ -72,6 +72,8 @@ impl Conversation {
             State::ToMove(_) => self.complete(shared, op, cancelled),
             State::Held
             | State::Pulling(_)
+            | State::Collecting(_)
+            | State::SendingParts { .. }
             | State::Pushing { .. }
             | State::Writing(_)
             | State::Retracting

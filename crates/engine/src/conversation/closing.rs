@@ -25,6 +25,7 @@ impl Conversation {
         self.held_send = None;
         self.expected.clear();
         self.unexpected.clear();
+        self.sending_parts.clear();
         self.announced = 0;
         self.announced_unexpected = 0;
         self.uncleared.clear();
@@ -63,6 +64,7 @@ impl Conversation {
         }
         self.control.clear();
         self.held_send = None;
+        self.sending_parts.clear();
         self.announced = 0;
         self.announced_unexpected = 0;
         self.uncleared.clear();

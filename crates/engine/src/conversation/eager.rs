@@ -7,7 +7,7 @@ use causeway_wire::bmi::{self as wire, Header, Kind};
 
 use super::Conversation;
 use crate::credit::cost;
-use crate::fragments::{Fragments, scatter_bytes};
+use crate::fragments::Fragments;
 use crate::lists::Links;
 use crate::matcher::Matcher;
 use crate::operation::{State, What};
@@ -33,6 +33,15 @@ pub enum Transmit {
         header: Header,
         /// The operation.
         op: u32,
+    },
+    /// This header, then the next bytes of an operation's message.
+    Part {
+        /// The header.
+        header: Header,
+        /// The operation.
+        op: u32,
+        /// How many bytes.
+        len: usize,
     },
     /// Nothing: memory of this operation is to be exported first, see
     /// [`Conversations::memory_to_export`](crate::conversations::Conversations::memory_to_export).
@@ -113,6 +122,9 @@ impl Conversation {
                 }
             }
             if self.control.is_empty() {
+                if let Some(part) = self.next_part(shared) {
+                    return Some(part);
+                }
                 self.tell_credit(shared);
             }
             if self.control.is_empty() {
@@ -149,15 +161,25 @@ impl Conversation {
                 let size = shared.ops[*op].size;
                 self.eager_sent(&mut shared.touched, header, size as usize);
                 self.dequeue(header.kind == Kind::Unexpected);
-                if holds && self.held_send.is_none() {
-                    shared.release_memory(*op);
-                    shared.ops[*op].state = State::Held;
-                    self.await_leaving(shared, *op);
-                } else {
-                    self.complete(shared, *op, Ok(size));
-                }
+                self.taken(shared, *op, holds);
+            }
+            Transmit::Part { header, op, len } => {
+                self.grant.grant(header.credit);
+                self.part_sent(shared, *op, *len, holds);
             }
             Transmit::Export { .. } => {}
+        }
+    }
+
+    /// The method has taken all of a send's message, and `holds` the end of it or has sent it.
+    pub(super) fn taken<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32, holds: bool) {
+        if holds && self.held_send.is_none() {
+            shared.release_memory(op);
+            shared.ops[op].state = State::Held;
+            self.await_leaving(shared, op);
+        } else {
+            let size = shared.ops[op].size;
+            self.complete(shared, op, Ok(size));
         }
     }
 
@@ -245,9 +267,11 @@ impl Conversation {
         };
         let (size, tag) = (shared.ops[op].size, shared.ops[op].tag);
         let cost = cost(usize::try_from(size).unwrap_or(usize::MAX));
-        let data = shared.ops[op].fragments.as_slice();
-        let eager = self.is_eager(data, size) && !shared.ops[op].synchronous;
-        if !unexpected && !eager && self.write_queued(shared, op) {
+        let fragments = &shared.ops[op].fragments;
+        let is_in_pieces = fragments.is_in_pieces();
+        let is_eager = !is_in_pieces && self.is_eager(fragments.as_slice(), size);
+        let eager = is_eager && !shared.ops[op].synchronous;
+        if !unexpected && !eager && !is_in_pieces && self.write_queued(shared, op) {
             self.dequeue(unexpected);
             return Next::Nothing;
         }
@@ -318,7 +342,7 @@ impl Conversation {
         self.starving = true;
         if self.grant.enlarge(&mut shared.budget) {
             self.tell_window = true;
-        } else if shared.budget.is_tight() || self.grant.is_below_share(&shared.budget) {
+        } else if self.grant.is_below_share(&shared.budget) {
             shared.work.push_back(Work::Shrink(self.id));
         }
         self.mark_dirty(shared);
@@ -433,13 +457,13 @@ enum Next {
     Nothing,
 }
 
-/// Copies an early message into a receive's memory.
-pub(crate) fn deliver(data: &[u8], into: &[Memory], room: u64) -> Result<u64, OpError> {
+/// Has `write` copy an early message into a receive's memory.
+pub(crate) fn deliver(data: &[u8], room: u64, write: impl Fn(&[u8])) -> Result<u64, OpError> {
     let size = data.len() as u64;
     if size > room {
         return Err(OpError::TooLarge { size, room });
     }
-    scatter_bytes(data, into);
+    write(data);
     Ok(size)
 }
 

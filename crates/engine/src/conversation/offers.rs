@@ -64,7 +64,7 @@ impl Conversation {
     /// its message comes.
     #[inline(never)]
     pub(super) fn consider_offering<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) {
-        if !shared.tuning.offers {
+        if !shared.tuning.offers || shared.ops[op].fragments.is_in_pieces() {
             return;
         }
         let is_due = shared.watch.count(self.receives == 1);

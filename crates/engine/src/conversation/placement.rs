@@ -33,8 +33,9 @@ impl Conversation {
             return false;
         };
         let size = size as u64;
-        if size > shared.ops[op].size {
-            // It fails when the message is here.
+        let entry = &shared.ops[op];
+        if size > entry.size || entry.fragments.is_in_pieces() {
+            // It fails, or is unpacked, when the message is here.
             self.ops.remove(&mut shared.ops, op);
             post_again(shared, self, op);
             return false;

@@ -4,14 +4,14 @@
 //! ([`HeldSpans`](causeway_sys::memory::HeldSpans)); an operation that something slower than a copy happens to has a
 //! reference of its own.
 
-use causeway_sys::memory::{HeldSpans, Memory};
+use causeway_sys::memory::HeldSpans;
 use causeway_transport::Packet;
 use causeway_wire::bmi as wire;
 
 use super::Conversation;
 use super::eager::{SENDS_TOO_MUCH, deliver};
 use crate::credit::cost;
-use crate::fragments::{Fragments, scatter};
+use crate::fragments::{Fragments, Room, scatter};
 use crate::lists::NONE;
 use crate::matcher::Matcher;
 use crate::operation::{Op, State, What};
@@ -166,14 +166,14 @@ impl Conversation {
         &mut self,
         shared: &mut Shared<M>,
         (message, pattern): (u32, M::Pattern),
-        into: &[Memory],
-        room: u64,
+        into: Room<'_>,
         caller: (u32, u64),
     ) -> Result<Result<u64, OpError>, u32> {
+        let room = into.bytes();
         let tag = shared.early[message].tag;
         match self.take_early(shared, message) {
             Some(EarlyBody::Announced(incoming)) => {
-                let memory = (Fragments::share(into), room);
+                let memory = (into.keep(), room);
                 let op = self.add_op(shared, What::Receive, caller, tag, memory, State::Finishing);
                 shared.ops[op].any_peer = M::only_peer(pattern).is_none();
                 shared.matcher.remember(op, pattern);
@@ -186,7 +186,7 @@ impl Conversation {
                     tag,
                     size: data.len() as u64,
                 };
-                let result = deliver(&data, into, room);
+                let result = deliver(&data, room, |data| into.write(data));
                 shared.buffers.put(data);
                 Ok(result)
             }
@@ -196,14 +196,17 @@ impl Conversation {
     }
 }
 
-/// Ends a receive that is not the usual one: it has several fragments, or too little room.
+/// Ends a receive that is not the usual one: it has several fragments, or pieces, or too little room.
 #[inline(never)]
 fn scatter_eager<M: Matcher>(shared: &mut Shared<M>, op: u32, packet: Packet<'_>) {
     let entry = &mut shared.ops[op];
     let size = (packet.len() - wire::HEADER_BYTES) as u64;
     let room = entry.size;
     if size <= room {
-        scatter(&packet, wire::HEADER_BYTES, entry.fragments.as_slice());
+        match &entry.fragments {
+            Fragments::Pieces(pieces) => pieces.unpack(0, packet.source(wire::HEADER_BYTES)),
+            list => scatter(&packet, wire::HEADER_BYTES, list.as_slice()),
+        }
     } else {
         entry.error = Some(Box::new(OpError::TooLarge { size, room }));
     }

@@ -69,7 +69,8 @@ impl Conversation {
         starved: bool,
     ) -> bool {
         shared.ops[op].state = State::ToAnnounce { starved };
-        let pushes = shared.tuning.policy == RendezvousPolicy::Push;
+        let pushes = shared.tuning.policy == RendezvousPolicy::Push
+            || shared.ops[op].fragments.is_in_pieces();
         let unexpected = shared.ops[op].what == What::SendUnexpected;
         let exports = !pushes && *self.announced_count(unexpected) < MAX_EXPORTED;
         if exports && self.memory_to_export(shared, op).is_some() {
@@ -209,6 +210,7 @@ impl Conversation {
         entry.state = State::Announced;
         entry.announced = true;
         let (size, tag) = (entry.size, entry.tag);
+        let is_in_pieces = entry.fragments.is_in_pieces();
         let kind = if unexpected {
             Kind::AnnounceUnexpected
         } else {
@@ -221,6 +223,9 @@ impl Conversation {
         }
         if starved {
             header.flags |= wire::FLAG_STARVED;
+        }
+        if is_in_pieces {
+            header.flags |= wire::FLAG_IN_PARTS;
         }
         let body = Announcement {
             send: shared.ops.key(op),
@@ -244,8 +249,12 @@ impl Conversation {
     ) {
         let mut incoming = Incoming {
             from_busy_server: header.flags & wire::FLAG_BUSY_SERVER != 0,
+            in_parts: header.flags & wire::FLAG_IN_PARTS != 0,
             announcement,
         };
+        if incoming.in_parts && !self.takes_parts() {
+            return self.protocol_error(shared, "it announces a message in parts");
+        }
         let tag = header.word;
         self.offers.arrived();
         if let Some(op) = self.match_receive(shared, tag) {
@@ -278,7 +287,9 @@ impl Conversation {
             self.queue_bare(shared, Kind::Read, send);
             return self.complete(shared, op, Ok(0));
         }
-        if self.should_pull(shared, &incoming) {
+        if incoming.in_parts || shared.ops[op].fragments.is_in_pieces() {
+            self.clear_for_parts(shared, op, incoming);
+        } else if self.should_pull(shared, &incoming) {
             shared.ops[op].state = State::Matched(incoming);
             shared.start_transfer(op);
         } else {
@@ -390,7 +401,7 @@ impl Conversation {
 
     /// The operation of ours that the peer names, if it still exists. One that is the business of
     /// another peer is nonsense.
-    fn named<M>(&mut self, shared: &mut Shared<M>, key: u64) -> Option<u32> {
+    pub(super) fn named<M>(&mut self, shared: &mut Shared<M>, key: u64) -> Option<u32> {
         let op = shared.ops.find(key)?;
         if shared.ops[op].peer != self.id {
             self.protocol_error(shared, "it names an operation of another peer");
@@ -425,6 +436,12 @@ impl Conversation {
             return;
         }
         let Clearance { offset, len, .. } = clearance;
+        if clearance.regions.is_empty() && self.takes_parts() {
+            return self.cleared_for_parts(shared, op, &clearance);
+        }
+        if clearance.regions.is_empty() || entry.fragments.is_in_pieces() {
+            return self.protocol_error(shared, "it clears a message in a way that it cannot go");
+        }
         if offset != entry.moved || len == 0 || len > entry.size - offset {
             return self.protocol_error(shared, "it clears a part that is not the next one");
         }
@@ -492,7 +509,9 @@ impl Conversation {
                 self.unannounce(shared, op);
                 self.finish(shared, op, Err(error));
             }
-            State::Cleared { .. } | State::ToClear(_) => self.finish(shared, op, Err(error)),
+            State::Cleared { .. } | State::Collecting(_) | State::ToClear(_) => {
+                self.finish(shared, op, Err(error));
+            }
             State::Retracting => {
                 self.offers.was_in_vain();
                 self.finish(shared, op, Err(OpError::Cancelled));
@@ -519,6 +538,7 @@ impl Conversation {
             let entry = &mut shared.ops[op];
             match &entry.state {
                 State::Matched(incoming)
+                | State::Collecting(incoming)
                 | State::ToClear(incoming)
                 | State::Cleared { incoming, .. }
                     if incoming.announcement.send == send =>
@@ -563,7 +583,7 @@ impl Conversation {
         match self.take_early(shared, message) {
             Some(EarlyBody::Whole(data)) => {
                 let entry = &shared.ops[op];
-                let result = deliver(&data, entry.fragments.as_slice(), entry.size);
+                let result = deliver(&data, entry.size, |data| entry.fragments.write(data));
                 shared.buffers.put(data);
                 self.complete(shared, op, result);
             }
@@ -595,6 +615,10 @@ impl Conversation {
 pub(crate) fn has_withdrawable_message(state: &State) -> bool {
     matches!(
         state,
-        State::Matched(_) | State::Pulling(_) | State::ToClear(_) | State::Cleared { .. }
+        State::Matched(_)
+            | State::Pulling(_)
+            | State::Collecting(_)
+            | State::ToClear(_)
+            | State::Cleared { .. }
     )
 }

@@ -102,6 +102,7 @@ impl Conversation {
         self.announcements_unexpected += 1;
         let mut incoming = Incoming {
             from_busy_server: header.flags & wire::FLAG_BUSY_SERVER != 0,
+            in_parts: false,
             announcement,
         };
         slim(&mut incoming);

@@ -13,8 +13,18 @@ impl<M: Matcher> Endpoint<M> {
     /// Does what the last call has left to do.
     #[inline]
     pub(super) fn settle(&mut self) {
-        if self.conversations.has_work() || self.conversations.has_held() {
+        if self.conversations.has_work() {
             self.run();
+        }
+    }
+
+    /// Does what polls, or a flush, have left to do, and completes sends whose packets have left since.
+    #[inline]
+    pub(super) fn settle_sent(&mut self) {
+        self.settle();
+        if self.conversations.has_held() {
+            self.complete_held();
+            self.settle();
         }
     }
 
@@ -24,15 +34,9 @@ impl<M: Matcher> Endpoint<M> {
             while let Some(event) = self.conversations.poll_event() {
                 self.handle(event);
             }
-            if let Some(peer) = self.conversations.poll_dirty() {
-                self.transmit(peer);
-                continue;
-            }
-            if self.conversations.has_held() {
-                self.complete_held();
-            }
-            if !self.conversations.has_events() {
-                return;
+            match self.conversations.poll_dirty() {
+                Some(peer) => self.transmit(peer),
+                None => return self.conversations.end_turn(),
             }
         }
     }
@@ -42,7 +46,7 @@ impl<M: Matcher> Endpoint<M> {
         let (connections, methods) = (&self.connections, &self.methods);
         self.conversations.complete_held(|peer| {
             let link = connections.link(peer);
-            link.is_some_and(|(method, handle)| methods.slots[method].method.holds_packets(handle))
+            link.is_some_and(|link| methods.holds_packets(link))
         });
     }
 

@@ -7,10 +7,10 @@ use causeway_sys::memory::Memory;
 use causeway_transport::PeerError;
 
 use super::Endpoint;
-use super::posting::{Sending, at_once};
-use crate::fragments::{check_writable, total};
+use super::posting::Sending;
+use crate::fragments::{Room, check_writable, total};
 use crate::matcher::Matcher;
-use crate::types::{Addr, Completion, Envelope, Error, OpError, OpId, Posted, Queue, Tag, Taken};
+use crate::types::{Addr, Completion, Envelope, Error, OpId, Posted, Queue, Tag, Taken};
 
 impl<M: Matcher> Endpoint<M> {
     /// Sends `data` as [`Endpoint::post_send`] does, but completes only when the peer has found a receive for it, however small
@@ -71,7 +71,8 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// Receives a message that was taken. `pattern` is what it was taken by, or another that it matches. If its sender
-    /// is lost, or has withdrawn it, the receive completes with [`OpError::Withdrawn`].
+    /// is lost, or has withdrawn it, the receive completes with
+    /// [`OpError::Withdrawn`](crate::types::OpError::Withdrawn).
     pub fn receive_taken(
         &mut self,
         taken: Taken,
@@ -80,19 +81,10 @@ impl<M: Matcher> Endpoint<M> {
         queue: Queue,
         user: u64,
     ) -> Result<Posted, Error> {
-        let caller = (self.queue(queue)?, user);
+        self.check_process()?;
         check_writable(into)?;
-        let room = total(into)?;
-        self.conversations.shared.check_operations()?;
-        let received = (self.conversations).receive_taken((taken, pattern), into, room, caller);
-        match received {
-            None => Ok(at_once(user, Err(OpError::Withdrawn))),
-            Some(Ok(result)) => {
-                self.settle();
-                Ok(at_once(user, result))
-            }
-            Some(Err(op)) => Ok(self.posted(op, user)),
-        }
+        total(into)?;
+        self.receive_taken_into((taken, pattern), Room::Memory(into), queue, user)
     }
 
     /// Differs from what it was before if an operation has completed since, a message has come before its receive

@@ -129,6 +129,11 @@ impl Methods {
         }
     }
 
+    /// See [`Method::holds_packets`].
+    pub(crate) fn holds_packets(&self, (method, handle): (usize, Handle)) -> bool {
+        self.slots[method].method.holds_packets(handle)
+    }
+
     /// Sends what the methods hold of packets that they have accepted.
     pub(crate) fn flush(&mut self) {
         let slots = self.slots.iter_mut();

@@ -74,6 +74,9 @@ impl<M: Matcher> Endpoint<M> {
         let before = self.methods.read_clock();
         self.observe(before);
         self.methods.drop_freed();
+        if self.conversations.has_work() {
+            return None;
+        }
         let on = self.sleeper.prepare(&mut self.methods)?;
         let deadline = self.first_deadline().into_iter().chain(until).min();
         let Some(sleep) = self.sleeper.detach(&self.methods, on, deadline) else {

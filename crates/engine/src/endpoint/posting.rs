@@ -8,7 +8,7 @@ use super::Endpoint;
 use crate::conversation::Phase;
 use crate::conversation::Transmit;
 use crate::conversations::Conversations;
-use crate::fragments::{Fragments, check_writable, total};
+use crate::fragments::{Fragments, Room, check_writable, total};
 use crate::matcher::Matcher;
 use crate::shared::MAX_OPERATIONS;
 use crate::types::{Addr, Completion, Error, OpError, OpId, Posted, Queue, Tag};
@@ -21,6 +21,10 @@ pub(super) enum Sending {
     Synchronous,
     Unexpected,
 }
+
+/// Parts of messages that are sent to one peer before others, and what has come, get their turn: the peer may take them as fast as they
+/// are sent.
+const PARTS_AT_ONCE: u32 = 64;
 
 /// What an operation that completed at once is called in its [`Completion`].
 const AT_ONCE: OpId = OpId(0);
@@ -190,7 +194,7 @@ impl<M: Matcher> Endpoint<M> {
         let entry = &mut peers[peer];
         if entry.may_hold_next()
             && let Some((method, handle)) = self.connections.link(peer)
-            && self.methods.slots[method].method.holds_packets(handle)
+            && self.methods.holds_packets((method, handle))
         {
             let op = entry.hold_send(shared, size, tag, caller, unexpected);
             return Posted::Pending(self.conversations.id(op));
@@ -270,9 +274,15 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Sends what waits for a peer, as far as there is room and credit.
     pub(super) fn transmit(&mut self, peer: u32) {
+        let mut parts = 0;
         while let Some(what) = self.conversations.poll_transmit(peer)
             && self.transmit_one(peer, &what)
-        {}
+        {
+            parts += u32::from(matches!(what, Transmit::Part { .. }));
+            if parts == PARTS_AT_ONCE {
+                return self.conversations.postpone(peer);
+            }
+        }
     }
 
     /// Sends what stands before all messages: refusals, for one.
@@ -288,14 +298,17 @@ impl<M: Matcher> Endpoint<M> {
         let Some((method, handle)) = self.connections.link(peer) else {
             return false;
         };
-        let entry = &self.conversations.peers[peer];
-        let method = self.methods.get(method);
         let sent = match what {
-            Transmit::Control { .. } => method.send(handle, &[entry.control_packet()]),
+            Transmit::Control { .. } => {
+                let packet = self.conversations.control_packet(peer);
+                self.methods.get(method).send(handle, &[packet])
+            }
             Transmit::Eager { header, op } => {
                 let data = self.conversations.shared.ops[*op].fragments.as_slice();
+                let method = self.methods.get(method);
                 method.send_gather(handle, &header.encode(), data, &mut self.scratch)
             }
+            Transmit::Part { header, op, len } => self.send_part(peer, header, (*op, *len)),
             Transmit::Export { op } => {
                 self.export_memory(peer, *op);
                 return true;
@@ -303,8 +316,8 @@ impl<M: Matcher> Endpoint<M> {
         };
         match sent {
             Ok(()) => {
-                let may_hold = entry.may_hold();
-                let holds = may_hold && method.holds_packets(handle);
+                let may_hold = self.conversations.peers[peer].may_hold();
+                let holds = may_hold && self.methods.holds_packets((method, handle));
                 self.conversations.shared.wants_flush |= may_hold;
                 self.conversations.transmitted(peer, what, holds);
             }
@@ -383,13 +396,15 @@ impl<M: Matcher> Endpoint<M> {
     pub(super) fn receive(
         &mut self,
         pattern: M::Pattern,
-        into: &[Memory],
+        into: Room<'_>,
         queue: Queue,
         user: u64,
     ) -> Result<Posted, Error> {
         let caller = (self.queue(queue)?, user);
-        check_writable(into)?;
-        total(into)?;
+        if let Room::Memory(list) = into {
+            check_writable(list)?;
+            total(list)?;
+        }
         self.conversations.shared.check_operations()?;
         let peer = M::only_peer(pattern);
         if let Some(peer) = peer
@@ -398,7 +413,7 @@ impl<M: Matcher> Endpoint<M> {
         {
             return Ok(refused);
         }
-        match self.conversations.post_receive(pattern, into, caller) {
+        match self.conversations.post_receive_into(pattern, into, caller) {
             Ok(result) => {
                 self.settle();
                 self.flush_control();

@@ -45,7 +45,7 @@ impl<M: Matcher> Endpoint<M> {
     pub(super) fn flush_control(&mut self) {
         if std::mem::take(&mut self.conversations.shared.wants_flush) {
             self.methods.flush();
-            self.settle();
+            self.settle_sent();
         }
     }
 
@@ -114,8 +114,8 @@ impl<M: Matcher> Endpoint<M> {
             _ => slot.method.spin(now, sink, spins),
         };
         slot.polled(any);
-        self.settle();
-        any
+        self.settle_sent();
+        any || self.conversations.has_work()
     }
 
     /// Polls the methods that are always polled, and those that are `seldom`.
@@ -139,8 +139,8 @@ impl<M: Matcher> Endpoint<M> {
             slot.polled(polled);
             any |= polled;
         }
-        self.settle();
-        any
+        self.settle_sent();
+        any || self.conversations.has_work()
     }
 
     #[cold]
@@ -355,6 +355,9 @@ impl<M: Matcher> Endpoint<M> {
     fn rest(&mut self, now: Instant, until: Option<Instant>) -> Woken {
         self.observe(now);
         self.methods.drop_freed();
+        if self.conversations.has_work() {
+            return self.sleeper.take_call();
+        }
         let Some(on) = self.sleeper.prepare(&mut self.methods) else {
             return self.sleeper.take_call();
         };

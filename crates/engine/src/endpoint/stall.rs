@@ -190,6 +190,8 @@ impl<M> Conversations<M> {
             | State::Writing(_)
             | State::Moving
             | State::Cleared { .. }
+            | State::Collecting(_)
+            | State::SendingParts { .. }
             | State::Placed { .. } => activity,
             _ => 0,
         };
@@ -207,10 +209,12 @@ impl<M> Conversations<M> {
             _ if !peer.is_up() => WaitReason::Connection,
             State::Posted => WaitReason::Message,
             State::Cleared { .. } | State::ToClear(_) => WaitReason::Write,
-            State::Pulling(_) | State::Pushing { .. } | State::Writing(_) | State::Moving => {
-                WaitReason::Transfer
-            }
-            State::Placed { .. } => WaitReason::Write,
+            State::Pulling(_)
+            | State::Pushing { .. }
+            | State::SendingParts { .. }
+            | State::Writing(_)
+            | State::Moving => WaitReason::Transfer,
+            State::Placed { .. } | State::Collecting(_) => WaitReason::Write,
             State::Held => WaitReason::Room,
             _ if peer.blocked => WaitReason::Room,
             State::Matched(_) | State::ToPush(_) | State::ToWrite(_) | State::ToMove(_) => {
@@ -232,7 +236,8 @@ impl<M> Conversations<M> {
             return WaitReason::Queue;
         }
         let cost = cost(usize::try_from(entry.size).unwrap_or(usize::MAX));
-        if unexpected && entry.size <= peer.eager_max && peer.account.will_afford(cost) {
+        let is_eager = peer.is_eager(entry.fragments.as_slice(), entry.size);
+        if unexpected && is_eager && peer.account.will_afford(cost) {
             WaitReason::Credit
         } else {
             WaitReason::Announcements

@@ -12,6 +12,7 @@ mod model;
 mod offers;
 mod pairs;
 mod parked;
+mod pieces;
 mod placement;
 mod raw_peer;
 mod sleeps;

@@ -1,9 +1,13 @@
-//! One integer of 8 bytes in an area: what counters and locks of programs are made of. Such an access is done without the descriptions of
-//! buffers that other accesses have ([`super::access`]); they cost more than all else in it. It holds its stripe like any other.
+//! Short accesses in an area: one integer of 8 bytes, which counters and locks of programs are made of, and a few bytes that are put or
+//! got. Such an access is done without the descriptions of buffers that other accesses have ([`super::access`]); they cost more than all
+//! else in it. One that changes an integer holds its stripe like any other.
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::state::Place;
+use causeway_sys::blocks::{Source, Target, copy_one};
+
+use super::area::Area;
+use super::state::{Place, Window};
 use crate::datatype::{Basic, Form, Scalar};
 use crate::process::Process;
 use crate::reduction::Op;
@@ -56,17 +60,7 @@ impl Process {
         change: Change,
     ) -> Option<u64> {
         let window = self.window(handle).ok()?;
-        let Place::Area(area) = &window.place else {
-            return None;
-        };
-        let rank = window.check_rank(rank).ok()?;
-        window.epoch.check_access(rank, false).ok()?;
-        let unit = window.units[rank as usize];
-        let offset = u64::try_from(displacement).ok()?.checked_mul(unit)?;
-        if offset.checked_add(8)? > window.sizes[rank as usize] {
-            return None;
-        }
-        let at = area.start(rank) + offset as usize;
+        let (area, rank, at) = reached(window, (rank, displacement), 8)?;
         // At a multiple of 8 it lies in one block.
         let word = area.memory().word(at)?;
         let (stripe, _) = area.stripe(rank, at);
@@ -76,6 +70,48 @@ impl Process {
         stripe.release();
         Some(old)
     }
+
+    /// Puts bytes into a rank's memory. As with an integer, nothing is done where it cannot be done here: `false`.
+    #[inline]
+    pub fn put_bytes(&self, handle: usize, to: (i32, i64), from: Source<'_>) -> bool {
+        let window = self.window(handle).ok();
+        let Some((area, _, at)) = window.and_then(|window| reached(window, to, from.len())) else {
+            return false;
+        };
+        copy_one(&mut Target::from(area.memory()), at, from, 0, from.len());
+        true
+    }
+
+    /// Gets bytes of a rank's memory, likewise.
+    #[inline]
+    pub fn get_bytes(&self, handle: usize, of: (i32, i64), into: &mut Target<'_>) -> bool {
+        let (window, len) = (self.window(handle).ok(), into.len());
+        let Some((area, _, at)) = window.and_then(|window| reached(window, of, len)) else {
+            return false;
+        };
+        copy_one(into, 0, Source::from(area.memory()), at, len);
+        true
+    }
+}
+
+/// The area, the rank, and where in the area `len` bytes of the rank's memory lie, if they can be accessed now.
+#[inline]
+fn reached(
+    window: &Window,
+    (rank, displacement): (i32, i64),
+    len: usize,
+) -> Option<(&Area, u32, usize)> {
+    let Place::Area(area) = &window.place else {
+        return None;
+    };
+    let rank = window.check_rank(rank).ok()?;
+    window.epoch.check_access(rank, false).ok()?;
+    let unit = window.units[rank as usize];
+    let offset = u64::try_from(displacement).ok()?.checked_mul(unit)?;
+    if offset.checked_add(len as u64)? > window.sizes[rank as usize] {
+        return None;
+    }
+    Some((area, rank, area.start(rank) + offset as usize))
 }
 
 #[cfg(test)]

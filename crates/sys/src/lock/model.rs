@@ -13,7 +13,9 @@ use super::{FREE, LockMemory};
 struct Shared {
     state: AtomicU64,
     waiting: AtomicU64,
-    /// The kernel's queue of the threads that sleep on the state.
+    wakes: AtomicU64,
+    asked: AtomicU64,
+    /// The kernel's queue of the threads that sleep.
     sleeping: (Mutex<()>, Condvar),
     is_live: AtomicBool,
     entries: UnsafeCell<u32>,
@@ -34,6 +36,12 @@ impl LockMemory for Thread {
     fn waiting(&self) -> &AtomicU64 {
         &self.shared.waiting
     }
+    fn wakes(&self) -> &AtomicU64 {
+        &self.shared.wakes
+    }
+    fn asked(&self) -> &AtomicU64 {
+        &self.shared.asked
+    }
     fn thread_number(&self) -> u64 {
         self.number
     }
@@ -43,9 +51,9 @@ impl LockMemory for Thread {
     fn light_fence(&self) {
         fence(SeqCst);
     }
-    fn sleep(&self, state: u64) {
+    fn sleep(&self, wakes: u64) {
         let queue = self.shared.sleeping.0.lock().unwrap();
-        if self.shared.state.load(Relaxed) == state {
+        if self.shared.wakes.load(Relaxed) == wakes {
             drop(self.shared.sleeping.1.wait(queue).unwrap());
         }
     }
@@ -83,12 +91,21 @@ impl Thread {
 
 /// Runs the threads in every interleaving of so many involuntary switches; at the end the lock has to be free.
 fn explore(switches: usize, threads: &'static [fn(&Thread)]) {
+    for asks in [false, true] {
+        explore_from(asks, switches, threads);
+    }
+}
+
+fn explore_from(asks: bool, switches: usize, threads: &'static [fn(&Thread)]) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(switches);
     model.check(move || {
         let shared = Arc::new(Shared {
             state: AtomicU64::new(FREE),
             waiting: AtomicU64::new(0),
+            wakes: AtomicU64::new(0),
+            // As if a thread had been woken in vain often enough, or not.
+            asked: AtomicU64::new(asks.into()),
             sleeping: (Mutex::new(()), Condvar::new()),
             is_live: AtomicBool::new(true),
             entries: UnsafeCell::new(0),

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use causeway_sys::blocks::{Source, Target, copy_one};
 use causeway_transport::{Method, SendError};
 
 use super::Factory;
@@ -36,6 +37,7 @@ pub fn keep_their_order<F: Factory>(factory: &F) {
     let largest = pair.a.method.limits().max_packet;
     let stream = seed(1);
     let mut cuts = Random::new(stream);
+    let mut scratch = Vec::new();
     let mut patience = Patience::new("a stream of packets arrives");
     let (mut sent, mut received) = (0, 0);
     while received < PACKETS {
@@ -48,7 +50,18 @@ pub fn keep_their_order<F: Factory>(factory: &F) {
                 parts.push(head);
                 rest = tail;
             }
-            match pair.a.method.send(pair.to_b, &parts) {
+            // Some are filled in by the sender where they shall lie.
+            let head = parts.first().copied().unwrap_or_default();
+            let body = &packet[head.len()..];
+            let fill = |mut into: Target<'_>| {
+                copy_one(&mut into, 0, Source::from(body), 0, body.len());
+            };
+            let method = &mut pair.a.method;
+            let accepted = match sent % 3 {
+                0 => method.send_filled(pair.to_b, head, (body.len(), &fill), &mut scratch),
+                _ => method.send(pair.to_b, &parts),
+            };
+            match accepted {
                 Ok(()) => sent += 1,
                 Err(SendError::WouldBlock) => break,
                 Err(error) => panic!("packet {sent}: {error}"),

@@ -4,7 +4,9 @@
 //! once. They leave when they have not. Packets wait in channels with little room, transfers happen some
 //! time after they were started, connections break, operations are cancelled. Each message carries its number and
 //! bytes that follow from it, so that what a receive should have got is known. The method of a node may hold packets for a
-//! while; a node that has no operation with a peer holds none of its packets.
+//! while; a node holds packets of a peer only while a send to it is not complete.
+
+mod messages;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -15,8 +17,10 @@ use causeway_engine::types::{Completion, OpError, OpId, RendezvousPolicy};
 use causeway_engine::{Access, Direction, LinkLimits, Meeting, Memory, Transmit, Tuning};
 use causeway_transport::{Packet, PeerError, Transfer, TransferError};
 use causeway_wire::bmi::{InstanceId, Introduction, Kind};
+use causeway_wire::formats::Formats;
 use causeway_wire::region::RegionDescriptor;
 
+use self::messages::{InPieces, MOST, STAMP, content};
 use crate::random::Random;
 use causeway_mpi::matching::{Mpi, MpiPattern};
 
@@ -31,10 +35,6 @@ const LIMITS: LinkLimits = LinkLimits {
     one_sided: true,
     holds_packets: true,
 };
-/// Bytes at the front of a message: the number of the sending node, and the number of the message there.
-const STAMP: usize = 12;
-/// Most bytes of a message.
-const MOST: usize = 12 << 10;
 const TAGS: usize = 3;
 
 /// What a simulation does.
@@ -46,6 +46,8 @@ pub struct Plan {
     pub steps: usize,
     /// Whether connections break and operations are cancelled.
     pub faults: bool,
+    /// Whether the memory of some messages, on either side, is in pieces.
+    pub in_pieces: bool,
 }
 
 /// What came of it.
@@ -69,6 +71,8 @@ pub struct Outcome {
     pub retracted: usize,
     /// Packets that were held for a while.
     pub held: usize,
+    /// Parts of messages that were sent.
+    pub parts: usize,
 }
 
 /// How a matcher's patterns are made.
@@ -152,6 +156,7 @@ struct World<M> {
     now: Instant,
     outcome: Outcome,
     faults: bool,
+    in_pieces: bool,
 }
 
 /// Runs a simulation.
@@ -189,6 +194,9 @@ impl<M: Patterns> World<M> {
                 id: InstanceId(random.below(1 << 30) as u128),
                 addresses: vec![own.to_string()],
             });
+            if plan.in_pieces {
+                all.speak(Formats::IN_PARTS);
+            }
             let others = (0..plan.nodes).map(|other| all.add(format!("{own} to {other}")));
             let peers: Vec<u32> = others.collect();
             let nodes = peers.iter().enumerate().map(|(node, peer)| (*peer, node));
@@ -216,6 +224,7 @@ impl<M: Patterns> World<M> {
             now: Instant::now(),
             outcome: Outcome::default(),
             faults: plan.faults,
+            in_pieces: plan.in_pieces,
         }
     }
 
@@ -310,6 +319,7 @@ impl<M: Patterns> World<M> {
         let len = STAMP + self.random.spread(14).min(MOST - STAMP);
         let parts = 1 + self.random.below(3);
         let cuts = self.random.cut(len, parts);
+        let in_pieces = self.is_in_pieces();
         let entry = &mut self.nodes[node];
         entry.sent += 1;
         let bytes = content(node, entry.sent, len);
@@ -324,8 +334,18 @@ impl<M: Patterns> World<M> {
             .collect();
         let caller = (entry.queue, 0);
         let peer = entry.peers[to];
-        let op = entry.all.post_send(peer, &memory, tag, caller, false);
+        let op = match in_pieces {
+            true => {
+                let message = (Box::new(InPieces(Memory::from_vec(bytes))) as _, len as u64);
+                entry.all.post_send_pieces(peer, message, tag, caller)
+            }
+            false => entry.all.post_send(peer, &memory, tag, caller, false),
+        };
         entry.pending.push(entry.all.id(op));
+    }
+
+    fn is_in_pieces(&mut self) -> bool {
+        self.in_pieces && self.random.one_in(2)
     }
 
     fn receive(&mut self, node: usize) {
@@ -338,6 +358,7 @@ impl<M: Patterns> World<M> {
 
     fn post_receive(&mut self, node: usize, other: usize, tag: u64, any: bool) {
         let memory = Memory::zeroed(MOST);
+        let in_pieces = self.is_in_pieces();
         let user = self.next_user;
         self.next_user += 1;
         let entry = &mut self.nodes[node];
@@ -353,7 +374,13 @@ impl<M: Patterns> World<M> {
         };
         entry.receives.insert(user, receive);
         let caller = (entry.queue, user);
-        let posted = entry.all.post_receive(pattern, &[memory], caller);
+        let posted = match in_pieces {
+            true => {
+                let room = (Box::new(InPieces(memory)) as _, MOST as u64);
+                entry.all.post_receive_pieces(pattern, room, caller)
+            }
+            false => entry.all.post_receive(pattern, &[memory], caller),
+        };
         if entry.all.wants_time() {
             entry.all.begin_poll(self.now);
         }
@@ -432,6 +459,7 @@ impl<M: Patterns> World<M> {
         self.outcome.offers += usize::from(packet[0] == Kind::ReadyToReceive as u8);
         self.outcome.written += usize::from(packet[0] == Kind::SendComplete as u8);
         self.outcome.retracted += usize::from(packet[0] == Kind::Retract as u8);
+        self.outcome.parts += usize::from(packet[0] == Kind::Part as u8);
         if from.sent.len() + from.held.len() <= CHANNEL / 2
             && let Some(peer) = from.peer.filter(|_| !from.closed)
         {
@@ -500,9 +528,8 @@ impl<M: Patterns> World<M> {
         };
         all.complete_held(|peer| links.get(&peer).is_some_and(holds));
         for (peer, link) in links.iter().filter(|(_, link)| holds(link)) {
-            let waits = !all.operations_of(*peer).is_empty();
             assert!(
-                waits,
+                all.holds_send(*peer),
                 "node {node} holds packets, and no send waits: {link:?}"
             );
         }
@@ -645,6 +672,10 @@ impl<M: Patterns> World<M> {
                 Transmit::Export { op } => {
                     self.export(node, peer, *op);
                     continue;
+                }
+                Transmit::Part { header, op, len } => {
+                    let part = entry.all.part(*op, *len);
+                    [&header.encode()[..], &part].concat()
                 }
                 Transmit::Control { .. } => entry.all.control_packet(peer).to_vec(),
                 Transmit::Eager { header, op } => {
@@ -818,13 +849,4 @@ impl<M: Matcher> Node<M> {
         assert!(rest.is_empty(), "lists of different lengths");
         Ok(())
     }
-}
-
-/// The bytes of a message.
-fn content(node: usize, which: u64, len: usize) -> Vec<u8> {
-    let mut bytes = (node as u32).to_le_bytes().to_vec();
-    bytes.extend(which.to_le_bytes());
-    let mut random = Random::new(which << 8 | node as u64);
-    bytes.extend(random.bytes(len - STAMP));
-    bytes
 }

@@ -11,6 +11,9 @@ use causeway_sys::prices::Prices;
 /// Where the prices are not known.
 const USUAL_BYTES: usize = 14 << 10;
 
+/// Shorter messages go through the ring on every machine: a measurement that says otherwise was disturbed.
+const LEAST_BYTES: usize = 8 << 10;
+
 /// Of memory that the peer maps, an announced message is copied once and without a call. The two messages that
 /// announce and acknowledge it take as long as so many bytes more in the ring.
 pub(super) const MAPPED_BYTES: usize = 14 << 10;
@@ -26,7 +29,9 @@ pub(super) fn limit(prices: Option<Prices>, most: usize) -> usize {
     let more_per_byte = COPIES * prices.copy_byte - prices.attach_byte;
     match more_per_byte > 0.0 {
         // Too large values saturate.
-        true => ((prices.attach_call / more_per_byte) as usize).min(most),
+        true => ((prices.attach_call / more_per_byte) as usize)
+            .max(LEAST_BYTES)
+            .min(most),
         false => most,
     }
 }
@@ -49,7 +54,7 @@ mod tests {
         assert_eq!(limit_of(550.0, 1.0 / 42.0, 1.0 / 42.0) >> 10, 13);
         assert_eq!(limit_of(1400.0, 1.0 / 45.0, 1.0 / 45.0) >> 10, 37);
         assert_eq!(limit_of(950.0, 1.0 / 16.0, 1.0 / 130.0), 64 << 10);
-        assert_eq!(limit_of(1.0, 0.001, 1.0), 0);
+        assert_eq!(limit_of(1.0, 0.001, 1.0), LEAST_BYTES);
         assert_eq!(limit(None, 8 << 10), 8 << 10);
         assert_eq!(limit(None, 1 << 20), USUAL_BYTES);
     }

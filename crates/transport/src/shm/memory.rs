@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
+use causeway_sys::blocks::Target;
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::Memory;
 use causeway_sys::{futex, membarrier, small};
@@ -19,6 +20,27 @@ pub(super) trait Parts {
     fn total(&self) -> usize;
     /// Gives the first byte and the length of each part, in order. They are valid during the call.
     fn each(&self, give: impl FnMut(*const u8, usize));
+
+    /// Copies all of them.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of `len` bytes, which they do not overlap.
+    ///
+    /// # Panics
+    /// If they have more.
+    #[inline(always)]
+    unsafe fn copy_to(&self, mut to: *mut u8, len: usize) {
+        let mut left = len;
+        self.each(|part, bytes| {
+            assert!(bytes <= left);
+            left -= bytes;
+            // SAFETY: the part is valid for its length, which fits into what is left.
+            unsafe {
+                small::copy(part, to, bytes);
+                to = to.add(bytes);
+            }
+        });
+    }
 }
 
 impl Parts for [u8] {
@@ -63,6 +85,37 @@ impl Parts for HeadAndBody<'_> {
         give(head.as_ptr(), head.len());
         for memory in *body {
             give(memory.as_ptr(), memory.len());
+        }
+    }
+}
+
+/// Bytes of the caller's, and so many behind them that the caller writes itself.
+pub(super) struct HeadAndFill<'a>(
+    pub(super) &'a [u8],
+    pub(super) usize,
+    pub(super) &'a dyn Fn(Target<'_>),
+);
+
+impl Parts for HeadAndFill<'_> {
+    fn total(&self) -> usize {
+        let Self(head, len, _) = self;
+        head.len() + len
+    }
+
+    fn each(&self, mut give: impl FnMut(*const u8, usize)) {
+        let Self(head, ..) = self;
+        give(head.as_ptr(), head.len());
+    }
+
+    unsafe fn copy_to(&self, to: *mut u8, len: usize) {
+        let Self(head, behind, fill) = *self;
+        assert!(len == head.len() + behind);
+        // SAFETY: the caller's promise, and both fit.
+        unsafe {
+            small::copy(head.as_ptr(), to, head.len());
+            let mut into = Target::from_raw(to.add(head.len()), behind);
+            into.fetch_for_writing();
+            fill(into);
         }
     }
 }
@@ -119,18 +172,9 @@ impl MappedRing {
     pub(super) fn fill(&self, slot: u64, len: usize, parts: &(impl Parts + ?Sized)) {
         assert!(slot < self.slots);
         assert!(len <= (self.slots - slot) as usize * SLOT_BYTES - SLOT_WORD_BYTES);
-        let (mut to, mut left) = (self.payload(slot), len);
-        parts.each(|part, bytes| {
-            assert!(bytes <= left);
-            left -= bytes;
-            // SAFETY: the part is valid for its length, which fits into what is left of a range that ends
-            // inside the ring. The producer gives free slots, so it alone uses them; a hostile peer may
-            // read or write them all the same, which harms only the packet.
-            unsafe {
-                small::copy(part, to, bytes);
-                to = to.add(bytes);
-            }
-        });
+        // SAFETY: the range ends inside the ring. The producer gives free slots, so it alone uses them; a hostile peer may
+        // read or write them all the same, which harms only the packet.
+        unsafe { parts.copy_to(self.payload(slot), len) };
     }
 
     /// The bytes of the packet that begins in `slot`.

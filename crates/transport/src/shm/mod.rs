@@ -62,6 +62,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use causeway_sys::blocks::Target;
 use causeway_sys::epoll::{Epoll, Ready};
 use causeway_sys::fork::Owner;
 use causeway_sys::mapping::Mapping;
@@ -85,7 +86,7 @@ use crate::method::{
 use crate::wake::{Park, Parking, WakeFlag};
 use doorbell::SleepOn;
 use handshake::{HalfOpen, LISTENER_KEY};
-use memory::{Bell, HeadAndBody, Parts};
+use memory::{Bell, HeadAndBody, HeadAndFill, Parts};
 use pair::{Attach, Own, Pair, Stage};
 use peers::{Entry, Link, Peers};
 use quarantine::Quarantine;
@@ -458,6 +459,16 @@ impl Method for Shm {
         _: &mut Vec<u8>,
     ) -> Result<(), SendError> {
         self.send_parts(peer, &HeadAndBody(head, body))
+    }
+
+    fn send_filled(
+        &mut self,
+        peer: Peer,
+        head: &[u8],
+        (len, fill): (usize, &dyn Fn(Target<'_>)),
+        _: &mut Vec<u8>,
+    ) -> Result<(), SendError> {
+        self.send_parts(peer, &HeadAndFill(head, len, fill))
     }
 
     fn pause(&mut self, peer: Peer) {

@@ -17,6 +17,9 @@ pub const INTRODUCING: u8 = 2;
 /// ([`Kind::ReadyToReceive`](super::Kind::ReadyToReceive)).
 pub const OFFERING: u8 = 3;
 
+/// The format in which messages may come in parts ([`Kind::Part`](super::Kind::Part)).
+pub const IN_PARTS: u8 = 4;
+
 /// Most addresses of an introduction.
 pub const MAX_INTRODUCED: usize = 16;
 
@@ -29,6 +32,9 @@ impl Formats {
         lowest: 1,
         highest: OFFERING,
     };
+
+    /// What instances speak whose messages may lie in many pieces, such as those of MPI.
+    pub const IN_PARTS: Self = Self::only(IN_PARTS);
 
     /// The word of the greeting that states them, and its number of regions, which stands for the highest format. A side
     /// that speaks one format says what builds before [`INTRODUCING`] said.

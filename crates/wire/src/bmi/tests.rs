@@ -257,6 +257,45 @@ fn offer_golden_bytes() {
 }
 
 #[test]
+fn parts_golden_bytes() {
+    let announcement = Announcement {
+        send: 0x0f0e_0d0c_0b0a_0908,
+        size: 0x1000,
+        load: 0,
+        regions: Regions::new(),
+    };
+    let mut header = Header::new(Kind::Announce, 7);
+    header.flags = FLAG_IN_PARTS;
+    let packet = encode_announcement(header, &announcement, Vec::new());
+    assert_eq!(packet[..8], [4, 4, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(
+        decode(&packet).unwrap(),
+        (header, Body::Announcement(announcement))
+    );
+
+    let clearance = Clearance {
+        receive: 3,
+        offset: 0,
+        len: 0x1000,
+        regions: Regions::new(),
+    };
+    let packet = encode_clearance(Header::new(Kind::ClearToSend, 7), &clearance, Vec::new());
+    let mut bytes = vec![6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+    bytes.extend([3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    bytes.extend([0, 0x10, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(packet, bytes);
+    assert_eq!(decode(&packet).unwrap().1, Body::Clearance(clearance));
+
+    let mut packet = Header::new(Kind::Part, 3).encode().to_vec();
+    assert_eq!(packet, [21, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+    packet.extend([1, 2, 3]);
+    assert_eq!(decode(&packet).unwrap().1, Body::Payload(3));
+    packet[1] = 8;
+    assert!(decode(&packet).is_err(), "an unknown flag");
+    assert_eq!(Formats::IN_PARTS.common(Formats::OURS), None);
+}
+
+#[test]
 fn odd_offers_are_refused() {
     let offer = Offer {
         receive: 1,

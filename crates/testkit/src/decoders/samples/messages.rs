@@ -22,6 +22,7 @@ pub(in crate::decoders) fn packets() -> Vec<Vec<u8>> {
         bmi::Kind::Leave,
         bmi::Kind::Stay,
         bmi::Kind::Retract,
+        bmi::Kind::Part,
     ]
     .iter()
     .map(|kind| header(*kind, 0).encode().to_vec())
@@ -54,6 +55,29 @@ pub(in crate::decoders) fn packets() -> Vec<Vec<u8>> {
             offset: 0,
             len: 4096,
             regions: vec![region(false)].into(),
+        },
+        Vec::new(),
+    ));
+    let mut in_parts = header(bmi::Kind::Announce, 0);
+    in_parts.flags = bmi::FLAG_IN_PARTS;
+    let (regions, size) = (Vec::new(), 1 << 20);
+    all.push(bmi::encode_announcement(
+        in_parts,
+        &bmi::Announcement {
+            send: 1,
+            size,
+            load: 0,
+            regions: regions.clone().into(),
+        },
+        Vec::new(),
+    ));
+    all.push(bmi::encode_clearance(
+        header(bmi::Kind::ClearToSend, 0),
+        &bmi::Clearance {
+            receive: 1,
+            offset: 0,
+            len: size,
+            regions: regions.into(),
         },
         Vec::new(),
     ));
