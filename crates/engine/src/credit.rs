@@ -252,7 +252,7 @@ impl Grant {
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         let owed = self.owed();
-        let part = if self.window >= MAX_WINDOW / 2 { 8 } else { 2 };
+        let part = if self.window >= MAX_WINDOW / 2 { 4 } else { 2 };
         owed > 0 && owed >= self.window / part
     }
 
