@@ -10,7 +10,7 @@
 use std::ptr;
 use std::sync::OnceLock;
 
-use crate::prices::lowest;
+use crate::timing::lowest;
 
 /// Bytes of a page, as far as addresses are compared within it.
 const PAGE: usize = 4096;

@@ -46,5 +46,6 @@ pub mod small;
 pub mod socket;
 mod stream;
 pub mod thread;
+mod timing;
 pub mod waits;
 pub mod word;

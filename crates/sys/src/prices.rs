@@ -2,19 +2,16 @@
 //! a system call, and by memory that both have mapped, twice. Machines differ in it by a factor of ten.
 
 use std::sync::OnceLock;
-use std::time::Instant;
 
 use crate::attach::{self, LocalSpans, RemoteSpans};
 use crate::memory::Memory;
+use crate::timing::lowest;
 
 /// What is copied to find out what a byte takes: more than the nearest cache of most processors holds twice.
 const SAMPLE_BYTES: usize = 32 << 10;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
-
-/// Each price is the lowest of so many: others may disturb some.
-const SAMPLES: usize = 12;
 
 /// See the module's page. All are nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -64,19 +61,6 @@ impl Prices {
     }
 }
 
-/// The least time that `work` takes, in nanoseconds; `None` if it fails.
-pub(crate) fn lowest(mut work: impl FnMut() -> bool) -> Option<f64> {
-    let mut lowest = f64::INFINITY;
-    for _ in 0..SAMPLES {
-        let start = Instant::now();
-        if !work() {
-            return None;
-        }
-        lowest = lowest.min(start.elapsed().as_nanos() as f64);
-    }
-    Some(lowest)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,10 +70,5 @@ mod tests {
         let prices = Prices::of_this_machine().expect("a process may read its own memory");
         assert!(prices.attach_call > 0.0 && prices.attach_byte > 0.0 && prices.copy_byte > 0.0);
         assert_eq!(Prices::of_this_machine(), Some(prices));
-    }
-
-    #[test]
-    fn work_that_fails_has_no_price() {
-        assert_eq!(lowest(|| false), None);
     }
 }

@@ -6,9 +6,10 @@
 //! bytes that follow from it, so that what a receive should have got is known. The method of a node may hold packets for a
 //! while; a node holds packets of a peer only while a send to it is not complete.
 
+mod connections;
 mod messages;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use causeway_engine::conversations::{Conversations, Event, ToStart};
@@ -20,6 +21,7 @@ use causeway_wire::bmi::{InstanceId, Introduction, Kind};
 use causeway_wire::formats::Formats;
 use causeway_wire::region::RegionDescriptor;
 
+use self::connections::Connection;
 use self::messages::{InPieces, MOST, STAMP, content};
 use crate::random::Random;
 use causeway_mpi::matching::{Mpi, MpiPattern};
@@ -118,23 +120,6 @@ struct Receive {
     memory: Memory,
     tag: u64,
     from: Option<usize>,
-}
-
-/// A connection: the end of the node that has made it, then the other one.
-struct Connection {
-    ends: [End; 2],
-}
-
-struct End {
-    node: usize,
-    /// None until the node that is called notices.
-    peer: Option<u32>,
-    /// Packets that it has sent and that have not arrived.
-    sent: VecDeque<Vec<u8>>,
-    /// Packets behind these that its method holds.
-    held: VecDeque<Vec<u8>>,
-    /// It has closed the connection: the other end notices behind the last packet.
-    closed: bool,
 }
 
 /// A transfer that a node has started.
@@ -253,65 +238,6 @@ impl<M: Patterns> World<M> {
         (node + 1 + self.random.below(self.nodes.len() - 1)) % self.nodes.len()
     }
 
-    /// Makes a connection if there is none.
-    fn connect(&mut self, node: usize, other: usize) {
-        let entry = &mut self.nodes[node];
-        let peer = entry.peers[other];
-        if !entry.all.is_closed(peer) {
-            return;
-        }
-        entry.all.open(peer, LIMITS);
-        let number = self.next_connection;
-        self.next_connection += 1;
-        entry.links.insert(peer, (number, 0));
-        let end = |node, peer| End {
-            node,
-            peer,
-            sent: VecDeque::new(),
-            held: VecDeque::new(),
-            closed: false,
-        };
-        let ends = [end(node, Some(peer)), end(other, None)];
-        self.connections.insert(number, Connection { ends });
-    }
-
-    /// A node closes the connection of a peer, if it has one.
-    fn drop_link(&mut self, node: usize, peer: u32) {
-        let Some((number, side)) = self.nodes[node].links.remove(&peer) else {
-            return;
-        };
-        self.fail_transfers(number);
-        let connection = self.connections.get_mut(&number).expect("it has an end");
-        connection.ends[side].flush();
-        connection.ends[side].closed = true;
-        if connection.ends[1 - side].closed {
-            self.connections.remove(&number);
-        }
-    }
-
-    fn fail_transfers(&mut self, number: u64) {
-        let (gone, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut self.moving)
-            .into_iter()
-            .partition(|moving| moving.connection == number);
-        self.moving = stay;
-        for moving in gone {
-            let error = TransferError::Peer(PeerError::Disconnected);
-            let all = &mut self.nodes[moving.node].all;
-            all.handle_transfer_done(moving.transfer.token, Err(error));
-        }
-    }
-
-    /// A node that has nothing to send to another one leaves.
-    fn leave(&mut self, node: usize) {
-        let other = self.other(node);
-        let entry = &mut self.nodes[node];
-        let peer = entry.peers[other];
-        if entry.all.is_up(peer) && entry.all.operations_of(peer).is_empty() {
-            entry.all.leave(peer);
-            self.outcome.partings += 1;
-        }
-    }
-
     fn send(&mut self, node: usize) {
         let to = self.other(node);
         self.connect(node, to);
@@ -396,23 +322,6 @@ impl<M: Patterns> World<M> {
         if !entry.pending.is_empty() {
             let op = entry.pending.swap_remove(at);
             entry.all.cancel(op);
-        }
-    }
-
-    /// Breaks a connection, which both ends notice at once.
-    fn break_connection(&mut self) {
-        let at = self.random.below(self.connections.len());
-        let Some(&number) = self.connections.keys().nth(at) else {
-            return;
-        };
-        self.fail_transfers(number);
-        let connection = self.connections.remove(&number).expect("just found");
-        for end in connection.ends.iter().filter(|end| !end.closed) {
-            if let Some(peer) = end.peer {
-                let entry = &mut self.nodes[end.node];
-                entry.links.remove(&peer);
-                entry.all.handle_lost(peer, PeerError::Disconnected);
-            }
         }
     }
 
@@ -510,28 +419,6 @@ impl<M: Patterns> World<M> {
             while let Some(done) = self.nodes[node].all.take_completion(queue) {
                 self.completed(node, done);
             }
-        }
-    }
-
-    /// The method of a node sends all that it holds.
-    fn flush(&mut self, node: usize) {
-        let ends = self.connections.values_mut();
-        let ends = ends.flat_map(|connection| &mut connection.ends);
-        ends.filter(|end| end.node == node).for_each(End::flush);
-    }
-
-    fn complete_held(&mut self, node: usize) {
-        let Node { all, links, .. } = &mut self.nodes[node];
-        let holds = |(number, side): &(u64, usize)| {
-            let connection = self.connections.get(number);
-            connection.is_some_and(|connection| !connection.ends[*side].held.is_empty())
-        };
-        all.complete_held(|peer| links.get(&peer).is_some_and(holds));
-        for (peer, link) in links.iter().filter(|(_, link)| holds(link)) {
-            assert!(
-                all.holds_send(*peer),
-                "node {node} holds packets, and no send waits: {link:?}"
-            );
         }
     }
 
@@ -808,12 +695,6 @@ impl<M: Patterns> World<M> {
                 self.settle();
             }
         }
-    }
-}
-
-impl End {
-    fn flush(&mut self) {
-        self.sent.append(&mut self.held);
     }
 }
 

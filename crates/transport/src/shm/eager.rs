@@ -21,8 +21,17 @@ pub(super) const MAPPED_BYTES: usize = 14 << 10;
 /// A message through the ring takes as long as so many copies of it within a process (both measured above).
 const COPIES: f64 = 2.65;
 
-/// Messages of at most this many bytes go through the ring, of which a packet may take `most`.
-pub(super) fn limit(prices: Option<Prices>, most: usize) -> usize {
+/// Bytes of a packet that are left to headers of those above.
+const HEADROOM_BYTES: usize = 256;
+
+/// Messages of at most this many bytes go through the ring here, of which a packet may take `max_packet`, where processes
+/// that `attach` copy others.
+pub(super) fn limit_for(attach: bool, max_packet: usize) -> usize {
+    let prices = attach.then(Prices::of_this_machine).flatten();
+    limit(prices, max_packet - HEADROOM_BYTES)
+}
+
+fn limit(prices: Option<Prices>, most: usize) -> usize {
     let Some(prices) = prices else {
         return USUAL_BYTES.min(most);
     };

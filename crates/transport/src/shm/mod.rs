@@ -67,7 +67,6 @@ use causeway_sys::epoll::{Epoll, Ready};
 use causeway_sys::fork::Owner;
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::{Memory, MemoryWatch};
-use causeway_sys::prices::Prices;
 use causeway_sys::socket::RecordListener;
 use causeway_sys::{membarrier, memfd, random};
 use causeway_wire::codec::Wire;
@@ -125,9 +124,6 @@ impl Default for ShmConfig {
         }
     }
 }
-
-/// Bytes of a packet that are left to headers of those above.
-const HEADROOM_BYTES: usize = 256;
 
 /// Regions that one process may export to one peer at once. Untouched entries cost nothing.
 const REGION_SLOTS: usize = 8192;
@@ -212,11 +208,6 @@ impl Shm {
                 what: "the configuration of shared memory".to_owned(),
                 source: io::Error::new(io::ErrorKind::InvalidInput, error),
             })?;
-        let prices = match config.attach {
-            AttachPolicy::Auto => Prices::of_this_machine(),
-            AttachPolicy::Off => None,
-        };
-        let eager_bytes = eager::limit(prices, layout.max_packet() - HEADROOM_BYTES);
         let bell_file = memfd::create_fixed("causeway-doorbell", bell_format::BYTES)
             .map_err(system("creating the doorbell page"))?;
         let bell = Mapping::new(&bell_file, bell_format::BYTES)
@@ -230,9 +221,9 @@ impl Shm {
                 attach: config.attach == AttachPolicy::Auto,
                 process: Owner::this_process().map_err(system("preparing for forks"))?,
             },
+            eager_bytes: eager::limit_for(config.attach == AttachPolicy::Auto, layout.max_packet()),
             config,
             layout,
-            eager_bytes,
             incarnation: numbers.number(),
             probe: Box::new(numbers.number()),
             bell_file,
