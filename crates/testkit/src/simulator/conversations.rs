@@ -8,8 +8,9 @@
 
 mod connections;
 mod messages;
+mod plan;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use causeway_engine::conversations::{Conversations, Event, ToStart};
@@ -21,8 +22,9 @@ use causeway_wire::bmi::{InstanceId, Introduction, Kind};
 use causeway_wire::formats::Formats;
 use causeway_wire::region::RegionDescriptor;
 
-use self::connections::Connection;
+use self::connections::{Connection, End};
 use self::messages::{InPieces, MOST, STAMP, content};
+pub use self::plan::{Outcome, Plan};
 use crate::random::Random;
 use causeway_mpi::matching::{Mpi, MpiPattern};
 
@@ -38,44 +40,6 @@ const LIMITS: LinkLimits = LinkLimits {
     holds_packets: true,
 };
 const TAGS: usize = 3;
-
-/// What a simulation does.
-#[derive(Debug, Clone, Copy)]
-pub struct Plan {
-    /// How many nodes exchange messages.
-    pub nodes: usize,
-    /// How many steps.
-    pub steps: usize,
-    /// Whether connections break and operations are cancelled.
-    pub faults: bool,
-    /// Whether the memory of some messages, on either side, is in pieces.
-    pub in_pieces: bool,
-}
-
-/// What came of it.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// All packets and completions, in order.
-    pub log: Vec<u8>,
-    /// Messages that were received.
-    pub received: usize,
-    /// Messages that were received by a receive that could have had one of several peers.
-    pub from_any: usize,
-    /// How often two nodes called each other at once, and how often one that had nothing to send left.
-    pub crossings: usize,
-    /// See there.
-    pub partings: usize,
-    /// Receives that were offered to their senders, messages that were written into these, and offers that were taken back.
-    pub offers: usize,
-    /// See there.
-    pub written: usize,
-    /// See there.
-    pub retracted: usize,
-    /// Packets that were held for a while.
-    pub held: usize,
-    /// Parts of messages that were sent.
-    pub parts: usize,
-}
 
 /// How a matcher's patterns are made.
 pub trait Patterns: Matcher {
@@ -419,6 +383,104 @@ impl<M: Patterns> World<M> {
             while let Some(done) = self.nodes[node].all.take_completion(queue) {
                 self.completed(node, done);
             }
+        }
+    }
+
+    /// Makes a connection if there is none.
+    fn connect(&mut self, node: usize, other: usize) {
+        let entry = &mut self.nodes[node];
+        let peer = entry.peers[other];
+        if !entry.all.is_closed(peer) {
+            return;
+        }
+        entry.all.open(peer, LIMITS);
+        let number = self.next_connection;
+        self.next_connection += 1;
+        entry.links.insert(peer, (number, 0));
+        let end = |node, peer| End {
+            node,
+            peer,
+            sent: VecDeque::new(),
+            held: VecDeque::new(),
+            closed: false,
+        };
+        let ends = [end(node, Some(peer)), end(other, None)];
+        self.connections.insert(number, Connection { ends });
+    }
+
+    /// A node closes the connection of a peer, if it has one.
+    fn drop_link(&mut self, node: usize, peer: u32) {
+        let Some((number, side)) = self.nodes[node].links.remove(&peer) else {
+            return;
+        };
+        self.fail_transfers(number);
+        let connection = self.connections.get_mut(&number).expect("it has an end");
+        connection.ends[side].flush();
+        connection.ends[side].closed = true;
+        if connection.ends[1 - side].closed {
+            self.connections.remove(&number);
+        }
+    }
+
+    fn fail_transfers(&mut self, number: u64) {
+        let (gone, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut self.moving)
+            .into_iter()
+            .partition(|moving| moving.connection == number);
+        self.moving = stay;
+        for moving in gone {
+            let error = TransferError::Peer(PeerError::Disconnected);
+            let all = &mut self.nodes[moving.node].all;
+            all.handle_transfer_done(moving.transfer.token, Err(error));
+        }
+    }
+
+    /// A node that has nothing to send to another one leaves.
+    fn leave(&mut self, node: usize) {
+        let other = self.other(node);
+        let entry = &mut self.nodes[node];
+        let peer = entry.peers[other];
+        if entry.all.is_up(peer) && entry.all.operations_of(peer).is_empty() {
+            entry.all.leave(peer);
+            self.outcome.partings += 1;
+        }
+    }
+
+    /// Breaks a connection, which both ends notice at once.
+    fn break_connection(&mut self) {
+        let at = self.random.below(self.connections.len());
+        let Some(&number) = self.connections.keys().nth(at) else {
+            return;
+        };
+        self.fail_transfers(number);
+        let connection = self.connections.remove(&number).expect("just found");
+        for end in connection.ends.iter().filter(|end| !end.closed) {
+            if let Some(peer) = end.peer {
+                let entry = &mut self.nodes[end.node];
+                entry.links.remove(&peer);
+                entry.all.handle_lost(peer, PeerError::Disconnected);
+            }
+        }
+    }
+
+    /// The method of a node sends all that it holds.
+    fn flush(&mut self, node: usize) {
+        let ends = self.connections.values_mut();
+        let ends = ends.flat_map(|connection| &mut connection.ends);
+        ends.filter(|end| end.node == node).for_each(End::flush);
+    }
+
+    fn complete_held(&mut self, node: usize) {
+        let Node { all, links, .. } = &mut self.nodes[node];
+        let holds = |(number, side): &(u64, usize)| {
+            let connection = self.connections.get(number);
+            connection.is_some_and(|connection| !connection.ends[*side].held.is_empty())
+        };
+        all.complete_held(|peer| links.get(&peer).is_some_and(holds));
+        for (peer, link) in links.iter().filter(|(_, link)| holds(link)) {
+            assert!(
+                all.holds_send(*peer),
+                "node {node} holds packets, and no send waits: {link:?}"
+            );
         }
     }
 
