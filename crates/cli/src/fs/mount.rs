@@ -44,7 +44,7 @@ pub(crate) struct MountArguments {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Options as in mount(8): ro, allow_other, allow_root, noexec, nosuid, noatime, …; config=FILE and via=SCHEME as the
-    /// options of these names; lease=SECONDS: how long open files that lost their names outlive this mount's death [600]
+    /// options of these names; lease=SECONDS: how long open files that lost their names outlive this mount's death [usual: 600]
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// Serve in the foreground, until it is unmounted, SIGTERM or Ctrl-C
