@@ -3,7 +3,7 @@
 //! The disk is a small one in memory, mounted in a mount namespace of this test's own, so that nothing is
 //! left behind however it ends.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,6 +77,51 @@ fn a_disk_that_is_too_small_is_refused_with_the_size_that_is_needed() {
             );
         }
     });
+}
+
+#[test]
+fn a_store_opens_on_a_disk_that_others_have_filled() {
+    in_a_namespace(
+        "a_store_opens_on_a_disk_that_others_have_filled",
+        |directory| {
+            let disk = directory.join("disk");
+            mount(&disk, 64);
+            let open = || Service::open(&disk, Settings::default()).expect("opens");
+            let mut service = open();
+            let made = service.apply(&[create("kept")], time(1_800_000_000));
+            assert!(made.iter().all(|reply| reply.result.is_ok()));
+            drop(service);
+            // A change was cut off for lack of room: opening puts it aside, and begins a new journal.
+            let journal = journals(&disk).pop().expect("a journal");
+            let mut bytes = std::fs::read(&journal).expect("is there");
+            let end = bytes.iter().rposition(|byte| *byte != 0).expect("changes");
+            bytes.truncate(end + 1);
+            bytes.extend_from_within(..20);
+            std::fs::write(&journal, bytes).expect("room for some bytes");
+            let others = std::fs::File::create(disk.join("others")).expect("a file");
+            let all = free(&disk);
+            rustix::fs::fallocate(&others, rustix::fs::FallocateFlags::empty(), 0, all)
+                .expect("all that is free");
+            assert_eq!(free(&disk), 0);
+            let mut service = open();
+            empty(&mut service);
+            assert_eq!(
+                list(&mut service, causeway_wire::fs::ObjectId::ROOT).len(),
+                0
+            );
+        },
+    );
+}
+
+/// The journals of a store, the newest last.
+fn journals(disk: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(disk).expect("a directory");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let mut journals: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jnl"))
+        .collect();
+    journals.sort();
+    journals
 }
 
 /// Runs a test as a process of its own with a mount namespace and a directory of its own.

@@ -133,10 +133,11 @@ impl Clients {
     }
 
     /// Carries something out on behalf of a user. The kernel does not tell the user's supplementary groups, so the
-    /// system is asked for them if a server refuses without.
+    /// system is asked for them if a server refuses without, or if the call `needs_groups`.
     pub(crate) fn for_user<T>(
         &self,
         user: User,
+        needs_groups: bool,
         mut call: impl FnMut(&mut Client) -> Result<T, Error>,
     ) -> Outcome<T> {
         if user.uid == self.own.uid {
@@ -145,6 +146,9 @@ impl Clients {
                 false => caller(user, groups_of(user.pid)),
             };
             return self.call(None, caller, call);
+        }
+        if needs_groups {
+            return self.call(None, caller(user, groups_of(user.pid)), call);
         }
         match self.call(None, caller(user, Vec::new()), &mut call) {
             Err(Failed(Errno::EACCES | Errno::EPERM)) => {

@@ -99,6 +99,7 @@ impl Filesystem for Face {
             InitFlags::FUSE_ATOMIC_O_TRUNC,
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         ] {
             if config.add_capabilities(wanted).is_err() {
                 tracing::debug!(?wanted, "the kernel does not have it");
@@ -306,8 +307,9 @@ impl Filesystem for Face {
         }
     }
 
-    fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.mounted.open(object(inode), flags.0 & O_TRUNC != 0) {
+    fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let (truncate, is_root) = (flags.0 & O_TRUNC != 0, request.uid() == 0);
+        match self.mounted.open(object(inode), truncate, !is_root) {
             Ok(()) => {
                 let (handle, kernel) = handle(flags.0);
                 reply.opened(handle, kernel);

@@ -97,7 +97,7 @@ impl Mounted {
         }
         let found = self
             .clients
-            .for_user(user, |client| {
+            .for_user(user, false, |client| {
                 // A name that is not there is no failure to report.
                 match client.stat((parent, name), false) {
                     Err(error) if error.errno == Errno::ENOENT => Ok(None),
@@ -161,19 +161,24 @@ impl Mounted {
             return Err(Failed(Errno::EPERM));
         }
         let at = || Place::from((parent, name));
-        let node = self.clients.for_user(user, |client| match *new {
-            New::Directory { mode } => client.make_directory(at(), mode, None),
-            New::File { mode } => {
-                let options = CreateOptions {
-                    exclusive: true,
-                    mode,
-                    ..CreateOptions::default()
-                };
-                client.create(at(), &options).map(|file| file.node)
-            }
-            New::Link { target } => client.symbolic_link(target, at()),
-            New::Name { of } => client.hard_link_object(of, at()),
-        })?;
+        // A member of a directory's group keeps the group's bit, so the group is to be known.
+        let is_for_group =
+            matches!(*new, New::Directory { mode } | New::File { mode } if mode & 0o2000 != 0);
+        let node = self
+            .clients
+            .for_user(user, is_for_group, |client| match *new {
+                New::Directory { mode } => client.make_directory(at(), mode, None),
+                New::File { mode } => {
+                    let options = CreateOptions {
+                        exclusive: true,
+                        mode,
+                        ..CreateOptions::default()
+                    };
+                    client.create(at(), &options).map(|file| file.node)
+                }
+                New::Link { target } => client.symbolic_link(target, at()),
+                New::Name { of } => client.hard_link_object(of, at()),
+            })?;
         Ok((node.object, self.shown(&node)))
     }
 
@@ -187,9 +192,10 @@ impl Mounted {
         mode: u16,
         exclusive: bool,
     ) -> Outcome<(ObjectId, Attributes)> {
+        let _creation = self.files.begin_creation();
         match self.make(user, parent, name, &New::File { mode }) {
             Ok((object, attributes)) => {
-                self.files.open(object);
+                self.files.add(object);
                 Ok((object, attributes))
             }
             Err(Failed(Errno::EEXIST)) if !exclusive => Err(Failed(Errno::ESTALE)),
@@ -199,9 +205,10 @@ impl Mounted {
 
     /// Removes a name of a file.
     pub(crate) fn unlink(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome {
+        let _removal = self.files.begin_removal();
         let kept = self.keep_if_last(user, parent, name)?;
         let place = Place::from((parent, name));
-        let removed = self.clients.for_user(user, |client| match kept {
+        let removed = self.clients.for_user(user, false, |client| match kept {
             Some(object) => client.unlink_object(place.clone(), object),
             None => client.unlink(place.clone()),
         });
@@ -211,7 +218,7 @@ impl Mounted {
     pub(crate) fn remove_directory(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome {
         let place = Place::from((parent, name));
         self.clients
-            .for_user(user, |client| client.remove_directory(place.clone()))
+            .for_user(user, false, |client| client.remove_directory(place.clone()))
     }
 
     pub(crate) fn rename(
@@ -224,13 +231,14 @@ impl Mounted {
         if is_hidden(to.0, to.1) {
             return Err(Failed(Errno::EPERM));
         }
+        let _removal = (!no_replace).then(|| self.files.begin_removal());
         let kept = match no_replace {
             true => None,
             false => self.keep_if_last(user, to.0, to.1)?,
         };
         let renamed = self
             .clients
-            .for_user(user, |client| client.rename(from, to, no_replace));
+            .for_user(user, false, |client| client.rename(from, to, no_replace));
         self.undo_unless(renamed, kept)
     }
 
@@ -287,14 +295,19 @@ impl Mounted {
         }
     }
 
-    /// Opens a file; truncates it if asked to.
-    pub(crate) fn open(&self, object: ObjectId, truncate: bool) -> Outcome {
+    /// Opens a file; truncates it if asked to. `drop_privileges` has a file that is truncated no longer run as its owner or
+    /// group.
+    pub(crate) fn open(&self, object: ObjectId, truncate: bool, drop_privileges: bool) -> Outcome {
         let shared = self.files.open(object);
         let opened = self.clients.of_file(object, |client| {
             let mut known = shared.lock().unwrap_or_else(PoisonError::into_inner);
             let file = known_file(client, &mut known, object, true)?;
-            match truncate {
-                true => client.truncate(file, 0),
+            if !truncate {
+                return Ok(());
+            }
+            client.truncate(file, 0)?;
+            match drop_privileges {
+                true => make_unprivileged(client, file),
                 false => Ok(()),
             }
         });
@@ -348,16 +361,9 @@ impl Mounted {
                 }
             };
             client.write_at(file, offset, data)?;
-            match unprivileged(file.node.attributes.mode).filter(|_| drop_privileges) {
-                Some(mode) => {
-                    let mode = Some(mode);
-                    let set = SetAttributes {
-                        mode,
-                        ..SetAttributes::default()
-                    };
-                    client.set_attributes(object, set).map(drop)
-                }
-                None => Ok(()),
+            match drop_privileges {
+                true => make_unprivileged(client, file),
+                false => Ok(()),
             }
         })
     }
@@ -441,6 +447,18 @@ impl Mounted {
             Ok(space)
         })
     }
+}
+
+/// Takes the bits away that make a program run as its owner or group, if the file has them.
+fn make_unprivileged(client: &mut Client, file: &File) -> Result<(), Error> {
+    let Some(mode) = unprivileged(file.node.attributes.mode) else {
+        return Ok(());
+    };
+    let set = SetAttributes {
+        mode: Some(mode),
+        ..SetAttributes::default()
+    };
+    client.set_attributes(file.node.object, set).map(drop)
 }
 
 /// The mode without the bits that make a program run as its owner or group, if it has them.

@@ -24,6 +24,9 @@ use crate::operations::Mounted;
 use crate::options::Options;
 use crate::unlinked::Unlinked;
 
+/// What the table of mounts calls file systems of Causeway.
+const TYPE: &str = "fuse.causeway";
+
 /// The program that mounts and unmounts for users who are not root.
 const HELPER: &str = "fusermount3";
 
@@ -53,7 +56,13 @@ pub struct MountPoint {
 }
 
 /// What this process serves at a mount point. Locked while it is being mounted.
-type Serving = Arc<Mutex<Option<Arc<Mounted>>>>;
+type Serving = Arc<Mutex<Option<Served>>>;
+
+struct Served {
+    mounted: Arc<Mounted>,
+    /// As the table of mounts has it, once it is known: what is mounted over it is another one.
+    entry: Option<Entry>,
+}
 
 /// A mounted file system that this process serves.
 pub struct Mount {
@@ -122,22 +131,37 @@ fn dead(directory: &Path) -> Failure {
     ))
 }
 
-/// Whether a file system of Causeway is mounted at this absolute path.
-fn is_mounted(directory: &Path) -> bool {
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let lines = table.split(|byte| *byte == b'\n');
-    lines
-        .filter_map(mounted_here)
-        .any(|place| place == directory)
+/// What the table of mounts tells of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    /// Of its device.
+    numbers: String,
+    kind: String,
 }
 
-/// Where a line of the table of mounts has a file system of Causeway.
-fn mounted_here(line: &[u8]) -> Option<PathBuf> {
+/// What was mounted last at this absolute path, if anything was.
+fn mounted_at(directory: &Path) -> Option<Entry> {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let lines = table.split(|byte| *byte == b'\n');
+    let mut mounts = lines.filter_map(mount_of).filter(|(at, _)| at == directory);
+    mounts.next_back().map(|(_, entry)| entry)
+}
+
+/// Whether that is a file system of Causeway.
+fn is_mounted(directory: &Path) -> bool {
+    mounted_at(directory).is_some_and(|entry| entry.kind == TYPE)
+}
+
+/// What a line of the table of mounts has, and where.
+fn mount_of(line: &[u8]) -> Option<(PathBuf, Entry)> {
+    let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
     let mut fields = line.split(|byte| *byte == b' ');
-    let place = fields.nth(4)?;
+    let numbers = text(fields.nth(2)?);
+    let place = fields.nth(1)?;
     // A lone `-` ends optional fields; the type follows.
     fields.find(|field| *field == b"-")?;
-    (fields.next()? == b"fuse.causeway").then(|| unescaped(place))
+    let kind = text(fields.next()?);
+    Some((unescaped(place), Entry { numbers, kind }))
 }
 
 /// A path as the table of mounts has it: some bytes are written as a backslash and three octal digits.
@@ -191,16 +215,25 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
         let session = fuser::Session::new(face, directory, &config)
             .and_then(fuser::Session::spawn)
             .map_err(|error| refused(what(), &error))?;
-        *serving = Some(Arc::clone(&mounted));
+        let mounted = Arc::clone(&mounted);
+        *serving = Some(Served {
+            mounted,
+            entry: None,
+        });
         session
     };
     match directory.metadata() {
-        Ok(_) => Ok(Mount {
-            mounted,
-            serving: Arc::clone(&spec.at.serving),
-            ended,
-            session,
-        }),
+        Ok(_) => {
+            if let Some(served) = lock(&spec.at.serving).as_mut() {
+                served.entry = mounted_at(directory);
+            }
+            Ok(Mount {
+                mounted,
+                serving: Arc::clone(&spec.at.serving),
+                ended,
+                session,
+            })
+        }
         Err(error) => {
             spec.at.unmounter().unmount();
             Err(Failure::new(what(), error))
@@ -208,7 +241,7 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     }
 }
 
-fn lock(serving: &Serving) -> MutexGuard<'_, Option<Arc<Mounted>>> {
+fn lock(serving: &Serving) -> MutexGuard<'_, Option<Served>> {
     serving.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -259,12 +292,19 @@ impl Mount {
 impl Unmounter {
     /// Unmounts what is mounted. Files that are open fail from then on.
     pub fn unmount(self) {
-        let Some(mounted) = lock(&self.serving).take() else {
+        let Some(Served { mounted, entry }) = lock(&self.serving).take() else {
             return;
         };
         let place = &self.directory;
-        let unmounted = unmount_place(place, place, false);
-        if let Err(failure) = unmounted.or_else(|_| unmount_place(place, place, true)) {
+        // What has been mounted there since is somebody else's, also a file system of Causeway.
+        let is_another = entry.is_some_and(|ours| mounted_at(place) != Some(ours));
+        let unmounted = match is_another {
+            true => Ok(()),
+            false => {
+                unmount_place(place, place, false).or_else(|_| unmount_place(place, place, true))
+            }
+        };
+        if let Err(failure) = unmounted {
             tracing::warn!("{failure}");
         }
         mounted.end();
@@ -287,11 +327,24 @@ pub fn unmount(directory: &Path, lazy: bool) -> Outcome {
 /// Unmounts what is at an absolute path, which the user calls `directory`.
 fn unmount_place(directory: &Path, place: &Path, lazy: bool) -> Outcome {
     let what = || format!("unmounting {}", directory.display());
-    if !is_mounted(place) {
-        return Err(
-            Failure::new(what(), "no file system of Causeway is mounted there")
-                .hint("see what is with `findmnt -t fuse.causeway`"),
-        );
+    match mounted_at(place) {
+        Some(entry) if entry.kind == TYPE => {}
+        Some(Entry { kind, .. }) => {
+            return Err(Failure::new(
+                what(),
+                format!("what was mounted there last is of another type: {kind}"),
+            )
+            .hint(format!(
+                "unmount that first, with `umount {}`, if it is not needed",
+                directory.display()
+            )));
+        }
+        None => {
+            return Err(
+                Failure::new(what(), "no file system of Causeway is mounted there")
+                    .hint("see where some are with `findmnt -t fuse.causeway`"),
+            );
+        }
     }
     let flags = match lazy {
         true => UnmountFlags::DETACH,
@@ -352,10 +405,18 @@ mod tests {
         let line = |place: &str, kind: &str| {
             format!("36 35 98:0 / {place} rw,noatime master:1 shared:2 - {kind} /a rw").into_bytes()
         };
-        let found = mounted_here(&line("/mnt/a\\040b\\134", "fuse.causeway"));
-        assert_eq!(found, Some(PathBuf::from("/mnt/a b\\")));
-        assert_eq!(mounted_here(&line("/mnt", "fuse.sshfs")), None);
-        assert_eq!(mounted_here(b""), None);
+        for (text, place, kind) in [
+            ("/mnt/a\\040b\\134", "/mnt/a b\\", TYPE),
+            ("/mnt", "/mnt", "fuse.sshfs"),
+        ] {
+            let found = mount_of(&line(text, kind));
+            let entry = Entry {
+                numbers: "98:0".to_owned(),
+                kind: kind.to_owned(),
+            };
+            assert_eq!(found, Some((PathBuf::from(place), entry)));
+        }
+        assert_eq!(mount_of(b""), None);
         assert_eq!(unescaped(b"/\\9zz\\1"), PathBuf::from("/\\9zz\\1"));
     }
 }

@@ -109,8 +109,9 @@ pub(crate) fn mount(arguments: MountArguments) -> Outcome {
     match arguments.background {
         true => leave_terminal()?,
         false => {
-            let hint = "unmount it with `causeway fs umount`, or Ctrl-C";
-            report(&session.output, &at.directory, std::process::id(), hint);
+            let place = arguments.directory.display();
+            let hint = format!("unmount it with `causeway fs umount {place}`, or Ctrl-C");
+            report(&session.output, &at.directory, std::process::id(), &hint);
         }
     }
     mount.serve();
@@ -212,7 +213,10 @@ fn detach(arguments: &MountArguments, session: &Session, directory: &std::path::
         &session.output,
         directory,
         child.id(),
-        "unmount it with `causeway fs umount`",
+        &format!(
+            "unmount it with `causeway fs umount {}`",
+            directory.display()
+        ),
     );
     Ok(())
 }

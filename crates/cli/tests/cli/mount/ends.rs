@@ -368,3 +368,33 @@ fn the_helper_of_mount_mounts() {
     .ok();
     assert!(!run(&["-o", "bogus"]).success());
 }
+
+#[test]
+fn what_others_have_mounted_there_since_is_left_alone() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let stand = Stand::new();
+    let mut mounted = Mounted::new(&stand);
+    let path = mounted.path().to_str().unwrap().to_owned();
+    // Something of another type lies over it.
+    shell(
+        Path::new("/"),
+        &format!("mount -t tmpfs none {path}; echo theirs >{path}/x"),
+    );
+    let refused = stand.fs(&["umount", &path]).fails(1);
+    assert!(refused.contains("tmpfs"), "{refused}");
+    assert_eq!(std::fs::read(mounted.at("x")).unwrap(), b"theirs\n");
+    shell(Path::new("/"), &format!("umount {path}"));
+    // It has been unmounted, but lives on in use, and another one is in its place.
+    let first = mounted.pid();
+    let used = File::open(mounted.path()).unwrap();
+    stand.fs(&["umount", "--lazy", &path]).ok();
+    stand.fs(&["mount", &path]).ok();
+    send(first, Signal::TERM);
+    until("the first mount's process ends", || !runs(first));
+    drop(used);
+    std::fs::write(mounted.at("y"), "ours").unwrap();
+    assert!(is_mounted(mounted.path()));
+    mounted.unmount();
+}

@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, flock,
@@ -352,4 +353,35 @@ fn a_large_directory_is_listed_whole_while_entries_go() {
     assert_eq!(left, many - many.div_ceil(3));
     std::fs::remove_dir_all(one.at("many")).unwrap();
     assert_eq!(shell(other.path(), "ls"), "");
+}
+
+/// Readers that open a file while it is replaced, as editors do, have the old one or the new one, whole.
+#[test]
+fn a_file_is_replaced_under_those_who_open_it() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let mounted = Mounted::new(&stand);
+    let content = |round: usize| vec![b'a' + (round % 20) as u8; 10_000];
+    std::fs::write(mounted.at("file"), content(0)).unwrap();
+    let (done, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let bytes = std::fs::read(mounted.at("file")).expect("there always is one");
+                    assert_eq!(bytes.len(), 10_000);
+                    assert!(bytes.iter().all(|byte| *byte == bytes[0]));
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for round in 1..400 {
+            std::fs::write(mounted.at("new"), content(round)).unwrap();
+            std::fs::rename(mounted.at("new"), mounted.at("file")).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(reads.into_inner() > 0);
 }

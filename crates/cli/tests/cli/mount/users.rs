@@ -74,6 +74,15 @@ fn users_have_their_own_files_and_no_others() {
         "3003",
         "cd team; echo more >>x; mv x below/y; rm below/y"
     ));
+    // Whoever else truncates a program takes its owner's rights away from it; a member makes a program of the group's.
+    shell(
+        mounted.path(),
+        "echo x >shared/runs; chmod 6777 shared/runs",
+    );
+    let truncated = ": >shared/runs; test $(stat -c %a shared/runs) = 777";
+    assert!(may(&mounted, 1002, "1002", truncated));
+    let made = "umask 0; python3 -c 'import os; os.open(\"team/runs\", os.O_CREAT | os.O_WRONLY, 0o2775)'; test $(stat -c %a team/runs) = 2775";
+    assert!(may(&mounted, 1002, "1002,3003", made));
     // A file that was opened while that was allowed stays open.
     assert!(may(
         &mounted,

@@ -223,6 +223,7 @@ fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
     let failed = wrap_io(directory);
     std::fs::create_dir_all(directory).map_err(failed)?;
     journal::check_unlocked(directory).map_err(failed)?;
+    Space::new(directory).map_err(failed)?.prepare_to_open();
     let mut lost = false;
     let mark = match mark::read(directory) {
         Ok(mark) => mark,

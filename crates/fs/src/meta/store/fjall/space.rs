@@ -156,12 +156,11 @@ impl Space {
             // The next write reports what is wrong more exactly.
             return Room::Enough;
         };
-        let held = std::fs::metadata(self.ballast()).map_or(0, |file| file.len());
+        let held = self.held();
         let needed = self.needed(used).max(reserve);
         let missing = self.sizes.ballast.saturating_sub(held);
-        let piece = self.sizes.ballast / 4;
-        if free < piece && held > 0 {
-            self.resize(held.saturating_sub(piece));
+        if self.release_if_short(free, held) {
+            // What that has freed counts from the next check on.
         } else if missing > 0 && free >= needed.saturating_add(missing) {
             self.resize(self.sizes.ballast);
         }
@@ -184,6 +183,28 @@ impl Space {
             )),
             false => Room::Enough,
         }
+    }
+
+    /// Makes room for what opening a store writes, on a disk that others have filled.
+    pub(super) fn prepare_to_open(&self) {
+        if let Ok((_, free)) = disk(&self.directory) {
+            self.release_if_short(free, self.held());
+        }
+    }
+
+    /// Bytes of the ballast.
+    fn held(&self) -> u64 {
+        std::fs::metadata(self.ballast()).map_or(0, |file| file.len())
+    }
+
+    /// Frees a piece of the ballast if less than that is free. Returns whether it tried.
+    fn release_if_short(&self, free: u64, held: u64) -> bool {
+        let piece = self.sizes.ballast / 4;
+        let is_short = free < piece && held > 0;
+        if is_short {
+            self.resize(held.saturating_sub(piece));
+        }
+        is_short
     }
 
     /// Makes the ballast this long. That it cannot be is no failure: then there is less of it.
