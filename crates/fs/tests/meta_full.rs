@@ -105,10 +105,7 @@ fn a_store_opens_on_a_disk_that_others_have_filled() {
             assert_eq!(free(&disk), 0);
             let mut service = open();
             empty(&mut service);
-            assert_eq!(
-                list(&mut service, causeway_wire::fs::ObjectId::ROOT).len(),
-                0
-            );
+            assert_eq!(list(&service, causeway_wire::fs::ObjectId::ROOT).len(), 0);
         },
     );
 }

@@ -3,7 +3,7 @@
 //!
 //! A file that loses its last name lives on if it is open, so a removal has to know of every file that is opened or made at
 //! the same time: it begins when those that are being made are known, and a file is opened when the removals before are
-//! over.
+//! over. The last close of a file without a name removes the one that it has among the unlinked.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -93,24 +93,27 @@ impl OpenFiles {
 
     /// A name is to be taken away: files that are made at this moment are known from here on.
     pub(crate) fn begin_removal(&self) -> Request<'_> {
-        let of: fn(&mut Known) -> &mut InProgress = |known| &mut known.removals;
         let mut known = self.wait_for(self.lock(), |known| &mut known.creations);
-        let number = of(&mut known).begin();
+        let number = known.removals.begin();
+        drop(known);
+        self.removal(number)
+    }
+
+    fn removal(&self, number: u64) -> Request<'_> {
         Request {
             files: self,
             number,
-            of,
+            of: |known| &mut known.removals,
         }
     }
 
     /// A file is to be made and opened.
     pub(crate) fn begin_creation(&self) -> Request<'_> {
-        let of: fn(&mut Known) -> &mut InProgress = |known| &mut known.creations;
-        let number = of(&mut self.lock()).begin();
+        let number = self.lock().creations.begin();
         Request {
             files: self,
             number,
-            of,
+            of: |known| &mut known.creations,
         }
     }
 
@@ -127,20 +130,18 @@ impl OpenFiles {
         shared
     }
 
-    /// One handle less. Returns whether it was the last one of a file that is among the unlinked.
-    pub(crate) fn close(&self, object: ObjectId) -> bool {
+    /// One handle less. If it was the last one of a file that is among the unlinked, returns the removal of the name that it
+    /// has there.
+    pub(crate) fn close(&self, object: ObjectId) -> Option<Request<'_>> {
         let mut known = self.lock();
-        let Some(open) = known.files.get_mut(&object) else {
-            return false;
-        };
+        let open = known.files.get_mut(&object)?;
         open.handles = open.handles.saturating_sub(1);
         if open.handles > 0 {
-            return false;
+            return None;
         }
-        known
-            .files
-            .remove(&object)
-            .is_some_and(|open| open.unlinked)
+        let closed = known.files.remove(&object)?;
+        let number = closed.unlinked.then(|| known.removals.begin())?;
+        Some(self.removal(number))
     }
 
     /// What is shared of a file, if it is open.
@@ -253,9 +254,9 @@ mod tests {
         assert!(files.is_open(object));
         assert!(files.set_unlinked(object, true));
         assert!(!files.is_open(object) && files.is_unlinked(object));
-        assert!(!files.close(object));
-        assert!(files.close(object));
-        assert!(files.is_empty() && !files.close(object));
+        assert!(files.close(object).is_none());
+        assert!(files.close(object).is_some());
+        assert!(files.is_empty() && files.close(object).is_none());
         assert!(!files.set_unlinked(object, true));
     }
 }

@@ -319,7 +319,7 @@ impl Mounted {
 
     /// A program has closed a file for the last time.
     pub(crate) fn close(&self, object: ObjectId) {
-        if self.files.close(object) {
+        if let Some(_removal) = self.files.close(object) {
             self.release(object);
         }
     }

@@ -370,7 +370,15 @@ fn a_file_is_replaced_under_those_who_open_it() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    let bytes = std::fs::read(mounted.at("file")).expect("there always is one");
+                    // The kernel looks a file up again that is gone when it is to be opened, but only once.
+                    let mut file = match File::open(mounted.at("file")) {
+                        Err(error) if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => {
+                            continue;
+                        }
+                        file => file.expect("there always is one"),
+                    };
+                    let mut bytes = Vec::new();
+                    file.read_to_end(&mut bytes).expect("it is open");
                     assert_eq!(bytes.len(), 10_000);
                     assert!(bytes.iter().all(|byte| *byte == bytes[0]));
                     reads.fetch_add(1, Ordering::Relaxed);
