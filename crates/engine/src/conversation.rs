@@ -74,9 +74,9 @@ pub struct LinkLimits {
     /// The largest packet in bytes.
     pub max_packet: usize,
     /// Up to how many bytes the method would rather send a message whole.
-    pub eager_bytes: usize,
+    pub eager_bytes: u32,
     /// The same for memory that the peer may map.
-    pub mapped_eager_bytes: usize,
+    pub mapped_eager_bytes: u32,
     /// The most fragments of a list; longer transfers are started part by part.
     pub max_list: usize,
     /// Whether both processes copy parts of most transfers.
@@ -107,7 +107,7 @@ pub(crate) struct Conversation {
     /// Largest message that goes eagerly.
     pub(crate) eager_max: u64,
     /// Largest one that does if it lies in memory that the peer may map.
-    mapped_eager_max: u64,
+    mapped_eager_max: u32,
 
     /// What we may send.
     pub(crate) account: Account,
@@ -120,7 +120,7 @@ pub(crate) struct Conversation {
     /// Unexpected sends that wait: they may wait for credit without holding up the others.
     pub(crate) unexpected: VecDeque<u32>,
     /// Sends whose receivers want them in parts.
-    sending_parts: VecDeque<u32>,
+    sending_parts: Option<Box<parts::Sending>>,
     /// Our announcements that may lie unmatched there.
     pub(crate) announced: u32,
     pub(crate) announced_unexpected: u32,
@@ -205,7 +205,7 @@ impl Conversation {
             control: VecDeque::new(),
             expected: VecDeque::new(),
             unexpected: VecDeque::new(),
-            sending_parts: VecDeque::new(),
+            sending_parts: None,
             announced: 0,
             announced_unexpected: 0,
             uncleared: VecDeque::new(),
@@ -257,16 +257,20 @@ impl Conversation {
         let room = self.limits.max_packet.saturating_sub(wire::HEADER_BYTES);
         let (limit, mapped) = match self.eager_limit.unwrap_or(tuning.eager_limit) {
             EAGER_BY_METHOD => (self.limits.eager_bytes, self.limits.mapped_eager_bytes),
-            limit => (limit, limit),
+            limit => {
+                let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+                (limit, limit)
+            }
         };
-        self.eager_max = limit.min(room) as u64;
-        self.mapped_eager_max = mapped.min(room) as u64;
+        let room = u32::try_from(room).unwrap_or(u32::MAX);
+        self.eager_max = limit.min(room).into();
+        self.mapped_eager_max = mapped.min(room);
     }
 
     /// Whether a message in this memory, of so many bytes, travels whole.
     #[inline(always)]
     pub(crate) fn is_eager(&self, data: &[Memory], size: u64) -> bool {
-        size <= self.mapped_eager_max || (size <= self.eager_max && !is_mappable(data))
+        size <= self.mapped_eager_max.into() || (size <= self.eager_max && !is_mappable(data))
     }
 
     /// Whether messages may flow.

@@ -25,7 +25,7 @@ impl Conversation {
         self.held_send = None;
         self.expected.clear();
         self.unexpected.clear();
-        self.sending_parts.clear();
+        self.sending_parts = None;
         self.announced = 0;
         self.announced_unexpected = 0;
         self.uncleared.clear();
@@ -64,7 +64,7 @@ impl Conversation {
         }
         self.control.clear();
         self.held_send = None;
-        self.sending_parts.clear();
+        self.sending_parts = None;
         self.announced = 0;
         self.announced_unexpected = 0;
         self.uncleared.clear();

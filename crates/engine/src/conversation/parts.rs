@@ -11,6 +11,8 @@
 //!
 //! Neither side can cancel from the clearance on: both complete as soon as the sender makes progress.
 
+use std::collections::VecDeque;
+
 use causeway_transport::{Packet, Spans};
 use causeway_wire::bmi::{self as wire, Clearance, Header, IN_PARTS, Kind};
 use causeway_wire::region::Regions;
@@ -25,6 +27,12 @@ use crate::shared::Shared;
 /// A message has at least so many parts, so that both sides have something to copy most of the time, unless these would have
 /// less than a quarter of the largest packet.
 const PARTS: u64 = 16;
+
+/// Operations that are sent in parts, in order. Most peers never have one, and do without this.
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    ops: VecDeque<u32>,
+}
 
 impl Conversation {
     /// Whether the two sides have agreed on a format with parts.
@@ -63,14 +71,15 @@ impl Conversation {
         }
         let receive = clearance.receive;
         shared.ops[op].state = State::SendingParts { receive };
-        self.sending_parts.push_back(op);
+        let sending = self.sending_parts.get_or_insert_default();
+        sending.ops.push_back(op);
         self.mark_dirty(shared);
         self.unannounce(shared, op);
     }
 
     /// The next part of the first message that is sent in parts.
     pub(super) fn next_part<M>(&self, shared: &Shared<M>) -> Option<Transmit> {
-        let op = *self.sending_parts.front()?;
+        let op = *self.sending_parts.as_ref()?.ops.front()?;
         let entry = &shared.ops[op];
         let State::SendingParts { receive } = entry.state else {
             return None;
@@ -100,7 +109,9 @@ impl Conversation {
         if entry.moved == entry.size {
             self.traffic.finished(entry.what, entry.size);
             self.touch(shared);
-            self.sending_parts.pop_front();
+            if let Some(sending) = &mut self.sending_parts {
+                sending.ops.pop_front();
+            }
             self.taken(shared, op, holds);
         }
     }

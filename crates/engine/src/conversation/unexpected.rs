@@ -14,6 +14,14 @@ use crate::shared::{NO_QUEUE, Shared, Work};
 use crate::types::{Addr, OpError, Tag, Unexpected};
 
 impl Conversation {
+    /// Adds an unexpected message. Most peers have one at a time, so that there is room for one at first.
+    fn keep_arrived(&mut self, message: Arrived) {
+        if self.arrived.capacity() == 0 {
+            self.arrived.reserve_exact(1);
+        }
+        self.arrived.push_back(message);
+    }
+
     /// Whether the first unexpected message can be taken.
     fn first_is_ready(&self) -> bool {
         matches!(self.arrived.front(), Some(Arrived::Ready { .. }))
@@ -32,8 +40,7 @@ impl Conversation {
         }
         let data = packet.to_vec(wire::HEADER_BYTES);
         let fetched = false;
-        self.arrived
-            .push_back(Arrived::Ready { tag, data, fetched });
+        self.keep_arrived(Arrived::Ready { tag, data, fetched });
         shared.unexpected_waiting += 1;
         shared.arrivals += 1;
         self.enter_ready_ring(shared);
@@ -106,7 +113,7 @@ impl Conversation {
             announcement,
         };
         slim(&mut incoming);
-        self.arrived.push_back(Arrived::Announced { tag, incoming });
+        self.keep_arrived(Arrived::Announced { tag, incoming });
         shared.unexpected_waiting += 1;
         self.enter_fetch_ring(shared);
         shared.work.push_back(Work::Fetch);

@@ -65,8 +65,8 @@ impl Methods {
             scheme: method.scheme(),
             limits: LinkLimits {
                 max_packet: method.limits().max_packet,
-                eager_bytes: method.limits().eager_bytes,
-                mapped_eager_bytes: method.limits().mapped_eager_bytes,
+                eager_bytes: method.limits().eager_bytes as u32,
+                mapped_eager_bytes: method.limits().mapped_eager_bytes as u32,
                 max_list: method.limits().max_list,
                 shares_copies: method.shares_copies(),
                 one_sided: method.capabilities().one_sided,
