@@ -120,7 +120,7 @@ pub(crate) struct Conversation {
     /// Unexpected sends that wait: they may wait for credit without holding up the others.
     pub(crate) unexpected: VecDeque<u32>,
     /// Sends whose receivers want them in parts.
-    sending_parts: Option<Box<parts::Sending>>,
+    sending_parts: Option<Box<SendingParts>>,
     /// Our announcements that may lie unmatched there.
     pub(crate) announced: u32,
     pub(crate) announced_unexpected: u32,
@@ -162,6 +162,12 @@ pub(crate) struct Conversation {
     in_fetch_ring: bool,
 
     pub(crate) traffic: Traffic,
+}
+
+/// Operations that are sent in parts, in order. Most peers never have one, and do without this.
+#[derive(Debug, Default)]
+struct SendingParts {
+    ops: VecDeque<u32>,
 }
 
 /// An unexpected message.

@@ -11,8 +11,6 @@
 //!
 //! Neither side can cancel from the clearance on: both complete as soon as the sender makes progress.
 
-use std::collections::VecDeque;
-
 use causeway_transport::{Packet, Spans};
 use causeway_wire::bmi::{self as wire, Clearance, Header, IN_PARTS, Kind};
 use causeway_wire::region::Regions;
@@ -27,12 +25,6 @@ use crate::shared::Shared;
 /// A message has at least so many parts, so that both sides have something to copy most of the time, unless these would have
 /// less than a quarter of the largest packet.
 const PARTS: u64 = 16;
-
-/// Operations that are sent in parts, in order. Most peers never have one, and do without this.
-#[derive(Debug, Default)]
-pub(super) struct Sending {
-    ops: VecDeque<u32>,
-}
 
 impl Conversation {
     /// Whether the two sides have agreed on a format with parts.
