@@ -74,7 +74,7 @@ fn users_have_their_own_files_and_no_others() {
         "3003",
         "cd team; echo more >>x; mv x below/y; rm below/y"
     ));
-    // Whoever else truncates a program takes its owner's rights away from it; a member makes a program of the group's.
+    // A user who truncates a program of another one takes its set-user-id bit away; a member of the group keeps its set-group-id bit.
     shell(
         mounted.path(),
         "echo x >shared/runs; chmod 6777 shared/runs",

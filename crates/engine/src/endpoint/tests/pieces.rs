@@ -248,7 +248,7 @@ fn other_nonsense_about_parts_ends_the_connection() {
             wire::encode_clearance(Header::new(Kind::ClearToSend, send), &clearance, Vec::new())
         }
     };
-    // A message in parts where nobody speaks of them; a clearance of a part of a message.
+    // A message in parts, which the format of the connection does not have; a clearance of a part of a message.
     for (what, config, formats) in [
         ("old", Config::default(), Formats::OURS),
         ("half", in_parts(), Formats::IN_PARTS),
