@@ -164,6 +164,34 @@ const BANS: &[Ban] = &[
         instead: "causeway_sys::limits::raise_open_files, in a program's main",
     },
     Ban {
+        text: ("sigac", "tion("),
+        tests_may: true,
+        within: "",
+        but: &[],
+        instead: SIGNALS_ARE_THE_PROGRAMS,
+    },
+    Ban {
+        text: ("libc::", "signal("),
+        tests_may: true,
+        within: "",
+        but: &["crates/sys/src/process.rs"],
+        instead: SIGNALS_ARE_THE_PROGRAMS,
+    },
+    Ban {
+        text: ("signal", "_hook"),
+        tests_may: true,
+        within: "",
+        but: &["crates/command/src/", "crates/cli/src/"],
+        instead: SIGNALS_ARE_THE_PROGRAMS,
+    },
+    Ban {
+        text: ("um", "ask("),
+        tests_may: true,
+        within: "",
+        but: &["crates/cli/src/fs/serve.rs"],
+        instead: "nothing: only a program's main changes the mask of file modes",
+    },
+    Ban {
         text: ("raise_open", "_files()"),
         tests_may: true,
         within: "",
@@ -227,6 +255,8 @@ const BANS: &[Ban] = &[
         instead: "take the time as an argument (`now`)",
     },
 ];
+
+const SIGNALS_ARE_THE_PROGRAMS: &str = "nothing: only a program's main handles signals, and only between fork and exec are they another program's";
 
 /// Where methods read the clock: in waits inside one call, as the caller cannot pass the time meanwhile.
 const TRANSPORT_CLOCKS: &[&str] = &["crates/transport/src/blocking.rs"];
