@@ -181,6 +181,11 @@ pub(crate) fn attach(list: u64) {
     }
 }
 
+/// A forked child shows nothing: the page is its parent's. It may be inside a call of its parent's that began before.
+pub(crate) fn detach() {
+    SLOTS.store(std::ptr::null_mut(), Relaxed);
+}
+
 fn map(path: &Path, page: usize, list: u64) -> Option<()> {
     let mut file = std::fs::OpenOptions::new();
     let file = file.read(true).write(true).open(path).ok()?;
