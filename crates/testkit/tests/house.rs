@@ -199,6 +199,13 @@ const BANS: &[Ban] = &[
         instead: "nothing: only a program's main changes limits of the process",
     },
     Ban {
+        text: ("debug_", "assert"),
+        tests_may: true,
+        within: "crates/firmware/src/",
+        but: &[],
+        instead: "assert!: corrupt local state ends the program, however it was compiled",
+    },
+    Ban {
         text: ("to_ne", "_bytes"),
         tests_may: false,
         within: "crates/wire/",
