@@ -470,7 +470,7 @@ pub struct Limits {
 pub struct Capabilities {
     /// A transfer moves bytes without the remote process taking part, even if that does not poll.
     pub one_sided: bool,
-    /// An export opens memory to the one peer that it was made for. Without that, the key of an export opens it to
+    /// An export opens memory to the one peer that it was made for. Without that, the key of an export may open it to
     /// every process that learns it.
     pub per_peer_protection: bool,
     /// There are remote atomics ([`Method::atomic`]).
