@@ -220,6 +220,20 @@ const BANS: &[Ban] = &[
         instead: "from_le_bytes, or a pointer cast that says what it means",
     },
     Ban {
+        text: ("crate::", "tcp::"),
+        tests_may: false,
+        within: "crates/transport/src/udp",
+        but: &[],
+        instead: "crate::session, or a module that both methods use",
+    },
+    Ban {
+        text: ("crate::", "tcp::"),
+        tests_may: false,
+        within: "crates/transport/src/session",
+        but: &[],
+        instead: "nothing: a session does not know what carries its bytes",
+    },
+    Ban {
         text: ("Instant::", "now"),
         tests_may: true,
         within: "crates/transport/src/",

@@ -11,13 +11,13 @@ use causeway_sys::net::Piece;
 use causeway_wire::tcp::{Header, Kind, MAX_PIECE, PUT_WINDOW};
 
 use super::inbox::Stream;
+use super::outbox::SpanOwner;
 use super::{
     Bulk, FIRST_BASE, MAIN, MAX_WRITTEN_RANGES, Quantum, SPREAD_FROM_BYTES, Session, violation,
 };
 use crate::error::{PeerError, TransferError};
 use crate::fragments::Cursor;
 use crate::method::{Direction, Packet, Peer, Sink, Token, Transfer};
-use crate::tcp::outbox::SpanOwner;
 
 /// The most frames that one quantum lines up: a quantum of many small ones shall end as well.
 const MAX_FRAMES_PER_QUANTUM: usize = 1024;
