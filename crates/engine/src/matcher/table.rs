@@ -26,6 +26,24 @@ pub trait Filed: Linked<Bucket> + Clone + From<Self::Key> {
     fn words(key: Self::Key) -> (u64, u64);
 }
 
+/// How often this thread has looked at a node: the cost of matching, as tests count it.
+#[cfg(test)]
+pub(crate) mod accesses {
+    use std::cell::Cell;
+
+    thread_local! {
+        static COUNT: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count() {
+        COUNT.set(COUNT.get() + 1);
+    }
+
+    pub(crate) fn taken() -> u64 {
+        COUNT.take()
+    }
+}
+
 /// By the number of the entry.
 pub struct Nodes<N>(Vec<N>);
 
@@ -33,6 +51,8 @@ impl<N> Index<u32> for Nodes<N> {
     type Output = N;
     #[inline(always)]
     fn index(&self, index: u32) -> &N {
+        #[cfg(test)]
+        accesses::count();
         &self.0[index as usize]
     }
 }
@@ -40,6 +60,8 @@ impl<N> Index<u32> for Nodes<N> {
 impl<N> IndexMut<u32> for Nodes<N> {
     #[inline(always)]
     fn index_mut(&mut self, index: u32) -> &mut N {
+        #[cfg(test)]
+        accesses::count();
         &mut self.0[index as usize]
     }
 }
