@@ -79,10 +79,8 @@ fn is_test(path: &str) -> bool {
 fn is_test_of_room(path: &str) -> bool {
     path.split('/').any(|part| {
         // The models are what loom explores.
-        matches!(
-            part,
-            "tests" | "tests.rs" | "benches" | "model.rs" | "model_parked.rs" | "model_wake.rs"
-        ) || part.ends_with("_tests.rs")
+        let is_model = part == "model.rs" || part.starts_with("model_") && part.ends_with(".rs");
+        matches!(part, "tests" | "tests.rs" | "benches") || part.ends_with("_tests.rs") || is_model
     })
 }
 
@@ -241,6 +239,34 @@ const BANS: &[Ban] = &[
         instead: "take the time as an argument (`now`)",
     },
     Ban {
+        text: ("Met", "hod"),
+        tests_may: true,
+        within: "crates/engine/src/conversation",
+        but: &[],
+        instead: CONVERSATIONS_ARE_PURE,
+    },
+    Ban {
+        text: ("std::", "os::"),
+        tests_may: true,
+        within: "crates/engine/src/conversation",
+        but: &[],
+        instead: CONVERSATIONS_ARE_PURE,
+    },
+    Ban {
+        text: ("std::", "net"),
+        tests_may: true,
+        within: "crates/engine/src/conversation",
+        but: &[],
+        instead: CONVERSATIONS_ARE_PURE,
+    },
+    Ban {
+        text: ("F", "d"),
+        tests_may: true,
+        within: "crates/engine/src/conversation",
+        but: &[],
+        instead: CONVERSATIONS_ARE_PURE,
+    },
+    Ban {
         text: ("Instant::", "now"),
         tests_may: true,
         within: "crates/engine/src/",
@@ -278,6 +304,8 @@ const BANS: &[Ban] = &[
 ];
 
 const SIGNALS_ARE_THE_PROGRAMS: &str = "nothing: only a program's main handles signals, and only between fork and exec are they another program's";
+
+const CONVERSATIONS_ARE_PURE: &str = "a command that the endpoint carries out: a conversation knows no method, no descriptor and no socket";
 
 /// Where methods read the clock: in waits inside one call, as the caller cannot pass the time meanwhile.
 const TRANSPORT_CLOCKS: &[&str] = &["crates/transport/src/blocking.rs"];
