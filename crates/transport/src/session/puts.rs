@@ -207,7 +207,9 @@ impl Session {
         let at = self.puts.sent.iter().position(|sent| sent.id == id);
         // A reply to what is not sent yet would end the transfer while its memory is in use.
         let Some(at) = at.filter(|_| !self.is_sending(id)) else {
-            return Err(violation("it answers a put that was not sent to its end"));
+            return Err(violation(
+                "it replies to a put that has not been sent completely",
+            ));
         };
         let sent = self.puts.sent.swap_remove(at);
         self.puts.begun -= 1;
