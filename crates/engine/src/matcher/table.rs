@@ -26,24 +26,6 @@ pub trait Filed: Linked<Bucket> + Clone + From<Self::Key> {
     fn words(key: Self::Key) -> (u64, u64);
 }
 
-/// How often this thread has looked at a node: the cost of matching, as tests count it.
-#[cfg(test)]
-pub(crate) mod accesses {
-    use std::cell::Cell;
-
-    thread_local! {
-        static COUNT: Cell<u64> = const { Cell::new(0) };
-    }
-
-    pub(super) fn count() {
-        COUNT.set(COUNT.get() + 1);
-    }
-
-    pub(crate) fn taken() -> u64 {
-        COUNT.take()
-    }
-}
-
 /// By the number of the entry.
 pub struct Nodes<N>(Vec<N>);
 
@@ -190,5 +172,23 @@ impl<N: Filed> Table<N> {
                 self.buckets[bucket].push_back(&mut self.nodes, index);
             }
         }
+    }
+}
+
+/// How often this thread has looked at a node: the cost of matching, as tests count it.
+#[cfg(test)]
+pub(crate) mod accesses {
+    use std::cell::Cell;
+
+    thread_local! {
+        static COUNT: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count() {
+        COUNT.set(COUNT.get() + 1);
+    }
+
+    pub(crate) fn taken() -> u64 {
+        COUNT.take()
     }
 }
