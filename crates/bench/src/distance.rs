@@ -17,7 +17,7 @@ use crate::messages::pair::Pair;
 const LEAST_RATIO: f64 = 1.5;
 /// After so many failures in succession the distance is not measured any more.
 const MOST_FAILURES: u32 = 3;
-/// A distance that was measured so short a time ago is still the one of now.
+/// A distance that was measured at most this long ago is taken for the present one, and not measured again.
 const FRESH: Duration = Duration::from_millis(2);
 
 /// Measures the distance once, in microseconds.

@@ -19,8 +19,7 @@ use crate::parts::Parts;
 use crate::sizes::Sizes;
 
 /// What is said of rows that are compared with nothing.
-const OTHER_ROWS: &str =
-    "Measured while the two processors were otherwise apart, or moved: compared with nothing";
+const OTHER_ROWS: &str = "Measured while the distance of the two processors was another one, or changed: compared with nothing";
 
 /// How a benchmark shows what it finds.
 #[derive(Debug, Clone, Args)]

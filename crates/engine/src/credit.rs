@@ -6,9 +6,9 @@
 //! memory. What all windows together commit never exceeds the budget, whatever the number of peers:
 //! a peer for which nothing is left gets a window of 0 and announces all its messages instead.
 //!
-//! Windows grow with need, but how much a peer gets through while all wait for the receiver is its
-//! window: none grows above an even share among the peers that have been in need, and a peer that has more gives way to one that
-//! has less.
+//! The receiver enlarges the window of a peer that needs more. While several senders wait for one receiver, each gets as much through as its
+//! window allows. The receiver therefore enlarges no window beyond an even share among the peers that have needed more, and takes from
+//! a window above that share to enlarge one below it.
 
 use causeway_wire::bmi::EARLY_RECORD_BYTES;
 

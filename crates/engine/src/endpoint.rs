@@ -1,7 +1,9 @@
 //! One instance of the engine: its peers, methods, completion queues and operations.
 //!
 //! Everything is nonblocking: a `post_*` call starts an operation, a `test*` call makes progress and
-//! tells what has completed, sleeping at most as long as it is told. An endpoint belongs to one thread at a time.
+//! tells what has completed, sleeping at most as long as it is told. The calls take `&mut self`, so one thread at
+//! a time uses an endpoint; interfaces that several threads share (those of C) let them in one after the other, and let others in while one of them
+//! sleeps ([`Endpoint::prepare_wait`]).
 //!
 //! It belongs to the process that made it. In a child of `fork`, what it is called for fails with [`Error::Forked`], calls that
 //! return no error do nothing, and dropping it gives back the child's copies of descriptors and memory: nothing of it

@@ -1,14 +1,15 @@
 //! What is counted of offers: receives that senders may write into before they have announced a message
 //! (`conversation::offers`).
 //!
-//! Offers pay where a process has posted receives and does something else when their messages come: a sender does not have to
-//! wait for it. A process that polls replies to an announcement as fast, and an offer costs both sides more than the
-//! announcement. Some receives are therefore watched ([`Watch`]), and receives are offered while those were found late.
+//! An offer saves time if the receiver is busy with something else when the message comes: the sender writes at once, instead of announcing
+//! the message and waiting until the receiver polls. If the receiver polls all the time, it replies to an announcement just as fast, and the
+//! offer costs both sides more than the announcement. The receiver therefore watches some of its receives ([`Watch`]), and makes
+//! offers while it finds that their messages had to wait for its next poll.
 //!
-//! Whether offers are used is found out by what becomes of them. They are tried in pairs: the first may cross a message, and have its
-//! sender look for the next one. After each pair in vain twice as many receives are passed by as
-//! after the one before, and each one that is used takes an eighth of that back. So offers go on while one in six or fewer is in
-//! vain, and otherwise die out but for two in a thousand.
+//! Senders use some offers and not others, and the receiver counts both. It makes offers in pairs, because the first of a pair may cross a
+//! message that is under way, which makes that sender look for the second. After each unused pair, the receiver makes no offer for
+//! twice as many receives as after the unused pair before; each used offer shortens that pause by an eighth. In effect, offers go on while
+//! at most one in six is unused; otherwise they become rare, two for every thousand receives.
 
 use std::time::{Duration, Instant};
 
@@ -16,9 +17,9 @@ use causeway_wire::bmi::Offer;
 
 use crate::types::Tag;
 
-/// A process that polls no sooner after it last did was away. Posting a window of 64 receives takes less, so that who does that and then
-/// polls is not away; a sender that waits for less gains little: an offer costs both sides half a microsecond, and takes a
-/// copy away from the receiver that it could share.
+/// A receiver whose last poll was this long ago, or longer, counts as busy with something else. Posting a window of 64 receives takes less time
+/// than that. Where a sender has to wait for less, an offer gains little: it costs both sides half a microsecond, and the sender copies alone
+/// what the receiver could help to copy.
 const AWAY: Duration = Duration::from_micros(20);
 
 /// One of so many receives with room for a large message is watched: each poll meanwhile reads the clock twice. A receive that is

@@ -1,5 +1,5 @@
 //! Admission control (the part that the thesis leaves to future work, §5.3.3): each channel's share of
-//! processors, host DMA and network engines, in parts of a million of their time.
+//! processors, host DMA and network engines, in parts per thousand million of their time.
 
 use alloc::vec::Vec;
 

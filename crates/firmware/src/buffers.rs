@@ -60,7 +60,7 @@ impl Buffers {
     /// One owner less; the last recycles the buffer.
     pub(crate) fn leave(&mut self, buffer: u32) {
         let owners = &mut self.owners[buffer as usize];
-        debug_assert!(*owners > 0, "buffer {buffer} has no owner");
+        assert!(*owners > 0, "buffer {buffer} has no owner");
         *owners -= 1;
         if *owners == 0 {
             if self.uses[buffer as usize] == Use::Sending {

@@ -39,6 +39,7 @@ impl Firmware {
             self.payload_placed(buffer, card);
         }
         let owner = self.vi_mut(vi);
+        // One that was flushed before its frames were made, or before its message came, was not counted.
         match side {
             Side::Send => owner.tx.made = owner.tx.made.saturating_sub(1),
             Side::Receive => owner.rx.filled = owner.rx.filled.saturating_sub(1),
@@ -87,7 +88,7 @@ impl Firmware {
     /// Gives a completed descriptor's place back; what waited for it comes in.
     pub(crate) fn close_op(&mut self, number: u32, card: &mut impl Card) {
         let op = &self.ops[number];
-        debug_assert!(
+        assert!(
             op.tail.is_none(),
             "a descriptor waits for data that was moved"
         );

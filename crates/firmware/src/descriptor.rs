@@ -90,6 +90,12 @@ impl Op {
         self.handle != 0
     }
 
+    /// Bytes of the descriptor that were requested and are not on the card.
+    pub(crate) fn left_to_fetch(&self) -> usize {
+        let left = self.wanted.checked_sub(self.fetched);
+        left.expect("no more of a descriptor is fetched than was requested")
+    }
+
     pub(crate) fn side(&self) -> Side {
         if self.receives {
             Side::Receive

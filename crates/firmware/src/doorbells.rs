@@ -62,7 +62,8 @@ impl Bells {
     pub(crate) fn declare(&mut self, vi: u32, side: Side) {
         if let Self::Polled(polled) = self {
             let at = place(vi, side);
-            debug_assert!(polled.declared[at / 64] & 1 << (at % 64) == 0);
+            let is_served = polled.declared[at / 64] & 1 << (at % 64) != 0;
+            assert!(!is_served, "doorbell {at} is served twice");
             polled.declared[at / 64] |= 1 << (at % 64);
             polled.count += 1;
             for before in &mut polled.before[at / 64 + 1..] {

@@ -255,8 +255,8 @@ impl Firmware {
             _ => NONE,
         };
         if op != NONE {
-            let wanted = self.ops[op].wanted.saturating_sub(self.ops[op].fetched);
-            let bytes = &bytes[..bytes.len().min(wanted)];
+            let left = self.ops[op].left_to_fetch();
+            let bytes = &bytes[..bytes.len().min(left)];
             let filled = self.slots.fill(op, self.ops[op].fetched, bytes);
             self.ops[op].fetched += filled;
         }

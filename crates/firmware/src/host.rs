@@ -172,7 +172,7 @@ impl Firmware {
             HostWork::ReadDescriptor { op } => {
                 let op = &self.ops[op];
                 let from = op.address + op.fetched as u64;
-                let bytes = op.wanted.saturating_sub(op.fetched) as u32;
+                let bytes = op.left_to_fetch() as u32;
                 memory.translate(op.handle, from, bytes, out);
             }
             HostWork::ReadData { frame, .. } => {

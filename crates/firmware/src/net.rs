@@ -222,7 +222,11 @@ impl Firmware {
 
     /// A frame has done its duty, or never will.
     pub(crate) fn release_frame(&mut self, number: u32, card: &mut impl Card) {
-        debug_assert!(!self.frames[number].queued && !self.frames[number].reading);
+        let frame = &self.frames[number];
+        assert!(
+            !frame.queued && !frame.reading,
+            "an engine has frame {number}"
+        );
         self.frame_moved(number);
         let frame = &self.frames[number];
         let (vi, op, buffer) = (frame.vi, frame.op, frame.buffer);

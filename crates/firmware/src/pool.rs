@@ -1,6 +1,7 @@
 //! Places of fixed number, and lists that link them: how the program keeps its state without taking
 //! memory while it runs.
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
@@ -11,6 +12,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
     places: Vec<T>,
+    taken: Vec<bool>,
     free: Vec<u32>,
 }
 
@@ -18,6 +20,7 @@ impl<T: Default> Pool<T> {
     pub(crate) fn new(count: usize) -> Self {
         Self {
             places: (0..count).map(|_| T::default()).collect(),
+            taken: vec![false; count],
             free: (0..count as u32).rev().collect(),
         }
     }
@@ -26,12 +29,14 @@ impl<T: Default> Pool<T> {
     pub(crate) fn take(&mut self, value: T) -> Option<u32> {
         let index = self.free.pop()?;
         self.places[index as usize] = value;
+        self.taken[index as usize] = true;
         Some(index)
     }
 
     /// Frees a taken place.
     pub(crate) fn give(&mut self, index: u32) {
-        debug_assert!(!self.free.contains(&index), "place {index} freed twice");
+        let was_taken = core::mem::replace(&mut self.taken[index as usize], false);
+        assert!(was_taken, "place {index} freed twice");
         self.places[index as usize] = T::default();
         self.free.push(index);
     }
@@ -124,5 +129,22 @@ impl List {
             self.tail = NONE;
         }
         Some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "place 1 freed twice")]
+    fn a_place_is_freed_once() {
+        let mut pool = Pool::<u8>::new(2);
+        let (first, second) = (pool.take(1), pool.take(2));
+        assert_eq!((first, second, pool.take(3)), (Some(0), Some(1), None));
+        pool.give(1);
+        assert_eq!(pool.take(4), Some(1));
+        pool.give(1);
+        pool.give(1);
     }
 }

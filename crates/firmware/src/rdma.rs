@@ -164,7 +164,8 @@ impl Firmware {
             op.reply_at += 1;
             if left > 0 {
                 let tx = &mut self.vis[vi as usize].tx;
-                tx.requests = tx.requests.saturating_sub(1);
+                let others = tx.requests.checked_sub(1);
+                tx.requests = others.expect("a request whose reply has come is counted");
             }
         }
         if op.read_bytes == op.total {

@@ -368,7 +368,7 @@ impl Firmware {
             last: op.all_made,
             ..Frame::default()
         };
-        debug_assert_eq!(op.side(), Side::Send);
+        assert_eq!(op.side(), Side::Send, "a receive is sent");
         self.add_frame(frame, card);
     }
 }

@@ -58,8 +58,8 @@ impl<T: Copy> Stamped<T> {
     pub(crate) fn push(&mut self, stamp: Time, value: T) -> u32 {
         match self {
             Self::Plain(queue) => {
-                debug_assert!(queue.len() < queue.capacity(), "queue over its limit");
-                debug_assert_eq!(stamp, 0, "a stamp without reason");
+                assert!(queue.len() < queue.capacity(), "queue over its limit");
+                assert_eq!(stamp, 0, "a stamp without reason");
                 queue.push_back(value);
                 0
             }
@@ -78,7 +78,7 @@ impl<T: Copy> Stamped<T> {
 
 impl<T: Copy> Heap<T> {
     fn push(&mut self, stamp: Time, value: T) -> u32 {
-        debug_assert!(
+        assert!(
             self.heap.len() < self.heap.capacity(),
             "queue over its limit"
         );

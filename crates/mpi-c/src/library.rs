@@ -21,7 +21,7 @@ use causeway_mpi::process::{Active, Parked, Process, Waited, Waker};
 use causeway_mpi::schedule::Call;
 use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
-use causeway_sys::entering::{self, Entry, Next};
+use causeway_sys::entering::{self, Entry, Next, PARENTS};
 use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
 use crate::keys::{Keys, Values};
@@ -37,8 +37,6 @@ pub(crate) struct Library {
     pub(crate) process: Option<Process>,
     /// The process has parted from the others.
     pub(crate) is_over: bool,
-    /// The operating system's number of the process that has met the others.
-    pub(crate) started_by: u32,
     pub(crate) infos: Table<Info>,
     pub(crate) groups: Table<Arc<Group>>,
     pub(crate) types: Table<Datatype>,
@@ -163,6 +161,18 @@ pub(crate) fn set_level(level: c_int, has_own_thread: bool, process: &mut Proces
     }
 }
 
+/// What a forked child is told.
+const IN_A_CHILD: &str = "this process was forked from one that uses MPI, and cannot use it: only the parent belongs to MPI_COMM_WORLD";
+
+/// Keeps a child out of the library, which is its parent's: its calls find [`IN_A_CHILD`] at the lock, whose state costs the
+/// parent's calls nothing. Called in the child, whose only thread this is.
+pub(crate) fn disown() {
+    standby::IS_ON.store(false, Relaxed);
+    INSTANCE.entry.reset();
+    INSTANCE.entry.disown();
+    INSTANCE.is_serial.store(false, Relaxed);
+}
+
 /// Enters the library for `body`, which calls no function of the program's.
 #[inline]
 pub(crate) fn enter<R>(body: impl FnOnce(&mut Library) -> Result<R>) -> Result<R> {
@@ -187,9 +197,12 @@ fn enter_in_turn<R>(body: impl FnOnce(&mut Library) -> Result<R>) -> Result<R> {
     if !entry.try_enter() {
         // Nothing keeps threads out for good.
         let entered = entry.enter_contended(|| true, interrupt);
-        entered.map_err(|state| {
-            let text = format!("the library's lock is in the state {state}");
-            Error::new(abi::ERR_INTERN, text)
+        entered.map_err(|state| match state {
+            PARENTS => Error::new(abi::ERR_OTHER, IN_A_CHILD),
+            _ => {
+                let text = format!("the library's lock is in the state {state}");
+                Error::new(abi::ERR_INTERN, text)
+            }
         })?;
     }
     let _inside = Inside { is_serial: false };
@@ -306,7 +319,6 @@ impl Library {
         Self {
             process: None,
             is_over: false,
-            started_by: 0,
             infos: Table::new(Kind::Info, abi::ERR_INFO),
             groups: Table::new(Kind::Group, abi::ERR_GROUP),
             types: Table::new(Kind::Datatype, abi::ERR_TYPE),

@@ -181,6 +181,11 @@ pub(crate) fn attach(list: u64) {
     }
 }
 
+/// A forked child shows nothing: the page is its parent's. It may be inside a call of its parent's that began before.
+pub(crate) fn detach() {
+    SLOTS.store(std::ptr::null_mut(), Relaxed);
+}
+
 fn map(path: &Path, page: usize, list: u64) -> Option<()> {
     let mut file = std::fs::OpenOptions::new();
     let file = file.read(true).write(true).open(path).ok()?;
@@ -217,18 +222,5 @@ fn map(path: &Path, page: usize, list: u64) -> Option<()> {
         .ok()?;
     // SAFETY: inside of the page.
     SLOTS.store(unsafe { page.add(call::SLOTS_OFFSET) }.cast(), Release);
-    ignore_quit();
     Some(())
-}
-
-/// A terminal sends its SIGQUIT to the launcher, which reports, and to this process, which goes on unless it handles the signal.
-fn ignore_quit() {
-    // SAFETY: all zeros is a `sigaction`; it is read, and set if the program has not.
-    unsafe {
-        let mut set: libc::sigaction = std::mem::zeroed();
-        let known = libc::sigaction(libc::SIGQUIT, std::ptr::null(), &mut set);
-        if known == 0 && set.sa_sigaction == libc::SIG_DFL {
-            libc::signal(libc::SIGQUIT, libc::SIG_IGN);
-        }
-    }
 }

@@ -50,8 +50,8 @@ pub(crate) fn end() {
     }
 }
 
-/// How long what was left going on waits for the thread: most programs that leave two things going on do so within that time, and many wait for
-/// them at once.
+/// How long the thread waits, once a call of the program has left something going on, before it makes progress. Most programs that start a second
+/// operation do so within that time, and many then wait for both, which needs no thread.
 const DELAY: Duration = Duration::from_micros(50);
 
 /// Sleeps until a call leaves something going on.

@@ -41,7 +41,8 @@ pub(crate) fn call() {
     futex::wake(&CALLS);
 }
 
-/// A thread of the program waits as long as this exists. What it leaves going on then is looked at when it leaves the library the next time.
+/// A thread of the program waits as long as this exists. Whether it has left something going on, which the thread that makes progress has to
+/// continue, is found out when it leaves the library after that ([`leave`]).
 pub(crate) struct Waits;
 
 impl Waits {

@@ -1,6 +1,7 @@
 //! Starting and ending (MPI 5.0 chapter 11), versions, time.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use causeway_mpi::process::Process;
 use causeway_mpi::tool::{SETTINGS, Setting, Settings};
 
 use crate::attributes::Holder;
-use crate::library::{Library, STAGE, end, enter, set_level};
+use crate::library::{Library, STAGE, disown, end, enter, set_level};
 use crate::observed;
 use crate::progress;
 use crate::types::{Handle, write_text};
@@ -56,6 +57,7 @@ pub(crate) fn begin(level: c_int) -> Result<()> {
             return Err(Error::new(abi::ERR_OTHER, text));
         }
         let has_own_thread = progress::is_wanted()?;
+        watch_forks()?;
         observed::attach(crate::exports::LIST);
         let mut process = Process::start()?;
         for (owner, (_, size)) in &library.buffers {
@@ -72,7 +74,6 @@ pub(crate) fn begin(level: c_int) -> Result<()> {
             process.apply(&library.tools.settings, setting.what)?;
         }
         library.process = Some(process);
-        library.started_by = std::process::id();
         if has_own_thread {
             progress::start()?;
         }
@@ -85,13 +86,32 @@ pub(crate) fn begin(level: c_int) -> Result<()> {
     Ok(())
 }
 
-/// A program that has used sessions only, and has ended all of them, parts from the others here.
+/// Has children of `fork` find that the library is their parent's, from now on.
+fn watch_forks() -> Result<()> {
+    static WATCHED: OnceLock<c_int> = OnceLock::new();
+    // SAFETY: the function touches atomics only, which is allowed in a child of a process of several threads.
+    let watch = || unsafe { libc::pthread_atfork(None, None, Some(leave_to_parent)) };
+    match *WATCHED.get_or_init(watch) {
+        0 => Ok(()),
+        error => {
+            let error = std::io::Error::from_raw_os_error(error);
+            let text = format!("forks cannot be noticed: {error}");
+            Err(Error::new(abi::ERR_OTHER, text))
+        }
+    }
+}
+
+/// Runs in a child before `fork` returns.
+extern "C" fn leave_to_parent() {
+    observed::detach();
+    disown();
+}
+
+/// A program that has used sessions only, and has ended all of them, parts from the others here. A forked child cannot enter.
 extern "C" fn at_exit() {
     let _ = enter(|library| {
         let is_used = STAGE.is_initialized.load(Relaxed) && !STAGE.is_finalized.load(Relaxed);
-        // A forked child is another process than the one that has met the others.
-        let is_it = library.started_by == std::process::id();
-        match is_it && !is_used && library.sessions.is_empty() {
+        match !is_used && library.sessions.is_empty() {
             true => part(library),
             false => Ok(()),
         }

@@ -106,7 +106,7 @@ pub(crate) fn temporary(len: usize) -> Result<Memory> {
 const KEPT_FROM: usize = 4 << 10;
 const MOST_KEPT: usize = 16 << 20;
 
-/// What is kept. That it is free, its being held by nobody else tells.
+/// The memory that is kept. A piece is free if this list is its only holder.
 static KEPT: Mutex<Vec<Memory>> = Mutex::new(Vec::new());
 
 /// Memory for a packed message, or for what is received and combined, with any contents.

@@ -173,7 +173,7 @@ impl Process {
                 continue;
             }
             if let Some(Ok((Said::Call { reply, .. }, from))) = self.take_heard(at) {
-                let why = "nobody has this port open".to_owned();
+                let why = "no process has this port open".to_owned();
                 let said = [Memory::from_vec(Said::Refused(why).to_bytes())];
                 let word = MpiPattern::word(REPLIES, reply);
                 if let Ok(to) = self.addr_of_other(from) {
@@ -232,7 +232,10 @@ impl Process {
     /// Whether something was heard, which [`Process::take_heard`] returns then.
     pub(crate) fn poll_hearing(&mut self, at: u32) -> Result<Option<Status>> {
         let Some(mut hearing) = self.ports.hearings.remove(&at) else {
-            return Err(Error::new(abi::ERR_INTERN, "nobody listens any more"));
+            return Err(Error::new(
+                abi::ERR_INTERN,
+                "no call to this port is expected any more",
+            ));
         };
         let polled = self.advance_hearing(&mut hearing);
         let is_heard = hearing.heard.is_some();

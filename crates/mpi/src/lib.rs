@@ -1,15 +1,18 @@
 //! MPI 5.0 without its C surface.
 //!
-//! A program's processes [start] with the help of a [launcher], and meet; then each is a [`Process`]. Read
-//! [`process`] first, then what it does: messages ([`point`], [`message`]) of elements ([`buffer`], [`datatype`]), matched
-//! with receives by MPI's rules ([`matching`]), packed on their way where there are gaps (`pieces`), into [buffers that are attached](buffering); [`communicator`]s of [`group`]s with
-//! [`topology`] and [`attributes`], and [how they are made](making), also by two groups that [meet](meeting), of one program or of several: those that were [started by a program](programs), and those that find
-//! each other by the [names] of ports; [`collective`] operations as
-//! [`steps`] that are started as [`schedule`]s, compared first in the [checking mode](checking), with [`operation`]s that combine elements ([`reduction`]), or
-//! done in memory that the processes of one [`node`] [share](sharing);
-//! [`window`]s of memory that others access; [`request`]s for all that goes
-//! on, and their [`status`]; files ([`io`]). [`tool`]s set and look at some of it. [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
-//! values, [`record`] what a launcher is told of all this, [`abi`] the standard ABI's numbers.
+//! The processes of a program [start] with the help of a [launcher], and meet; then each is a [`Process`]. Read
+//! [`process`] first, then:
+//!
+//! - Messages ([`point`], [`message`]): their elements lie in a [`buffer`] as its [`datatype`] says; the sender packs them and the receiver
+//!   unpacks them part by part where there are gaps (`pieces`), or the sender copies them into [attached memory](buffering). [`matching`] has
+//!   MPI's rules for which receive gets which message. A [`request`] stands for what goes on, a [`status`] for how it ended.
+//! - Communicators ([`communicator`]) of [`group`]s, with [`topology`] and [`attributes`], and [how they are made](making). Two groups can also
+//!   [meet](meeting): those of one program, those that a [program has started](programs), and those that find each other by the [names] of ports.
+//! - Collective operations ([`collective`]): lists of [`steps`], which are started as [`schedule`]s, with [`operation`]s that combine elements
+//!   ([`reduction`]). Processes of one [`node`] do them in memory that they [share](sharing). The [checking mode](checking) compares the calls first.
+//! - Memory that other processes access ([`window`]), and files ([`io`]).
+//! - The rest: [`tool`]s set and look at some of this, [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
+//!   values, [`record`] what a launcher is told, [`abi`] the numbers of the standard ABI.
 //!
 //! All progress is made inside calls. Nothing here calls functions of the program: a wait that comes to one returns it
 //! ([`process::Waited::Call`]), so that such a function may call MPI in its turn.

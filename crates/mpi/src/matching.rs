@@ -139,3 +139,47 @@ impl Matcher for Mpi {
         self.messages.holding() > 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::key::looks;
+    use super::*;
+
+    fn of(tag: u32) -> MpiPattern {
+        MpiPattern {
+            context: 1,
+            source: Some(0),
+            tag: Some(tag),
+        }
+    }
+
+    /// Patterns looked at for each receive that is posted, each message that gets one, each that is held and each that is taken, in
+    /// an order that is not that of posting. The memory is there before.
+    fn cost(many: u32) -> f64 {
+        let mut matcher = Mpi::default();
+        let order = || (0..many).map(|nth| nth * 7919 % many);
+        let word = |tag| MpiPattern::word(1, tag);
+        for _ in 0..2 {
+            looks::taken();
+            for tag in 0..many {
+                matcher.post(tag, of(tag));
+            }
+            for tag in order() {
+                assert_eq!(matcher.arrive(0, word(tag)), Some(tag));
+            }
+            for tag in 0..many {
+                matcher.hold(tag, 0, word(tag));
+            }
+            for tag in order() {
+                assert_eq!(matcher.take(of(tag)), Some(tag));
+            }
+        }
+        looks::taken() as f64 / f64::from(4 * many)
+    }
+
+    #[test]
+    fn ten_thousand_cost_no_more_than_twice_what_ten_do() {
+        let (few, many) = (cost(10), cost(10_000));
+        assert!(few > 0.0 && many <= 2.0 * few, "{few} {many}");
+    }
+}

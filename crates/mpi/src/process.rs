@@ -29,8 +29,8 @@ use crate::status::Status;
 use crate::table::{Kind, Table};
 use crate::window::state::Windows;
 
-/// What a poll brings may ask for more, which is done at once, so often at most: then `MPI_Test` finds a short message of this
-/// process to itself complete, as programs expect that have not to wait for anybody else.
+/// Most polls of one call. What a poll brings may need another poll, which follows at once: so `MPI_Test` finds a short message of
+/// this process to itself complete, as programs expect, because no other process takes part in it.
 const POLLS_OF_NEWS: u32 = 8;
 /// Waits that only events end.
 pub(crate) const FOR_EVER: Duration = Duration::MAX;
@@ -441,7 +441,7 @@ impl Process {
         }
     }
 
-    /// Whether nothing but a schedule goes on that asks for progress.
+    /// Whether this schedule is the only thing in this process that needs polls to go on.
     fn waits_for_only(&self, at: u32) -> bool {
         !self.has_threads
             && !self.buffers.has_any()
@@ -597,7 +597,7 @@ impl Process {
         }
         match (&both.0.state, &both.1.state) {
             (Going::Done(status), Going::Done(_)) => Ok(Some(*status)),
-            // A receive is not waited for if the message that its own is an answer to has not gone.
+            // The message for this receive is a reply, and what it replies to could not be sent: it will not come.
             (Going::Receive { op, .. }, Going::Failed(_)) => {
                 self.endpoint.cancel(*op);
                 Ok(None)

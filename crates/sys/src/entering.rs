@@ -1,10 +1,11 @@
 //! How threads share an instance of something: one at a time is inside.
 //!
-//! A thread enters by one compare-and-swap and leaves by one store, so that an instance that one thread uses pays
-//! nothing for others that might enter: the cost falls on a thread that waits to enter, which pays with a
-//! fence in all threads ([`membarrier`]). Where threads have met several times, each has a fence of its own from then on. It interrupts the wait of the thread inside, if there is one, and sleeps
-//! until that thread leaves. A thread that calls again and again keeps none out: one that has waited for long is handed the instance
-//! ([`crate::lock`]).
+//! A thread enters by one compare-and-swap and leaves by one store. An instance that one thread uses pays nothing for others that
+//! might enter: a thread that has to wait pays for the ordering, with a system call that puts a fence into all threads of the process
+//! ([`membarrier`]). Once threads have met in an instance several times, each thread that leaves it has a fence of its own instead.
+//!
+//! A thread that has to wait interrupts the wait of the thread inside, if that one waits for messages, and sleeps until it leaves.
+//! A thread that calls again and again keeps none out: the lock hands the instance to one that has waited for long ([`crate::lock`]).
 //!
 //! Of several threads that wait in one instance, one waits for all: it polls inside, then sleeps outside until peers send
 //! something, and ends its wait when anything has completed or arrived. The others sleep until a thread that leaves has seen

@@ -1,4 +1,6 @@
-//! A socket between two processes that a caller lends for a moment, so that both learn of each other.
+//! Two processes that have a connected socket exchange a text each over it, and decide which of them comes first.
+//!
+//! The socket is the program's: it is as it was before when the exchange is over.
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};

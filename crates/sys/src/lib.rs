@@ -6,9 +6,10 @@
 //! credentials), [`memfd`] and [`mapping`] (memory that both see), [`epoll`] (sleeping on all of
 //! them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow
 //! side pays for) and [`attach`] (copying from and to another process's memory). [`net`] and
-//! [`datagram`] are the sockets between hosts. [`lock`] and [`entering`] are how the threads of a program share one instance. Resources that a forked child must not touch check [`fork`];
-//! [`aliasing`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pmix`], [`prices`], [`process`], [`random`], [`shared`], [`small`],
-//! [`thread`], [`waits`] and [`word`] stand alone.
+//! [`datagram`] are the sockets between hosts. [`lock`] and [`entering`] are how the threads of a program share one instance. A forked child must not touch
+//! what its parent shares with other processes: code that does asks [`fork`] first whether it still runs in the process that made it. The
+//! modules [`aliasing`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pmix`], [`prices`], [`process`], [`random`], [`shared`], [`small`],
+//! [`thread`], [`waits`] and [`word`] can be read on their own.
 //!
 //! This crate knows no protocol. It is one of four that may use `unsafe`, with
 //! `transport`, `bmi-c` and `mpi-c`; each block says which invariant holds and who upholds it.

@@ -4,9 +4,9 @@
 //! A thread that leaves stores [`FREE`] and then looks for threads that wait; one that waits counts itself and then
 //! looks at the state: either sees the other, and the full fence between the two is paid by the one that waits.
 //!
-//! While a thread that was woken is on its way, the one that left may enter again, and wakes nobody: threads that take turns on one
-//! processor would otherwise switch with each call. A thread that was woken in vain several times asks for the lock: who leaves next
-//! stores `HANDED` with its own number, and does not enter again before another has.
+//! A thread that leaves wakes one that waits, but may enter again itself before that one runs, and wakes no thread then: otherwise threads on one
+//! processor would switch with each call. A thread that was woken several times and never found the lock free asks for it: the next
+//! thread that leaves stores `HANDED` with its own number, and does not enter again before another thread has.
 //!
 //! Threads sleep on a count of their own ([`LockMemory::wakes`]). It is odd while a thread that was woken has not fallen
 //! asleep again: then none sleeps. One that is about to sleep makes it even, and looks at the state once more; one that leaves, having

@@ -1,8 +1,22 @@
 //! What the operating system says about this process and others.
 
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
 /// The user whose process this is, by number: the effective one.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// Has the process that `command` will start ignore SIGQUIT, as all do that it starts in turn, unless they handle the signal.
+pub fn ignore_quit(command: &mut Command) {
+    // SAFETY: a child may set dispositions of signals between `fork` and `exec`.
+    unsafe {
+        command.pre_exec(|| match libc::signal(libc::SIGQUIT, libc::SIG_IGN) {
+            libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        });
+    }
 }
 
 /// Whether the process has been stopped (SIGSTOP, a debugger). `false` also if

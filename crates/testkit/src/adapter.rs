@@ -1,7 +1,8 @@
-//! A method of another crate, which moves registered memory only, as a network adapter does.
+//! A method of another crate, which moves registered memory only, as a network adapter does, and has none of the abilities that
+//! a method may lack: no atomics, no protection per peer, no news of a peer's death.
 //!
-//! It is `mem` under a scheme of its own, behind tables of which memory may be moved. Tests read the tables from
-//! outside, also after an endpoint has taken the method.
+//! It is another method, `mem` unless told otherwise, under a scheme of its own, behind tables of which memory may be moved.
+//! Tests read the tables from outside, also after an endpoint has taken the method.
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -11,14 +12,14 @@ use std::time::Instant;
 use causeway_sys::memory::Memory;
 use causeway_transport::mem::{Mem, Options};
 use causeway_transport::{
-    Access, Address, Atomic, Capabilities, Direction, Error, Identity, Limits, Method, Peer,
-    PeerReport, Readiness, Registration, SendError, Sink, Transfer,
+    Access, Address, Capabilities, Direction, Error, Identity, Limits, Method, Peer, PeerReport,
+    Readiness, Registration, SendError, Sink, Transfer,
 };
 use causeway_wire::region::RegionDescriptor;
 
-/// `mem` behind an adapter, cheaper than `tcp` and dearer than `shm`.
-pub struct Adapter {
-    mem: Mem,
+/// A method behind an adapter, cheaper than `tcp` and dearer than `shm`.
+pub struct Adapter<M = Mem> {
+    inner: M,
     tables: Tables,
 }
 
@@ -114,15 +115,22 @@ impl Tables {
 }
 
 impl Adapter {
-    /// A new one.
+    /// `mem` behind one.
     ///
     /// # Errors
     /// As [`Mem::new`].
     pub fn new(options: Options) -> Result<Self, Error> {
-        Ok(Self {
-            mem: Mem::new(options)?,
+        Ok(Self::over(Mem::new(options)?))
+    }
+}
+
+impl<M: Method> Adapter<M> {
+    /// This method behind one.
+    pub fn over(inner: M) -> Self {
+        Self {
+            inner,
             tables: Tables::default(),
-        })
+        }
     }
 
     /// Its tables.
@@ -133,60 +141,68 @@ impl Adapter {
     fn adapter(&self) -> MutexGuard<'_, Registered> {
         self.tables.lock()
     }
+
+    /// The same address for the method underneath.
+    fn inner_of(&self, address: &Address) -> Result<Address, Error> {
+        if address.scheme() != SCHEME {
+            return Err(Error::BadAddress {
+                address: address.to_string(),
+                reason: "its scheme is not `adapter`",
+            });
+        }
+        format!("{}://{}", self.inner.scheme(), address.rest()).parse()
+    }
 }
 
-/// The same address for the method underneath.
-fn inner(address: &Address) -> Result<Address, Error> {
-    if address.scheme() != "adapter" {
-        return Err(Error::BadAddress {
-            address: address.to_string(),
-            reason: "its scheme is not `adapter`",
-        });
-    }
-    format!("mem://{}", address.rest()).parse()
-}
+const SCHEME: &str = "adapter";
 
 fn outer(address: &Address) -> Result<Address, Error> {
-    format!("adapter://{}", address.rest()).parse()
+    format!("{SCHEME}://{}", address.rest()).parse()
 }
 
-impl Method for Adapter {
+impl<M: Method> Method for Adapter<M> {
     fn scheme(&self) -> &'static str {
-        "adapter"
+        SCHEME
     }
     fn rank(&self) -> u8 {
         45
     }
     fn limits(&self) -> Limits {
-        self.mem.limits()
+        self.inner.limits()
     }
     fn capabilities(&self) -> Capabilities {
         Capabilities {
+            per_peer_protection: false,
+            remote_atomics: false,
             needs_local_registration: true,
-            ..self.mem.capabilities()
+            tells_of_death: false,
+            ..self.inner.capabilities()
         }
     }
     fn listen(&mut self, address: &Address) -> Result<Address, Error> {
-        outer(&self.mem.listen(&inner(address)?)?)
+        let address = self.inner_of(address)?;
+        outer(&self.inner.listen(&address)?)
     }
     fn connect(&mut self, now: Instant, address: &Address) -> Result<Peer, Error> {
-        self.mem.connect(now, &inner(address)?)
+        let address = self.inner_of(address)?;
+        self.inner.connect(now, &address)
     }
     fn set_time(&mut self, now: Instant) {
-        self.mem.set_time(now);
+        self.inner.set_time(now);
     }
     fn address(&self, peer: Peer) -> Option<Address> {
-        outer(&self.mem.address(peer)?).ok()
+        outer(&self.inner.address(peer)?).ok()
     }
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
-        let confirmed = self.mem.confirm_address(peer, &inner(claimed).ok()?)?;
+        let claimed = self.inner_of(claimed).ok()?;
+        let confirmed = self.inner.confirm_address(peer, &claimed)?;
         outer(&confirmed).ok()
     }
     fn identity(&self, peer: Peer) -> Option<Identity> {
-        self.mem.identity(peer)
+        self.inner.identity(peer)
     }
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
-        self.mem.send(peer, parts)
+        self.inner.send(peer, parts)
     }
     fn register(&mut self, memory: &Memory) -> Result<Registration, Error> {
         let span = Span::of(memory);
@@ -196,13 +212,13 @@ impl Method for Adapter {
         self.adapter().deregister(registration.0);
     }
     fn pause(&mut self, peer: Peer) {
-        self.mem.pause(peer);
+        self.inner.pause(peer);
     }
     fn resume(&mut self, peer: Peer) {
-        self.mem.resume(peer);
+        self.inner.resume(peer);
     }
     fn readiness(&mut self, peer: Peer) -> Readiness {
-        self.mem.readiness(peer)
+        self.inner.readiness(peer)
     }
     fn grant(
         &mut self,
@@ -214,10 +230,10 @@ impl Method for Adapter {
         let writes = access.allows(Direction::Put);
         let found = self.adapter().find(memory, registration, writes);
         found.map_err(Error::Unsupported)?;
-        self.mem.grant(peer, memory, Registration::NONE, access)
+        self.inner.grant(peer, memory, Registration::NONE, access)
     }
     fn revoke(&mut self, peer: Peer, key: u64) {
-        self.mem.revoke(peer, key);
+        self.inner.revoke(peer, key);
     }
     fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError> {
         let writes = transfer.direction == Direction::Get;
@@ -227,39 +243,36 @@ impl Method for Adapter {
             let found = self.adapter().find(memory, registration, writes);
             found.map_err(|reason| SendError::Unregistered(reason.to_owned()))?;
         }
-        self.mem.transfer(peer, transfer)
-    }
-    fn atomic(&mut self, peer: Peer, atomic: Atomic) -> Result<(), SendError> {
-        self.mem.atomic(peer, atomic)
+        self.inner.transfer(peer, transfer)
     }
     fn map(&mut self, peer: Peer, region: &RegionDescriptor) -> Option<Memory> {
-        self.mem.map(peer, region)
+        self.inner.map(peer, region)
     }
     fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
-        self.mem.allocate(len)
+        self.inner.allocate(len)
     }
     fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
-        self.mem.poll(now, sink)
+        self.inner.poll(now, sink)
     }
     fn tick(&mut self, now: Instant, sink: &mut dyn Sink) {
-        self.mem.tick(now, sink);
+        self.inner.tick(now, sink);
     }
     fn arm(&mut self, now: Instant) -> bool {
-        self.mem.arm(now)
+        self.inner.arm(now)
     }
     fn disarm(&mut self) {
-        self.mem.disarm();
+        self.inner.disarm();
     }
     fn pollable(&self) -> BorrowedFd<'_> {
-        self.mem.pollable()
+        self.inner.pollable()
     }
     fn deadline(&self) -> Option<Instant> {
-        self.mem.deadline()
+        self.inner.deadline()
     }
     fn disconnect(&mut self, now: Instant, peer: Peer, sink: &mut dyn Sink) {
-        self.mem.disconnect(now, peer, sink);
+        self.inner.disconnect(now, peer, sink);
     }
     fn report(&self, peer: Peer) -> Option<PeerReport> {
-        self.mem.report(peer)
+        self.inner.report(peer)
     }
 }

@@ -20,7 +20,7 @@ use std::str::FromStr;
 
 use causeway_fs::config::Configuration;
 use causeway_sys::memory::Memory;
-use causeway_transport::tcp::session::{Bounds, Session};
+use causeway_transport::session::{Bounds, Session};
 use causeway_transport::{
     Access, Address, Atomic, Direction, PLACEMENT_HEAD_BYTES, Packet, Peer, PeerError, Sink, Spans,
     Transfer, TransferError,

@@ -35,7 +35,7 @@ impl Factory for InProcess {
     }
 }
 
-/// A method of another crate, which moves registered memory only.
+/// A method of another crate, which moves registered memory only and lacks what a method may lack.
 struct Registering;
 
 impl Factory for Registering {
@@ -48,6 +48,23 @@ impl Factory for Registering {
     fn address(&self) -> Address {
         let inner = InProcess(mem::Options::default()).address();
         format!("adapter://{}", inner.rest())
+            .parse()
+            .expect("well-formed")
+    }
+}
+
+/// The same over `shm`, between processes.
+struct RegisteringBetweenProcesses(SharedMemory);
+
+impl Factory for RegisteringBetweenProcesses {
+    type Method = Adapter<Shm>;
+
+    fn method(&self) -> Adapter<Shm> {
+        Adapter::over(self.0.method())
+    }
+
+    fn address(&self) -> Address {
+        format!("adapter://{}", self.0.address().rest())
             .parse()
             .expect("well-formed")
     }
@@ -268,6 +285,10 @@ conformance_between_processes!(shm_with_attach_death, SharedMemory::new(AttachPo
 conformance_between_processes!(
     shm_without_attach_death,
     SharedMemory::new(AttachPolicy::Off)
+);
+conformance_between_processes!(
+    adapter_of_registered_memory_death,
+    RegisteringBetweenProcesses(SharedMemory::new(AttachPolicy::Auto))
 );
 conformance_between_processes!(tcp_without_key_death, TRUSTING);
 conformance_between_processes!(tcp_with_key_death, KEYED);

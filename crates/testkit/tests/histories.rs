@@ -36,7 +36,7 @@ const IMPATIENT: Duration = Duration::from_millis(300);
 fn server_process() {
     if std::env::var_os("CAUSEWAY_TEST_SERVER").is_none() {
         let missing = std::path::Path::new("/nonexistent/causeway.toml");
-        let error = causeway_fs::server::serve(missing, "io0").unwrap_err();
+        let error = causeway_fs::server::serve(missing, "io0", |_| Ok(())).unwrap_err();
         assert!(error.to_string().contains("/nonexistent"), "{error}");
         return;
     }
@@ -44,7 +44,7 @@ fn server_process() {
     let [.., configuration, server] = &arguments[..] else {
         panic!("the configuration and the server's name must come last");
     };
-    if let Err(error) = causeway_fs::server::serve(configuration.as_ref(), server) {
+    if let Err(error) = causeway_fs::server::serve(configuration.as_ref(), server, |_| Ok(())) {
         eprintln!("{error}");
         std::process::exit(1);
     }

@@ -79,10 +79,8 @@ fn is_test(path: &str) -> bool {
 fn is_test_of_room(path: &str) -> bool {
     path.split('/').any(|part| {
         // The models are what loom explores.
-        matches!(
-            part,
-            "tests" | "tests.rs" | "benches" | "model.rs" | "model_parked.rs" | "model_wake.rs"
-        ) || part.ends_with("_tests.rs")
+        let is_model = part == "model.rs" || part.starts_with("model_") && part.ends_with(".rs");
+        matches!(part, "tests" | "tests.rs" | "benches") || part.ends_with("_tests.rs") || is_model
     })
 }
 
@@ -164,11 +162,46 @@ const BANS: &[Ban] = &[
         instead: "causeway_sys::limits::raise_open_files, in a program's main",
     },
     Ban {
+        text: ("sigac", "tion("),
+        tests_may: true,
+        within: "",
+        but: &[],
+        instead: SIGNALS_ARE_THE_PROGRAMS,
+    },
+    Ban {
+        text: ("libc::", "signal("),
+        tests_may: true,
+        within: "",
+        but: &["crates/sys/src/process.rs"],
+        instead: SIGNALS_ARE_THE_PROGRAMS,
+    },
+    Ban {
+        text: ("signal", "_hook"),
+        tests_may: true,
+        within: "",
+        but: &["crates/command/src/", "crates/cli/src/"],
+        instead: SIGNALS_ARE_THE_PROGRAMS,
+    },
+    Ban {
+        text: ("um", "ask("),
+        tests_may: true,
+        within: "",
+        but: &["crates/cli/src/fs/serve.rs"],
+        instead: "nothing: only a program's main changes the mask of file modes",
+    },
+    Ban {
         text: ("raise_open", "_files()"),
         tests_may: true,
         within: "",
         but: &["crates/sys/src/limits.rs", "crates/cli/src/main.rs"],
         instead: "nothing: only a program's main changes limits of the process",
+    },
+    Ban {
+        text: ("debug_", "assert"),
+        tests_may: true,
+        within: "crates/firmware/src/",
+        but: &[],
+        instead: "assert!: corrupt local state ends the program, however it was compiled",
     },
     Ban {
         text: ("to_ne", "_bytes"),
@@ -185,11 +218,53 @@ const BANS: &[Ban] = &[
         instead: "from_le_bytes, or a pointer cast that says what it means",
     },
     Ban {
+        text: ("crate::", "tcp::"),
+        tests_may: false,
+        within: "crates/transport/src/udp",
+        but: &[],
+        instead: "crate::session, or a module that both methods use",
+    },
+    Ban {
+        text: ("crate::", "tcp::"),
+        tests_may: false,
+        within: "crates/transport/src/session",
+        but: &[],
+        instead: "nothing: a session does not know what carries its bytes",
+    },
+    Ban {
         text: ("Instant::", "now"),
         tests_may: true,
         within: "crates/transport/src/",
         but: TRANSPORT_CLOCKS,
         instead: "take the time as an argument (`now`)",
+    },
+    Ban {
+        text: ("Met", "hod"),
+        tests_may: true,
+        within: "crates/engine/src/conversation",
+        but: &[],
+        instead: CONVERSATIONS_ARE_PURE,
+    },
+    Ban {
+        text: ("std::", "os::"),
+        tests_may: true,
+        within: "crates/engine/src/conversation",
+        but: &[],
+        instead: CONVERSATIONS_ARE_PURE,
+    },
+    Ban {
+        text: ("std::", "net"),
+        tests_may: true,
+        within: "crates/engine/src/conversation",
+        but: &[],
+        instead: CONVERSATIONS_ARE_PURE,
+    },
+    Ban {
+        text: ("F", "d"),
+        tests_may: true,
+        within: "crates/engine/src/conversation",
+        but: &[],
+        instead: CONVERSATIONS_ARE_PURE,
     },
     Ban {
         text: ("Instant::", "now"),
@@ -227,6 +302,10 @@ const BANS: &[Ban] = &[
         instead: "take the time as an argument (`now`)",
     },
 ];
+
+const SIGNALS_ARE_THE_PROGRAMS: &str = "nothing: only a program's main handles signals, and only between fork and exec are they another program's";
+
+const CONVERSATIONS_ARE_PURE: &str = "a command that the endpoint carries out: a conversation knows no method, no descriptor and no socket";
 
 /// Where methods read the clock: in waits inside one call, as the caller cannot pass the time meanwhile.
 const TRANSPORT_CLOCKS: &[&str] = &["crates/transport/src/blocking.rs"];

@@ -91,8 +91,8 @@ pub enum PeerError {
     /// Nothing listens at the address.
     #[error("nothing listens there ({0})")]
     Refused(String),
-    /// The connection was not made, or the peer did not answer, in time.
-    #[error("no answer within {0} ms")]
+    /// The connection was not made, or the peer did not reply, in time.
+    #[error("no reply within {0} ms")]
     TimedOut(u64),
     /// The peer closed the connection in an orderly way.
     #[error("it closed the connection")]

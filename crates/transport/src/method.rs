@@ -14,7 +14,7 @@
 //!
 //! # Time
 //! No method reads a clock: the caller passes the time, as `now`, to every call that begins, measures or ends a time
-//! limit. A method takes a time that is earlier than one that it was given before for the latter, so that time never goes
+//! limit. A method that is given a time earlier than the latest one it knows uses that latest one, so that time never goes
 //! backwards. How old `now` may be:
 //! - [`Method::poll`] and [`Method::spin`] take the caller's last reading. A caller that polls all the time reads the
 //!   clock about every 16 µs, and one that has done something else for long may pass a reading from before, for at
@@ -40,19 +40,19 @@
 //! Packets, words of atomics and receive buffers of the sink ([`Sink::receive_buffer`]) need no registration with any method.
 //!
 //! # Pausing
-//! A receiver that has no room for the packets of a peer pauses it ([`Method::pause`]): the packets stay where they are, and
-//! once what lies between is full the peer's [`Method::send`] returns [`SendError::WouldBlock`]. Other peers notice
+//! A receiver that has no room for the packets of a peer pauses it ([`Method::pause`]): the method leaves the packets where they are (in the
+//! ring, in the socket), and once that place is full the peer's [`Method::send`] returns [`SendError::WouldBlock`]. Other peers notice
 //! nothing, and the paused one does not keep this process awake. Of what a paused peer sends:
-//! - Everything that came before the first packet that is held back is done as usual. That packet, and packets behind it, notify
+//! - The method handles everything before the first packet that it holds back as usual. That packet and all packets behind it, notify
 //!   packets of transfers included, wait in their order.
-//! - Transfers and atomics, in either direction, go on or wait as well: they share a stream with packets over `tcp` and `udp`, and
-//!   over `shm` where the owner has to copy or to do the operation. There, they wait for the packet before them. Those that
-//!   were complete before it are reported.
-//! - A packet that is being placed in a receive buffer of the sink ([`Sink::receive_buffer`]), or that waits for the data of a transfer which
-//!   overtook it, still comes. No other is placed.
-//! - When the peer is lost, or closes the connection, the pause ends: what has come of its packets is delivered, then follows
-//!   [`Sink::peer_down`]. That is bounded by what the peer may send ahead. Over `tcp`, if more
-//!   is on the way than the sockets hold, the end is found by asking, within a third of the time that a silent peer has.
+//! - Transfers and atomics may wait, too, in either direction: where they share a stream with packets, they wait for the packets before
+//!   them. They share one over `tcp` and `udp`, and over `shm` if the owner of the memory has to copy or to do the atomic. The method still
+//!   reports those that were complete before the first packet held back.
+//! - The method still delivers a packet that it has begun to place in a receive buffer of the sink ([`Sink::receive_buffer`]), and one that
+//!   only waited for the data of a transfer. It begins to place no other.
+//! - When the peer is lost, or closes the connection, the pause ends: the method delivers the packets that have arrived, as many as the peer
+//!   may send ahead, and then calls [`Sink::peer_down`]. Over `tcp`, if more is on the way than the sockets hold, this process cannot see
+//!   the end of the connection. It then asks the peer for a sign of life, and finds the end within a third of the time for which a peer may be silent.
 //!
 //! # Holding
 //! A method that states [`Capabilities::holds_packets`] may hold packets that it has accepted, to send several of them
@@ -252,9 +252,10 @@ pub trait Method: Send {
     /// Ends an export. An unknown key is ignored.
     fn revoke(&mut self, peer: Peer, key: u64);
 
-    /// Whether `peer` has written each byte of an export at least once since it was made, as far as the method
-    /// can tell: always `true` where peers reach memory without it ([`Capabilities::one_sided`]). What a peer says it
-    /// has written is believed only then; otherwise what the memory held before would pass for its data.
+    /// Whether `peer` has written each byte of an export at least once since the export was made, as far as the method
+    /// can tell. Where the peer writes without this process ([`Capabilities::one_sided`]) the method cannot tell, and returns `true`.
+    /// A caller believes a peer that says it has written everything only if this is `true`: otherwise bytes that lay in the memory
+    /// before would pass for the peer's data.
     fn is_all_written(&self, _peer: Peer, _key: u64) -> bool {
         true
     }
@@ -470,7 +471,7 @@ pub struct Limits {
 pub struct Capabilities {
     /// A transfer moves bytes without the remote process taking part, even if that does not poll.
     pub one_sided: bool,
-    /// An export opens memory to the one peer that it was made for. Without that, the key of an export opens it to
+    /// An export opens memory to the one peer that it was made for. Without that, the key of an export may open it to
     /// every process that learns it.
     pub per_peer_protection: bool,
     /// There are remote atomics ([`Method::atomic`]).
@@ -699,10 +700,10 @@ pub trait Sink {
     /// A packet has arrived. It must be copied out now.
     fn packet(&mut self, peer: Peer, packet: Packet<'_>);
 
-    /// A packet has arrived, and its sender may be replied to from within: methods call this; as long as it is not implemented,
-    /// [`Sink::packet`] gets the packet. As with active messages, a handler replies to the peer that it serves, and to no other:
-    /// what it has for others is sent after the poll. A reply that `outlet` refuses with [`SendError::WouldBlock`] is the sink's to
-    /// keep, and [`Sink::writable`] follows. Packets that were placed ([`Sink::placement_done`]) have no outlet.
+    /// A packet has arrived, and the sink may reply to its sender through `outlet`. Methods call this function, which passes the packet on to
+    /// [`Sink::packet`] unless the sink implements it. As with active messages, a handler replies to the peer that it serves, and to no other: it
+    /// sends what it has for others after the poll. If `outlet` refuses a reply with [`SendError::WouldBlock`], the sink keeps the reply,
+    /// and [`Sink::writable`] follows. Packets that were placed ([`Sink::placement_done`]) have no outlet.
     #[inline]
     fn handle(&mut self, peer: Peer, packet: Packet<'_>, _outlet: &mut dyn Outlet) {
         self.packet(peer, packet);

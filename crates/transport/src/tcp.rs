@@ -1,8 +1,8 @@
 //! Packets and remote memory over TCP: between hosts, or between processes of one host.
 //!
 //! Reading order: [`config`] (the settings); `causeway_wire::tcp` (the bytes); [`handshake`] (how two
-//! sides come to trust each other) and [`session`] (packets and transfers), two pure state machines
-//! that know no socket; `outbox` (what waits to be sent); `link` (one socket); `slots` (the table of
+//! sides come to trust each other) and [`crate::session`] (packets and transfers), two pure state machines
+//! that know no socket; `link` (one socket); `slots` (the table of
 //! peers); `crate::half_open` (limits on connections that are not trusted yet); `beginning`, `progress` and `ending` (what becomes of a connection, in this order); `subflows`
 //! (further connections with one peer); and in this file the method itself.
 //!
@@ -24,16 +24,13 @@
 //! The user is always known; `pid` is 0 and `gid` 65534 where the kernel does not show us the
 //! process (one of root's, or in another name space).
 
-pub(crate) mod beginning;
+mod beginning;
 mod cipher;
 pub mod config;
 mod ending;
 pub mod handshake;
 mod link;
-mod outbox;
 mod progress;
-pub(crate) mod resolve;
-pub mod session;
 mod slots;
 mod subflows;
 #[cfg(test)]
@@ -62,10 +59,14 @@ use crate::method::{
     Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Readiness,
     Registration, Sink, Transfer, gather,
 };
+use crate::resolve;
+use crate::session::Bounds;
 use crate::table::RESERVED_GENERATION;
+use crate::trust::KEY_BYTES;
 use link::Buffers;
-use session::Bounds;
 use slots::{Origin, PeerState, Slots};
+
+const SCHEME: &str = "tcp";
 
 /// Connections that the kernel keeps until we accept them.
 const BACKLOG: i32 = 4096;
@@ -234,7 +235,7 @@ impl Tcp {
 
 impl Method for Tcp {
     fn scheme(&self) -> &'static str {
-        resolve::SCHEME
+        SCHEME
     }
 
     fn limits(&self) -> Limits {
@@ -261,7 +262,7 @@ impl Method for Tcp {
     }
 
     fn listen(&mut self, address: &Address) -> Result<Address, Error> {
-        let mut targets = resolve::resolve(address)?;
+        let mut targets = resolve::resolve(SCHEME, address)?;
         let asked = targets.clone();
         self.check_reach(address, &mut targets)?;
         if targets.len() < asked.len() {
@@ -300,10 +301,11 @@ impl Method for Tcp {
         for (socket, _) in sockets {
             self.add_listener(socket).map_err(system)?;
         }
-        resolve::describe(local).ok_or(Error::Unsupported("the listening address has no notation"))
+        resolve::describe(SCHEME, local)
+            .ok_or(Error::Unsupported("the listening address has no notation"))
     }
 
-    fn set_key(&mut self, key: [u8; config::KEY_BYTES]) {
+    fn set_key(&mut self, key: [u8; KEY_BYTES]) {
         self.config.key = Some(key);
     }
 
@@ -312,7 +314,7 @@ impl Method for Tcp {
         if let Some(&peer) = self.by_address.get(address) {
             return Ok(peer);
         }
-        let mut targets = resolve::resolve(address)?;
+        let mut targets = resolve::resolve(SCHEME, address)?;
         self.check_reach(address, &mut targets)?;
         if self.slots.len() >= self.config.max_peers {
             return Err(Error::Limit {
@@ -340,7 +342,7 @@ impl Method for Tcp {
     /// Of the same host: without a key it is one user's or root's, with a key it may belong to any holder of the key.
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
         let state = self.slots.shown(peer)?;
-        resolve::confirm(resolve::SCHEME, claimed, &state.address)
+        resolve::confirm(SCHEME, claimed, &state.address)
     }
 
     fn identity(&self, peer: Peer) -> Option<Identity> {

@@ -9,7 +9,7 @@
 //!
 //! # How it works
 //! A connection is one reliable stream of bytes each way, and what the streams carry are the frames of
-//! the TCP method: [`Session`](crate::tcp::session::Session) does packets and remote memory on both. Lost
+//! the TCP method: [`Session`](crate::session::Session) does packets and remote memory on both. Lost
 //! spans of the stream are sent again selectively; a peer that falls silent is probed, and found dead
 //! in bounded time, sooner if its host says that its process is gone.
 //!
@@ -61,7 +61,7 @@ use crate::method::{
     Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Readiness,
     Registration, Silence, Sink, Transfer,
 };
-use crate::tcp::resolve::is_loopback;
+use crate::resolve::is_loopback;
 use datagram_io::{Arrival, Arrivals, Batch, DatagramIo};
 use sockets::Sockets;
 
@@ -373,7 +373,7 @@ impl<G: DatagramIo> Method for Udp<G> {
         table::describe(local).ok_or(Error::Unsupported("the listening address has no notation"))
     }
 
-    fn set_key(&mut self, key: [u8; crate::tcp::config::KEY_BYTES]) {
+    fn set_key(&mut self, key: [u8; crate::trust::KEY_BYTES]) {
         self.core.config.key = Some(key);
     }
 
@@ -407,7 +407,7 @@ impl<G: DatagramIo> Method for Udp<G> {
     /// As over `tcp`: of the same host.
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
         let source = self.core.address(peer)?;
-        crate::tcp::resolve::confirm(SCHEME, claimed, &source)
+        crate::resolve::confirm(SCHEME, claimed, &source)
     }
 
     fn identity(&self, peer: Peer) -> Option<Identity> {

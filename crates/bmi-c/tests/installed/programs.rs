@@ -94,6 +94,11 @@ fn threads() {
 }
 
 #[test]
+fn what_belongs_to_the_process_stays_as_it_is() {
+    over_both("unchanged");
+}
+
+#[test]
 fn fork() {
     over_both("fork");
 }

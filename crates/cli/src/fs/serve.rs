@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::remote::load;
 use causeway_fs::config::{Configuration, ServerEntry};
+use causeway_fs::server::StopHandle;
 use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::session::{find, find_server, server_names};
 
@@ -64,10 +66,24 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             tracing::warn!("nothing was lost: --accept-loss is not needed");
         }
     }
-    causeway_fs::server::serve(&file, &name).map_err(|error| {
+    // Files that the server makes are for its own user only.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    causeway_fs::server::serve(&file, &name, stop_on_signals).map_err(|error| {
         causeway_watch::log::last_words();
         failed("serving", error)
     })
+}
+
+fn stop_on_signals(stop: StopHandle) -> std::io::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            for _ in signals.forever() {
+                stop.stop();
+            }
+        })?;
+    Ok(())
 }
 
 /// The server whose TCP address is one of this host's.

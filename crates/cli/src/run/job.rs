@@ -164,6 +164,8 @@ impl Job {
         if self.labels {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
+        // A terminal sends its SIGQUIT to this command, which reports, and to the processes, which go on.
+        causeway_sys::process::ignore_quit(&mut command);
         let mut child = command.spawn().doing(doing)?;
         drop(theirs);
         let pid = Pid::from_child(&child);

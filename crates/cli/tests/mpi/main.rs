@@ -174,6 +174,21 @@ fn threads_that_call_at_the_same_time() {
 }
 
 #[test]
+fn a_forked_child_is_refused_and_disturbs_no_process() {
+    let program = compile("fork");
+    for (level, environment) in [
+        ("0", &[][..]),
+        ("1", &[]),
+        ("0", &[("CAUSEWAY_MPI_PROGRESS", "thread")]),
+        ("0", &[("CAUSEWAY_MPI_METHODS", "tcp")]),
+    ] {
+        let output = run_with(2, &program, &[level], environment);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{level} {environment:?}: {errors}");
+    }
+}
+
+#[test]
 fn collective_operations() {
     succeeds("collectives");
 }

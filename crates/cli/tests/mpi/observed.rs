@@ -62,23 +62,30 @@ fn a_process_that_shows_nothing_is_said_to() {
         assert!(read > 0, "{said}");
         said.push_str(&String::from_utf8_lossy(&bytes[..read]));
     }
-    let _ = Command::new("kill")
-        .args(["-TERM", &child.id().to_string()])
-        .status();
+    // A terminal sends the signal to the process as well, which goes on until it is asked to end.
+    let launcher = launched(child.id());
+    for (signal, pid) in [
+        ("-QUIT", &child_of(&launcher).expect("it runs")),
+        ("-TERM", &launcher),
+    ] {
+        let told = Command::new("kill").args([signal, pid]).status();
+        assert!(told.expect("kill runs").success(), "{signal} {pid}");
+    }
+    let _ = errors.read_to_string(&mut said);
     let _ = child.wait();
+    assert!(said.contains("rank 0 was killed by SIGTERM"), "{said}");
+}
+
+/// The first process that this one has started.
+fn child_of(pid: &str) -> Option<String> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    let first = children.split(' ').next().map(str::to_owned);
+    first.filter(|pid| !pid.is_empty())
 }
 
 /// The launcher that `timeout` has started, once it has started a process of its own: then it handles signals.
 fn launched(timeout: u32) -> String {
-    let child_of = |pid: &str| {
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let children = children.unwrap_or_default();
-        children
-            .split(' ')
-            .next()
-            .map(str::to_owned)
-            .filter(|pid| !pid.is_empty())
-    };
     loop {
         if let Some(launcher) = child_of(&timeout.to_string())
             && child_of(&launcher).is_some()

@@ -25,6 +25,18 @@ fn succeeded(output: &Output, what: &str) {
 }
 
 #[test]
+fn what_belongs_to_the_process_stays_as_it_is() {
+    let program = compile("unchanged");
+    let with_thread = [("CAUSEWAY_MPI_PROGRESS", "thread")];
+    for environment in [&[][..], &with_thread] {
+        let output = run_with(2, &program, &[], environment);
+        succeeded(&output, "with a launcher");
+        let output = alone(&program, &[], environment).output();
+        succeeded(&output.expect("it starts"), "alone");
+    }
+}
+
+#[test]
 fn programs_start_others_and_talk_with_them() {
     let program = compile("spawn");
     for processes in [1, 3] {

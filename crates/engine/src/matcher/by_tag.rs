@@ -279,6 +279,7 @@ impl Matcher for ByTag {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::accesses;
     use super::*;
     use proptest::prelude::*;
 
@@ -296,6 +297,40 @@ mod tests {
         fn remove(&mut self, index: u32) {
             self.0.retain(|(other, _)| *other != index);
         }
+    }
+
+    /// Nodes looked at for each receive that is posted, each message that gets one, each that is held and each that is taken, in an
+    /// order that is not that of posting. The memory is there before.
+    fn cost(many: u32) -> f64 {
+        let mut matcher = ByTag::default();
+        let order = || (0..many).map(|nth| nth * 7919 % many);
+        for _ in 0..2 {
+            accesses::taken();
+            for tag in 0..many {
+                let (peer, number) = (0, tag.into());
+                matcher.post(tag, FromTag { peer, tag: number });
+            }
+            for tag in order() {
+                assert_eq!(matcher.arrive(0, tag.into()), Some(tag));
+            }
+            for tag in 0..many {
+                matcher.hold(tag, 0, tag.into());
+            }
+            for tag in order() {
+                let key = FromTag {
+                    peer: 0,
+                    tag: tag.into(),
+                };
+                assert_eq!(matcher.take(key), Some(tag));
+            }
+        }
+        accesses::taken() as f64 / f64::from(4 * many)
+    }
+
+    #[test]
+    fn ten_thousand_cost_no_more_than_twice_what_ten_do() {
+        let (few, many) = (cost(10), cost(10_000));
+        assert!(few > 0.0 && many <= 2.0 * few, "{few} {many}");
     }
 
     proptest! {

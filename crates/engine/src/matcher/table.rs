@@ -33,6 +33,8 @@ impl<N> Index<u32> for Nodes<N> {
     type Output = N;
     #[inline(always)]
     fn index(&self, index: u32) -> &N {
+        #[cfg(test)]
+        accesses::count();
         &self.0[index as usize]
     }
 }
@@ -40,6 +42,8 @@ impl<N> Index<u32> for Nodes<N> {
 impl<N> IndexMut<u32> for Nodes<N> {
     #[inline(always)]
     fn index_mut(&mut self, index: u32) -> &mut N {
+        #[cfg(test)]
+        accesses::count();
         &mut self.0[index as usize]
     }
 }
@@ -168,5 +172,23 @@ impl<N: Filed> Table<N> {
                 self.buckets[bucket].push_back(&mut self.nodes, index);
             }
         }
+    }
+}
+
+/// How often this thread has looked at a node: the cost of matching, as tests count it.
+#[cfg(test)]
+pub(crate) mod accesses {
+    use std::cell::Cell;
+
+    thread_local! {
+        static COUNT: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count() {
+        COUNT.set(COUNT.get() + 1);
+    }
+
+    pub(crate) fn taken() -> u64 {
+        COUNT.take()
     }
 }

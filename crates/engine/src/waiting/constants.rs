@@ -12,12 +12,12 @@ pub(crate) struct Constants {
     /// Polls between two readings of the clock take about this long; also how long a wait polls that is expected to
     /// be long. Half: 2.4 / 14.0 / 104. Double: 2.4 / 10.6 / 114.
     pub(crate) batch: Duration,
-    /// Most calls between two readings of the clock: a caller that suddenly makes one call per millisecond is ticked
-    /// after 64 ms.
+    /// Most calls between two readings of the clock. A caller that polled all the time and then makes only one call per
+    /// millisecond notices after 64 ms at the latest that it is time to tick.
     pub(crate) most_calls: u32,
-    /// Most polls in a batch: 8 ns each where a poll is the least (shm). A quarter, which yields after 0.5 µs where none
-    /// wants the processor: with 64 clients that ask for 100 KB, the server helps later, and replies take 1.25 times as
-    /// long. Half: 2.4 / 12.3 / 114. Double: 2.4 / 14.6 / 130.
+    /// Most polls in a batch. A poll takes 8 ns with shm, the cheapest method. With a quarter of this value a wait yields after
+    /// 0.5 µs even where no other thread wants the processor: a server of 64 clients that ask for 100 KB then helps them to copy
+    /// later, and replies take 1.25 times as long. Half: 2.4 / 12.3 / 114. Double: 2.4 / 14.6 / 130.
     pub(crate) most_polls: u32,
     /// Assumed cost of a yield that runs no other thread, until it was measured. Half: 2.4 / 11.5 / 130. Double: 2.4 /
     /// 14.7 / 99. 100 µs, which takes competitors for none: 41 in the ring.

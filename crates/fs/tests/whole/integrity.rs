@@ -442,7 +442,7 @@ fn two_servers_cannot_share_a_directory_and_wrong_configurations_are_noticed() {
         error.to_string().contains("another server (process"),
         "{error}"
     );
-    let error = causeway_fs::server::serve(&fixture.config_file(), "io7").unwrap_err();
+    let error = causeway_fs::server::serve(&fixture.config_file(), "io7", |_| Ok(())).unwrap_err();
     assert!(
         error.to_string().contains("it has meta, io0, io1"),
         "{error}"

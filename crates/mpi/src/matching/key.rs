@@ -42,3 +42,21 @@ impl Key {
         (one, other)
     }
 }
+
+/// How often this thread has looked at the pattern of an entry: the cost of matching, as tests count it.
+#[cfg(test)]
+pub(super) mod looks {
+    use std::cell::Cell;
+
+    thread_local! {
+        static COUNT: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(in super::super) fn count() {
+        COUNT.set(COUNT.get() + 1);
+    }
+
+    pub(in super::super) fn taken() -> u64 {
+        COUNT.take()
+    }
+}

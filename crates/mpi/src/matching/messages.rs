@@ -53,6 +53,8 @@ impl Filed for Entry {
 
     #[inline(always)]
     fn key(&self) -> Key {
+        #[cfg(test)]
+        super::key::looks::count();
         self.key
     }
 

@@ -86,6 +86,8 @@ impl Filed for Node {
 
     #[inline(always)]
     fn key(&self) -> Key {
+        #[cfg(test)]
+        super::key::looks::count();
         self.key
     }
 
@@ -117,6 +119,8 @@ impl Node {
     /// Whether a message is one of those that it waits for.
     #[inline(always)]
     fn matches(&self, peer: u32, word: u64) -> bool {
+        #[cfg(test)]
+        super::key::looks::count();
         self.key == Key::of_message(peer, word, self.key.kind)
     }
 }

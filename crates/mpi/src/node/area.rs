@@ -11,10 +11,10 @@
 //! writing the phase's number; then it reads the slots of those whose data it needs. It publishes a phase only when it has read what it needs
 //! of the one before, and fills a slot only when all have published the phase behind the one that the slot was used for: by then all have read it.
 //!
-//! A process that has waited for long writes down what it sleeps for, sets its bit, looks once more, and sleeps until it gets a notice. One that
-//! has published looks at the bits before it waits itself, and sends a notice to those whose phase is complete. All of this is
-//! sequentially consistent: either the one sees the phase complete, or the other sees the bit; so the last that comes wakes the
-//! others, and nobody else does.
+//! A process that has waited for long goes to sleep: it writes down the phase that it waits for, sets its bit, looks at the slots once more,
+//! and sleeps until it gets a notice. A process that has published a phase reads the bits before it waits itself, and sends a notice to each
+//! sleeper whose phase is complete. All these accesses are sequentially consistent: either the sleeper sees that the phase is complete, or the
+//! publisher sees the sleeper's bit. So the process that completes a phase wakes those that sleep for it, and no other process does.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
@@ -55,7 +55,7 @@ pub(crate) struct Area {
     next: AtomicU64,
     /// All have published the phases below.
     known: AtomicU64,
-    /// All that this process has published, sleepers have been looked for since.
+    /// This process has looked for sleepers since it last published.
     is_told: AtomicBool,
 }
 

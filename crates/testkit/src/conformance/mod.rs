@@ -55,7 +55,8 @@ macro_rules! conformance {
                     notify_after_the_bytes_and_in_order, many_at_once_complete_each_once,
                     to_oneself, of_allocated_memory_and_mapping,
                     of_allocated_memory_on_either_side, with_a_notify_too_large,
-                    both_ways_between_two_peers_at_once, too_long_are_refused, written_at_once;
+                    both_ways_between_two_peers_at_once, too_long_are_refused, written_at_once,
+                    reach_an_owner_that_does_not_poll, need_the_exact_time_where_stated;
                 atomics: return_what_was_there, of_what_is_not_exported_fail,
                     of_misaligned_words_fail, in_great_number_complete_each_once,
                     of_several_clients_and_the_owner_add_up, of_a_lost_peer_complete;

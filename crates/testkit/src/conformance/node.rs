@@ -547,6 +547,18 @@ impl<M: Method> Pair<M> {
         self.a.step() | self.b.step()
     }
 
+    /// Both make progress until it is so.
+    ///
+    /// # Panics
+    /// If it never is.
+    pub fn step_until(&mut self, awaited: &str, is_so: impl Fn(&Self) -> bool) {
+        let mut patience = Patience::new(awaited);
+        while !is_so(self) {
+            self.step();
+            patience.spend();
+        }
+    }
+
     /// Sends from `a` to `b`, waiting for room.
     pub fn a_sends(&mut self, bytes: &[u8]) {
         send(&mut self.a, self.to_b, &mut self.b, bytes);

@@ -1,6 +1,7 @@
 //! Remote memory: lists of fragments with one completion, notify packets, mapping.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{Access, Direction, Method, SendError, TransferError};
@@ -664,4 +665,85 @@ pub fn written_at_once<F: Factory>(factory: &F) {
         assert!(!(pair.a.method).write_now(to_b, &ours, &open, b"late"));
     }
     pair.still_works();
+}
+
+/// Memory is read and written while its owner does not poll, where the method states that it can be, and nowhere else.
+pub fn reach_an_owner_that_does_not_poll<F: Factory>(factory: &F) {
+    const LEN: usize = 100_000;
+    /// Polls of the other side alone, after which a transfer that needs the owner has not gone on.
+    const POLLS: usize = 1000;
+    let mut pair = Pair::new(factory);
+    for direction in [Direction::Get, Direction::Put] {
+        let (ours, our_bytes) = content(1, LEN);
+        let (theirs, their_bytes) = content(2, LEN);
+        let region = pair.b.export(pair.to_a, &theirs, Access::ReadWrite);
+        let list = List::simple(direction, &ours, region);
+        let token = pair
+            .a
+            .try_transfer(pair.to_b, &list)
+            .expect("there is room");
+        if pair.a.method.capabilities().one_sided {
+            let mut patience = Patience::new("a one-sided transfer completes");
+            while pair.a.seen.done.is_empty() {
+                pair.a.step();
+                patience.spend();
+            }
+        } else {
+            for _ in 0..POLLS {
+                pair.a.step();
+            }
+            assert!(
+                pair.a.seen.done.is_empty(),
+                "{direction:?}: it is one-sided"
+            );
+            pair.step_until("a transfer completes", |pair| !pair.a.seen.done.is_empty());
+        }
+        assert_eq!(pair.a.seen.done.pop_front(), Some((token, Ok(()))));
+        let moved = match direction {
+            Direction::Get => their_bytes,
+            Direction::Put => our_bytes,
+        };
+        assert!(
+            ours.to_vec() == moved && theirs.to_vec() == moved,
+            "{direction:?}"
+        );
+    }
+    pair.still_works();
+}
+
+/// A method that does not state that it needs the exact time works with a reading of the clock from long before; one that does has a use
+/// for it: it measures round trips.
+pub fn need_the_exact_time_where_stated<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let (_, bytes) = content(3, 100);
+    if pair.a.method.capabilities().exact_time {
+        pair.a_sends(&bytes);
+        assert_eq!(pair.b_receives(), (pair.to_a, bytes));
+        pair.step_until("a round trip is measured", |pair| {
+            let report = pair.a.method.report(pair.to_b).expect("a report");
+            report.facts.iter().any(|(name, _)| *name == "round trip")
+        });
+        return;
+    }
+    let before = Instant::now();
+    let theirs = Memory::zeroed(bytes.len());
+    let region = pair.b.export(pair.to_a, &theirs, Access::ReadWrite);
+    let put = List::simple(Direction::Put, &Memory::from_vec(bytes.clone()), region);
+    for _ in 0..64 {
+        let mut patience = Patience::new("packet and transfer end with time standing still");
+        while !pair.a.try_send(pair.to_b, &bytes) {
+            pair.a.method.poll(before, &mut pair.a.seen);
+            pair.b.method.poll(before, &mut pair.b.seen);
+            patience.spend();
+        }
+        let token = pair.a.try_transfer(pair.to_b, &put).expect("there is room");
+        while pair.a.seen.done.is_empty() || pair.b.seen.packets.is_empty() {
+            pair.a.method.poll(before, &mut pair.a.seen);
+            pair.b.method.poll(before, &mut pair.b.seen);
+            patience.spend();
+        }
+        assert_eq!(pair.a.seen.done.pop_front(), Some((token, Ok(()))));
+        assert_eq!(pair.b.packet(), Some((pair.to_a, bytes.clone())));
+    }
+    assert!(theirs.to_vec() == bytes);
 }

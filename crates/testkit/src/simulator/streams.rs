@@ -8,7 +8,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use causeway_sys::memory::Memory;
-use causeway_transport::tcp::session::{Bounds, MAIN, Session};
+use causeway_transport::session::{Bounds, MAIN, Session};
 use causeway_transport::{
     Access, Direction, Packet, Peer, PeerError, SendError, Sink, Token, Transfer, TransferError,
 };

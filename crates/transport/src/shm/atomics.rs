@@ -193,7 +193,7 @@ pub(super) fn take_reply(pair: &mut Pair, id: u64, outcome: Outcome) -> Result<(
     });
     let Some((token, ours)) = asked else {
         return Err(PeerError::Protocol(
-            "it answers an atomic that was not asked for".to_owned(),
+            "it replies to an atomic that was not sent".to_owned(),
         ));
     };
     ours.done.push_back((token, result_of(outcome)));

@@ -287,7 +287,7 @@ fn take_reply(pair: &mut Pair, piece: usize, outcome: CopyOutcome) -> Result<(),
     });
     let Some((issued, area)) = issued else {
         return Err(PeerError::Protocol(
-            "it answers what was not asked".to_owned(),
+            "it replies to a request that was not sent".to_owned(),
         ));
     };
     let mut queue = pair.transfers.queue.iter_mut();

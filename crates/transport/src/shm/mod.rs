@@ -6,9 +6,8 @@
 //! passed (`handshake`), stays open: its end is the peer's death, its descriptors are memory that can be
 //! mapped (`objects`), and a record on it wakes a sleeper. A process that only sleeps on its doorbell has a thread
 //! that listens to the sockets meanwhile (`relay`). Large transfers copy once, straight between
-//! the two address spaces (`transfer`), or through a shared area where that is refused (`bulk`).
-//!
-//! Both sides work on them if both wait (`split_copy`).
+//! the two address spaces (`transfer`), or through a shared area where that is refused (`bulk`). If both processes wait for such a
+//! transfer, each copies a part of it (`split_copy`).
 //!
 //! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `quarantine`, `pair`, `handshake`,
 //! `progress`, `pausing`, `transfer`, `copying`, `claim`, `split_copy`, `split_initiator`, `bulk`, `atomics`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have

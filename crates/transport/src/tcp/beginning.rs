@@ -15,11 +15,13 @@ use rustix::io::Errno;
 use super::handshake::{Agreement, Handshake, Role, Terms, Unverified, has_fast_aes};
 use super::link::{Link, Phase, broken};
 use super::slots::{Origin, PeerState};
-use super::{Tcp, TcpConfig, resolve};
+use super::{SCHEME, Tcp, TcpConfig};
 use crate::error::PeerError;
 use crate::half_open::Source;
 use crate::method::{Identity, Peer, Silence, Sink};
+use crate::resolve;
 use crate::table::RESERVED_GENERATION;
+use crate::trust::is_let_in;
 
 /// The most connections that one poll accepts per listener.
 const ACCEPTS_PER_POLL: usize = 32;
@@ -225,7 +227,7 @@ impl Tcp {
         else {
             return false; // it has gone already
         };
-        let Some(address) = resolve::describe(remote) else {
+        let Some(address) = resolve::describe(SCHEME, remote) else {
             return false;
         };
         let source = match self.source(local, remote) {
@@ -427,12 +429,6 @@ fn refuse(config: &TcpConfig, socket: &OwnedFd, refusal: Refusal) {
     handshake.refuse(refusal);
     let bytes = handshake.take_output();
     let _ = net::send_pieces(socket, &[net::Piece::Bytes(&bytes)]);
-}
-
-/// Whether a process of user `me` without a key talks to one of user `uid` on the same host. Root is let in, and may
-/// reach out to every user; but no other user gets in with root.
-pub(crate) fn is_let_in(uid: u32, me: u32, we_reach_out: bool) -> bool {
-    uid == me || uid == 0 || (we_reach_out && me == 0)
 }
 
 /// The kernel does not say whose process the other end is. What this process lacks to ask is no reason to take the other

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use crate::trust::KEY_BYTES;
+
 /// The most connections with one peer that can be asked for.
 pub const MAX_CONNECTIONS: u8 = causeway_wire::tcp::MAX_CONNECTIONS;
-
-/// Length of the cluster's key.
-pub const KEY_BYTES: usize = 32;
 
 /// The settings of one [`Tcp`](super::Tcp).
 #[derive(Clone)]

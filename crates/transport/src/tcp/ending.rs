@@ -7,11 +7,11 @@ use rustix::event::{Timespec, epoll};
 use super::Tcp;
 use super::link::Phase;
 use super::progress::POLLS_PER_EPOLL;
-use super::session::Session;
 use super::slots::{Origin, PeerState};
 use crate::blocking::Blocking;
 use crate::error::PeerError;
 use crate::method::{Peer, Silence, Sink};
+use crate::session::Session;
 
 impl Tcp {
     /// A connection, or the attempt to make one, is over.

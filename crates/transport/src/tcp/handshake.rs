@@ -24,8 +24,8 @@ use causeway_wire::tcp::{
     STEP_HEADER_BYTES, Step, StepKind, TICKET_BYTES, Ticket,
 };
 
-use super::config::KEY_BYTES;
-use crate::error::{NO_DESCRIPTORS, PeerError};
+use crate::error::PeerError;
+use crate::trust::{KEY_BYTES, refused};
 
 /// The Noise protocol: no static keys, the cluster's key as pre-shared key from the first message.
 /// The cipher is the faster one that is safe on both sides' processors: AES without instructions for
@@ -444,24 +444,4 @@ fn malformed(error: Malformed) -> PeerError {
 /// An error of the library on our own side, such as no randomness.
 fn broken_noise(error: snow::Error) -> PeerError {
     PeerError::Broken(format!("the Noise handshake cannot go on: {error}"))
-}
-
-/// What a refusal means to the side that is refused; `format` is that of the method.
-pub(crate) fn refused(refusal: Refusal, protocol: &str) -> PeerError {
-    let reason = match refusal {
-        Refusal::Version => {
-            let reason = format!("it speaks no format of {protocol} that this process speaks");
-            return PeerError::Protocol(reason);
-        }
-        Refusal::KeyNeeded => "it demands the cluster's key, and this process has none",
-        Refusal::NoKey => "it has no cluster key, and this process demands one",
-        Refusal::WrongKey => "it says that this process holds another cluster key",
-        Refusal::OtherUser => {
-            "it says that this process is not of its user on its host; use a cluster key"
-        }
-        Refusal::Full => return PeerError::Full("it has as many peers as it takes".to_owned()),
-        Refusal::NoDescriptors => return PeerError::Full(NO_DESCRIPTORS.to_owned()),
-        Refusal::None => "it refuses without a reason",
-    };
-    PeerError::Unauthorised(reason.to_owned())
 }

@@ -11,9 +11,9 @@ use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 
 use super::cipher::{Cipher, Room};
 use super::handshake::{Agreement, Handshake};
-use super::session::{MAIN, Session};
 use crate::error::PeerError;
 use crate::method::{Peer, Sink};
+use crate::session::{MAIN, Session};
 
 /// Room for one read: about one of the largest packets, or four encrypted records.
 const INPUT_BYTES: usize = 132 * 1024;

@@ -6,11 +6,11 @@ use std::time::Instant;
 use causeway_wire::tcp::Ticket;
 
 use super::link::Link;
-use super::session::{Bounds, Session};
 use crate::address::Address;
 use crate::error::PeerError;
 use crate::half_open::Entry;
 use crate::method::{Identity, Peer};
+use crate::session::{Bounds, Session};
 use crate::table::Table;
 
 /// How a peer came to be.

@@ -13,10 +13,10 @@ use rustix::event::epoll;
 use super::Tcp;
 use super::handshake::Agreement;
 use super::link::{Link, Phase, broken};
-use super::session::Invitation;
 use super::slots::{Origin, PeerState};
 use crate::error::PeerError;
 use crate::method::{Peer, Silence, Sink};
+use crate::session::Invitation;
 
 impl Tcp {
     /// A peer that connected to us has come up and takes subflows.

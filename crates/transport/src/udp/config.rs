@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::tcp::config::KEY_BYTES;
+use crate::trust::KEY_BYTES;
 
 /// The settings of one [`Udp`](super::Udp).
 #[derive(Clone)]

@@ -27,8 +27,8 @@ use crate::address::Address;
 use crate::error::{Error, PeerError, SendError};
 use crate::half_open::{HalfOpen, LogLimit, Source};
 use crate::method::{Access, Atomic, Identity, Peer, Readiness, Sink, Transfer};
+use crate::session::{Bounds, Session};
 use crate::table::Table;
-use crate::tcp::session::{Bounds, Session};
 
 /// Datagrams that one peer may send before it is the next one's turn.
 const DATAGRAMS_PER_BURST: u32 = 8;

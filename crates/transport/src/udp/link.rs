@@ -17,7 +17,7 @@ use super::rtt::Rtt;
 use super::{Remote, Time, UdpConfig};
 use crate::error::PeerError;
 use crate::method::{Peer, Sink};
-use crate::tcp::session::{MAIN, Session};
+use crate::session::{MAIN, Session};
 
 /// An opening is repeated after this, then after twice as long, and so on.
 const FIRST_REPEAT: Duration = Duration::from_millis(50);

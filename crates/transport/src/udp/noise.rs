@@ -8,7 +8,7 @@ use snow::resolvers::{BoxedCryptoResolver, CryptoResolver, DefaultResolver, Ring
 use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Error, HandshakeState, StatelessTransportState};
 
-use crate::tcp::config::KEY_BYTES;
+use crate::trust::KEY_BYTES;
 
 /// The same as over TCP: no static keys, the cluster's key from the first message.
 const PROTOCOL: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";

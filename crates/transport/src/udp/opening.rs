@@ -35,8 +35,8 @@ use super::{Remote, Time};
 use crate::error::PeerError;
 use crate::half_open::{Entry, Source};
 use crate::method::{Identity, Peer, Silence, Sink};
-use crate::tcp::config::KEY_BYTES;
-use crate::tcp::handshake::refused;
+use crate::trust::KEY_BYTES;
+use crate::trust::refused;
 
 const PROTOCOL: &str = "the UDP method";
 

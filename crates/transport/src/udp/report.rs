@@ -36,7 +36,7 @@ impl Core {
             (Some(link), None) => match &link.phase {
                 Phase::Opening(opening) if opening.disbelieved > 0 => {
                     let count = opening.disbelieved;
-                    format!("being made; {count} answers were not the peer's and are ignored")
+                    format!("being made; {count} replies were not the peer's and are ignored")
                 }
                 Phase::Opening(_) => "being made".to_owned(),
                 Phase::Accepting(_) => "proving who is there".to_owned(),

@@ -19,8 +19,8 @@ use crate::address::Address;
 use crate::blocking::measure;
 use crate::error::Error;
 use crate::method::Identity;
-use crate::tcp::beginning::is_let_in;
-use crate::tcp::resolve::{is_loopback, resolve_for};
+use crate::resolve::{is_loopback, resolve};
+use crate::trust::is_let_in;
 
 /// Datagrams between processes of one host. Larger ones would cost fewer system calls, but the
 /// kernel's usual buffers hold few of them.
@@ -217,7 +217,7 @@ impl Environment for Sockets {
 
 impl DatagramIo for Sockets {
     fn resolve(&self, address: &Address) -> Result<Vec<SocketAddr>, Error> {
-        resolve_for(SCHEME, address)
+        resolve(SCHEME, address)
     }
 
     fn bind(&mut self, address: SocketAddr) -> io::Result<(u32, SocketAddr)> {

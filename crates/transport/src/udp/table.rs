@@ -8,8 +8,8 @@ use crate::address::Address;
 use crate::error::PeerError;
 use crate::half_open::Entry;
 use crate::method::{Identity, Peer};
+use crate::session::Session;
 use crate::table::Table;
-use crate::tcp::session::Session;
 
 /// How a peer came to be.
 pub(super) enum Origin {

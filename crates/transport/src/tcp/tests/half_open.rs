@@ -13,8 +13,9 @@ use rustix::process::{Uid, geteuid};
 use super::support::*;
 use crate::error::PeerError;
 use crate::method::Method;
-use crate::tcp::beginning::{is_let_in, same_user};
+use crate::tcp::beginning::same_user;
 use crate::tcp::handshake::{Handshake, Role};
+use crate::trust::is_let_in;
 
 /// A user without rights here.
 const OTHER_USER: u32 = 65_534;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::support::*;
 use crate::error::PeerError;
 use crate::method::{Access, Method, Registration};
+use crate::session::MAIN;
 use crate::tcp::handshake::{Handshake, Role};
-use crate::tcp::session::MAIN;
 use causeway_sys::memory::Memory;
 use causeway_wire::tcp::{
     Fragment, GET_WINDOW, HEADER_BYTES, Header, Holder, Kind, MAX_PACKET, MAX_PIECE, PUT_WINDOW,

@@ -230,7 +230,7 @@ fn without_a_key_an_acceptance_of_somebody_else_does_not_end_the_attempt() {
     for count in 1..=3 {
         accept(&mut caller, &callee, (number, greeting), true, &mut seen);
         let facts = caller.core.facts(peer).unwrap();
-        let ignored = format!("{count} answers were not the peer's");
+        let ignored = format!("{count} replies were not the peer's");
         assert!(facts[1].1.contains(&ignored), "{facts:?}");
     }
     assert!(seen.down.is_empty(), "{:?}", seen.down);

@@ -1,5 +1,5 @@
-//! The protocol of one connection after the handshake: a pure state machine without sockets, clock
-//! or randomness.
+//! The protocol of one connection of [`tcp`](crate::tcp) or [`udp`](crate::udp) after the handshake: a pure state machine without
+//! sockets, clock or randomness.
 //!
 //! Bytes in: [`Session::input`], or straight into memory where [`Session::direct`] says that only
 //! payload is expected, followed by [`Session::direct_done`]. Events go to the [`Sink`]. Commands
@@ -12,7 +12,7 @@
 //! data says where it belongs, and an end says how much data it ends, so that nothing depends on how
 //! the connections overtake each other.
 //!
-//! Parts: `inbox` finds the frames in the stream, `puts` and `gets` move data and `atomics` change words, each with both of its
+//! Parts: `inbox` finds the frames in the stream, `outbox` holds what waits to be sent, `puts` and `gets` move data and `atomics` change words, each with both of its
 //! sides in one file, `coverage` knows which bytes have come,
 //! `pausing` holds packets back.
 
@@ -20,6 +20,7 @@ mod atomics;
 mod coverage;
 mod gets;
 mod inbox;
+mod outbox;
 mod pausing;
 mod puts;
 
@@ -33,11 +34,11 @@ use causeway_wire::tcp::{
     PUT_WINDOW, Ticket,
 };
 
-use super::outbox::{Outbox, SpanOwner};
 use crate::error::{PeerError, SendError, TransferError};
 use crate::fragments::exported_part;
 use crate::method::{Access, Direction, Outlet, Packet, Peer, Readiness, Sink, Token, Transfer};
 use coverage::Coverage;
+use outbox::{Outbox, SpanOwner};
 
 /// The most replies that may wait for a peer that keeps the windows: all that it may have asked,
 /// and as much again in the one buffer that is partly sent.

@@ -4,7 +4,7 @@ use causeway_sys::memory::Memory;
 
 use super::*;
 use crate::method::{Access, Packet};
-use crate::tcp::session::Bounds;
+use crate::session::Bounds;
 
 #[derive(Default)]
 struct Seen(Vec<(Token, Result<u64, TransferError>)>);

@@ -5,9 +5,6 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use crate::address::Address;
 use crate::error::Error;
 
-/// The scheme of this method's addresses.
-pub(super) const SCHEME: &str = "tcp";
-
 /// Takes `host:port` apart. The host may be a name, an IPv4 address, or an IPv6 address in brackets.
 fn split<'a>(address: &'a Address, scheme: &str) -> Result<(&'a str, u16), Error> {
     let bad = |reason| Error::BadAddress {
@@ -39,14 +36,9 @@ fn split<'a>(address: &'a Address, scheme: &str) -> Result<(&'a str, u16), Error
     Ok((host, port))
 }
 
-/// All socket addresses of a `tcp` address, in the resolver's order. Blocks as long as the system's
+/// All socket addresses of an address of this scheme, in the resolver's order. Blocks as long as the system's
 /// resolver does.
-pub(super) fn resolve(address: &Address) -> Result<Vec<SocketAddr>, Error> {
-    resolve_for(SCHEME, address)
-}
-
-/// The same for the method of another scheme.
-pub(crate) fn resolve_for(scheme: &str, address: &Address) -> Result<Vec<SocketAddr>, Error> {
+pub(crate) fn resolve(scheme: &str, address: &Address) -> Result<Vec<SocketAddr>, Error> {
     let (host, port) = split(address, scheme)?;
     let found = (host, port)
         .to_socket_addrs()
@@ -85,8 +77,8 @@ pub(crate) fn confirm(scheme: &str, claimed: &Address, source: &Address) -> Opti
 }
 
 /// The address at which `target` is reached.
-pub(super) fn describe(target: SocketAddr) -> Option<Address> {
-    format!("{SCHEME}://{target}").parse().ok()
+pub(crate) fn describe(scheme: &str, target: SocketAddr) -> Option<Address> {
+    format!("{scheme}://{target}").parse().ok()
 }
 
 /// Whether only processes of this host can be at the other end.
@@ -102,7 +94,7 @@ mod tests {
     use super::*;
 
     fn all(text: &str) -> Result<Vec<SocketAddr>, Error> {
-        resolve(&text.parse()?)
+        resolve("tcp", &text.parse()?)
     }
 
     #[test]
@@ -118,7 +110,7 @@ mod tests {
                 .iter()
                 .all(|&a| is_loopback(a))
         );
-        let described = describe(all("tcp://[::1]:7").unwrap()[0]).unwrap();
+        let described = describe("tcp", all("tcp://[::1]:7").unwrap()[0]).unwrap();
         assert_eq!(described.to_string(), "tcp://[::1]:7");
     }
 
@@ -126,7 +118,7 @@ mod tests {
     fn only_addresses_of_the_same_host_are_confirmed() {
         let source = "tcp://10.0.0.1:50000".parse().unwrap();
         let confirmed = |claimed: &str| {
-            let address = confirm(SCHEME, &claimed.parse().unwrap(), &source);
+            let address = confirm("tcp", &claimed.parse().unwrap(), &source);
             address.map(|address| address.to_string())
         };
         let own = Some("tcp://10.0.0.1:7".to_owned());

@@ -11,13 +11,13 @@ use causeway_sys::net::Piece;
 use causeway_wire::tcp::{Header, Kind, MAX_PIECE, PUT_WINDOW};
 
 use super::inbox::Stream;
+use super::outbox::SpanOwner;
 use super::{
     Bulk, FIRST_BASE, MAIN, MAX_WRITTEN_RANGES, Quantum, SPREAD_FROM_BYTES, Session, violation,
 };
 use crate::error::{PeerError, TransferError};
 use crate::fragments::Cursor;
 use crate::method::{Direction, Packet, Peer, Sink, Token, Transfer};
-use crate::tcp::outbox::SpanOwner;
 
 /// The most frames that one quantum lines up: a quantum of many small ones shall end as well.
 const MAX_FRAMES_PER_QUANTUM: usize = 1024;
@@ -207,7 +207,9 @@ impl Session {
         let at = self.puts.sent.iter().position(|sent| sent.id == id);
         // A reply to what is not sent yet would end the transfer while its memory is in use.
         let Some(at) = at.filter(|_| !self.is_sending(id)) else {
-            return Err(violation("it answers a put that was not sent to its end"));
+            return Err(violation(
+                "it replies to a put that has not been sent completely",
+            ));
         };
         let sent = self.puts.sent.swap_remove(at);
         self.puts.begun -= 1;

@@ -16,11 +16,11 @@ use smallvec::SmallVec;
 
 use super::coverage::{Coverage, Rejected};
 use super::inbox::Stream;
+use super::outbox::SpanOwner;
 use super::{Bulk, MAIN, Quantum, Session, violation};
 use crate::error::{PeerError, TransferError};
 use crate::fragments::Cursor;
 use crate::method::{Direction, NotifyPacket, Peer, Sink, Token, Transfer};
-use crate::tcp::outbox::SpanOwner;
 
 /// Pieces of one request that may have come apart from each other, over subflows: there are no more of them.
 const MAX_RANGES: usize = (MAX_GET_BYTES as usize).div_ceil(MAX_PIECE);

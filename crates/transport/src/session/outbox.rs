@@ -60,7 +60,7 @@ impl Segment {
 
 /// See the module's page.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     segments: VecDeque<Segment>,
     /// Bytes in `segments`.
     lined_up: usize,
@@ -80,7 +80,7 @@ impl Outbox {
     }
 
     /// Bytes of short frames that wait.
-    pub(super) fn short_bytes(&self) -> usize {
+    pub(crate) fn short_bytes(&self) -> usize {
         self.short_bytes
     }
 
@@ -96,7 +96,7 @@ impl Outbox {
     }
 
     /// Bytes that are lined up, in an order that nothing changes any more.
-    pub(super) fn lined_up(&self) -> usize {
+    pub(crate) fn lined_up(&self) -> usize {
         self.lined_up
     }
 
@@ -195,7 +195,7 @@ impl Outbox {
     }
 
     /// The front of what is lined up, as pieces for one call.
-    pub(super) fn pieces<'a>(&'a self, into: &mut [Piece<'a>; MAX_PIECES]) -> usize {
+    pub(crate) fn pieces<'a>(&'a self, into: &mut [Piece<'a>; MAX_PIECES]) -> usize {
         let mut count = 0;
         for (slot, segment) in into.iter_mut().zip(&self.segments) {
             *slot = match segment {
@@ -210,7 +210,7 @@ impl Outbox {
     }
 
     /// Forgets the first `count` bytes of what is lined up: they were sent.
-    pub(super) fn advance(&mut self, mut count: usize) {
+    pub(crate) fn advance(&mut self, mut count: usize) {
         self.lined_up -= count;
         while let Some(front) = self.segments.front_mut() {
             let now = front.remaining().min(count);
@@ -247,7 +247,7 @@ impl Outbox {
     }
 
     /// Moves up to `into.len()` bytes from the front of what is lined up; returns how many.
-    pub(super) fn copy_out(&mut self, into: &mut [u8]) -> usize {
+    pub(crate) fn copy_out(&mut self, into: &mut [u8]) -> usize {
         let mut filled = 0;
         for segment in &self.segments {
             let Some(room) = into.get_mut(filled..).filter(|room| !room.is_empty()) else {

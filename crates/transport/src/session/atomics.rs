@@ -95,7 +95,7 @@ impl Session {
             Outcome::from_bytes(payload).map_err(|error| PeerError::Protocol(error.to_string()))?;
         let sent = &mut self.atomics.sent;
         let Some(at) = sent.iter().position(|(id, _)| *id == header.id) else {
-            return Err(violation("it answers an atomic that was not asked for"));
+            return Err(violation("it replies to an atomic that was not sent"));
         };
         let (_, token) = sent.swap_remove(at);
         self.transfers -= 1;
