@@ -142,17 +142,17 @@ fn operands(op: Op, origin: Described) -> Option<Described> {
 #[inline(always)]
 unsafe fn copied(is_put: bool, (base, many, of): Described, target: Target) -> Result<bool> {
     with(|process, rest| {
-        if of != target.datatype || many != target.count || base.is_null() {
+        if of != target.datatype || many != target.count {
             return Ok(false);
         }
-        let datatype = rest.datatype(of)?;
-        let is_plain = datatype.is_contiguous() && datatype.is_committed();
         let bytes = u64::try_from(many).ok();
-        let bytes = bytes.and_then(|many| many.checked_mul(datatype.size()));
-        let Some(len @ 1..=SHORT) = bytes.filter(|_| is_plain && base.addr() != abi::IN_PLACE)
-        else {
+        let bytes = bytes.and_then(|many| many.checked_mul(rest.unit(of)));
+        let Some(len @ 1..=SHORT) = bytes else {
             return Ok(false);
         };
+        if base.is_null() || base.addr() == abi::IN_PLACE {
+            return Ok(false);
+        }
         let (len, place) = (len as usize, (target.rank, target.displacement));
         // SAFETY: the caller's promise.
         Ok(unsafe {
@@ -182,6 +182,24 @@ unsafe fn combined(op: Op, (base, many, of): Described, target: Target) -> Resul
         let result = (&raw mut before).cast();
         changed(Change::Combine(op), [base, nothing], result, target)
     }
+}
+
+/// The same, and tells what it was before.
+///
+/// # Safety
+/// MPI's contract for the buffers of an access.
+#[inline(always)]
+unsafe fn fetched(op: Op, origin: Described, result: Described, target: Target) -> Result<bool> {
+    let is_one = |(base, many, of): Described| {
+        many == 1 && of == target.datatype && base.addr() != abi::IN_PLACE
+    };
+    if target.count != 1 || !is_one(result) || op != Op::NoOp && !is_one(origin) {
+        return Ok(false);
+    }
+    let nothing = std::ptr::null();
+    let operand = operands(op, origin).map_or(nothing, |(base, ..)| base);
+    // SAFETY: the caller's promise.
+    unsafe { changed(Change::Combine(op), [operand, nothing], result.0.cast_mut(), target) }
 }
 
 /// Most bytes of a short access.
@@ -250,7 +268,12 @@ with_target! {
             None,
             Some((result.cast_const(), results, result_type)),
         ],
-        |_| Ok::<_, Error>(false);
+        |target| fetched(
+            operation(op, true)?,
+            (origin, many, of),
+            (result.cast_const(), results, result_type),
+            target,
+        );
 }
 
 /// Changes one integer at once, if it is one that this can be done with, and tells what it was before. Returns whether it was done. An

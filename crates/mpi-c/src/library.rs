@@ -140,6 +140,40 @@ struct Inside {
     is_serial: bool,
 }
 
+impl Inside {
+    /// Enters: at once, if the program has threads take turns.
+    #[inline]
+    fn enter() -> Result<Self> {
+        let is_serial = INSTANCE.is_serial.load(Relaxed);
+        match is_serial {
+            true if INSTANCE.is_entered.replace(true) => Err(is_entered()),
+            true => Ok(Self { is_serial }),
+            false => Self::enter_in_turn(),
+        }
+    }
+
+    /// Enters as soon as no other thread is inside.
+    #[inline(never)]
+    fn enter_in_turn() -> Result<Self> {
+        let entry = &INSTANCE.entry;
+        if !entry.try_enter() {
+            // Nothing keeps threads out for good.
+            let entered = entry.enter_contended(|| true, interrupt);
+            entered.map_err(|state| {
+                let text = format!("the library's lock is in the state {state}");
+                Error::new(abi::ERR_INTERN, text)
+            })?;
+        }
+        Ok(Self { is_serial: false })
+    }
+}
+
+#[cold]
+fn is_entered() -> Error {
+    let text = "another thread is inside the library, which this program uses with MPI_THREAD_SERIALIZED at most";
+    Error::new(abi::ERR_OTHER, text)
+}
+
 impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
@@ -166,47 +200,39 @@ pub(crate) fn set_level(level: c_int, has_own_thread: bool, process: &mut Proces
 /// Enters the library for `body`, which calls no function of the program's.
 #[inline]
 pub(crate) fn enter<R>(body: impl FnOnce(&mut Library) -> Result<R>) -> Result<R> {
-    if !INSTANCE.is_serial.load(Relaxed) {
-        return enter_in_turn(body);
-    }
-    if INSTANCE.is_entered.replace(true) {
-        return Err(Error::new(
-            abi::ERR_OTHER,
-            "another thread is inside the library, which this program uses with MPI_THREAD_SERIALIZED at most",
-        ));
-    }
-    let _inside = Inside { is_serial: true };
-    // SAFETY: the flag says that no other call is here, and threads take turns.
+    let inside = Inside::enter()?;
+    // SAFETY: this call is inside, and so no other uses the library until it leaves: either threads take turns here, or the flag
+    // says that no other call is here, and the program has threads take turns.
     let library = unsafe { &mut *INSTANCE.library.get() };
-    body(library.get_or_insert_with(Library::new))
+    let library = match library {
+        Some(library) => library,
+        None => begin(library),
+    };
+    let result = body(library);
+    if !inside.is_serial {
+        tell_others(library);
+    }
+    result
 }
 
-/// Enters as soon as no other thread is inside.
-fn enter_in_turn<R>(body: impl FnOnce(&mut Library) -> Result<R>) -> Result<R> {
+#[cold]
+#[inline(never)]
+fn begin(library: &mut Option<Library>) -> &mut Library {
+    library.insert(Library::new())
+}
+
+/// What this call has done may concern other threads.
+#[inline(never)]
+fn tell_others(library: &mut Library) {
     let entry = &INSTANCE.entry;
-    if !entry.try_enter() {
-        // Nothing keeps threads out for good.
-        let entered = entry.enter_contended(|| true, interrupt);
-        entered.map_err(|state| {
-            let text = format!("the library's lock is in the state {state}");
-            Error::new(abi::ERR_INTERN, text)
-        })?;
-    }
-    let _inside = Inside { is_serial: false };
-    // SAFETY: this thread is inside, so no other uses the library until it leaves.
-    let library = unsafe { &mut *INSTANCE.library.get() };
-    let library = library.get_or_insert_with(Library::new);
-    let result = body(library);
-    if entry.is_shared()
-        && let Some(process) = &mut library.process
-    {
+    let Some(process) = &mut library.process else {
+        return;
+    };
+    if entry.is_shared() {
         entry.note_changes(process.changes());
         process.check_parked();
     }
-    if let Some(process) = &library.process {
-        standby::leave(process);
-    }
-    result
+    standby::leave(process);
 }
 
 /// Has the library's own thread, which is inside, wait for messages: what to sleep in outside, or nothing if it is to look again.
@@ -363,6 +389,40 @@ impl Rest<'_> {
     #[inline]
     pub(crate) fn datatype(&self, handle: Handle) -> Result<&Datatype> {
         datatype(self.predefined, self.types, handle)
+    }
+
+    /// The [unit](Datatype::unit) of the datatype of a handle; 0 if it is none.
+    #[inline(always)]
+    pub(crate) fn unit(&self, handle: Handle) -> u64 {
+        let datatype = match self.predefined.get(handle.wrapping_sub(FIRST_TYPE)) {
+            Some(found) => found.as_ref(),
+            None => self.types.find(handle),
+        };
+        datatype.map_or(0, Datatype::unit)
+    }
+
+    /// Describes `count` of a datatype at `base`, if they may be used for communication and lie in one piece, and nothing else is
+    /// unusual about them.
+    ///
+    /// # Safety
+    /// As [`Rest::buffer`], until what the description is used for is complete.
+    #[inline(always)]
+    pub(crate) unsafe fn plain(
+        &self,
+        base: *const c_void,
+        count: i64,
+        handle: Handle,
+        writable: bool,
+    ) -> Option<BorrowedSpan<'_>> {
+        let len = u64::try_from(count).ok()?.checked_mul(self.unit(handle))?;
+        let len = usize::try_from(len).ok().filter(|len| *len > 0)?;
+        let end = base.addr().checked_add(len)?;
+        if end > isize::MAX as usize || base.addr() == abi::IN_PLACE {
+            return None;
+        }
+        let start = NonNull::new(base.cast_mut().cast::<u8>())?;
+        // SAFETY: the caller's promise.
+        Some(unsafe { self.foreign.span(start, len, writable) })
     }
 
     /// Describes `count` of a datatype at `base` for `body`.

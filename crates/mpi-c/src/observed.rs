@@ -96,14 +96,14 @@ pub(crate) fn begin(call: Call) -> Option<Began> {
 
 /// The thread leaves it.
 #[inline(always)]
-pub(crate) fn end(began: Option<Began>, call: Call) {
+pub(crate) fn end(began: Option<Began>, call: impl FnOnce() -> Call) {
     let Some(Began { slot, at_ns }) = began else {
         return;
     };
     let outside = slot.state.load(Relaxed) & !1;
     slot.state.store(outside, Relaxed);
     if at_ns > 0 {
-        record_call(call, at_ns);
+        record_call(&call(), at_ns);
     }
 }
 
@@ -123,7 +123,7 @@ fn thread() -> u32 {
 }
 
 #[cold]
-fn record_call(call: Call, begin_ns: u64) {
+fn record_call(call: &Call, begin_ns: u64) {
     let end_ns = record::now_ns();
     let some = |number: i32| (number != NONE).then_some(number);
     let (mut peer, mut bytes) = (some(call.peer), 0);

@@ -7,7 +7,7 @@ use causeway_mpi::abi;
 use causeway_mpi::error::Result;
 use causeway_mpi::point::{Mode, Route};
 use causeway_mpi::process::{Active, Waited};
-use causeway_mpi::request::Plan;
+use causeway_mpi::request::{FINISHED, Plan};
 
 use crate::library::{complete, wait_for, with};
 use crate::types::{Handle, Status, write_status};
@@ -28,6 +28,30 @@ unsafe fn start_send(
             })
         }
     })
+}
+
+/// Sends a message if it can leave at once, and returns nothing; otherwise starts to send it.
+///
+/// # Safety
+/// MPI's contract for a send.
+#[inline]
+unsafe fn send_or_start(
+    (buf, count, datatype): (*const c_void, i64, Handle),
+    route: Route,
+    mode: Mode,
+) -> Result<Option<Active>> {
+    if let Mode::Standard | Mode::Ready = mode {
+        let has_left = with(|process, rest| {
+            // SAFETY: the caller's promise.
+            let memory = unsafe { rest.plain(buf, count, datatype, false) };
+            Ok(memory.is_some_and(|memory| process.send_at_once(&memory, route)))
+        })?;
+        if has_left {
+            return Ok(None);
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { start_send((buf, count, datatype), route, mode).map(Some) }
 }
 
 /// # Safety
@@ -69,8 +93,8 @@ macro_rules! sends {
         ) -> Result<()> {
             let route = Route { rank, tag, communicator };
             // SAFETY: the caller keeps MPI's contract.
-            let active = unsafe { start_send((buf, count, datatype), route, $mode) }?;
-            complete(active).map(drop)
+            let sent = unsafe { send_or_start((buf, count, datatype), route, $mode) }?;
+            sent.map_or(Ok(()), |active| complete(active).map(drop))
         }
 
         pub(crate) unsafe fn $nonblocking(
@@ -85,13 +109,11 @@ macro_rules! sends {
             let route = Route { rank, tag, communicator };
             // SAFETY: the caller keeps MPI's contract.
             unsafe {
-                let handle = with(|process, rest| {
-                    rest.buffer(buf, count, datatype, false, |from| {
-                        let active = process.send(from, route, $mode)?;
-                        process.keep(active)
-                    })
-                })?;
-                request.write(handle);
+                let sent = send_or_start((buf, count, datatype), route, $mode)?;
+                match sent {
+                    None => request.write(FINISHED),
+                    Some(active) => keep(active, request)?,
+                }
             }
             Ok(())
         }
@@ -144,7 +166,14 @@ pub(crate) unsafe fn recv(
     };
     // SAFETY: the caller keeps MPI's contract.
     unsafe {
-        let done = complete(start_receive((buf, count, datatype), route)?)?;
+        let received = with(|process, rest| {
+            let memory = rest.plain(buf, count, datatype, true);
+            memory.and_then(|memory| process.receive_alone(&memory, route)).transpose()
+        })?;
+        let done = match received {
+            Some(done) => done,
+            None => complete(start_receive((buf, count, datatype), route)?)?,
+        };
         write_status(status, done);
     }
     Ok(())
@@ -166,13 +195,15 @@ pub(crate) unsafe fn irecv(
     };
     // SAFETY: the caller keeps MPI's contract.
     unsafe {
-        let handle = with(|process, rest| {
-            rest.buffer(buf, count, datatype, true, |into| {
-                let active = process.receive(into, route)?;
-                process.keep(active)
-            })
+        let posted = with(|process, rest| {
+            let memory = rest.plain(buf, count, datatype, true);
+            let posted = memory.and_then(|memory| process.receive_with_request(&memory, route));
+            posted.transpose()
         })?;
-        request.write(handle);
+        match posted {
+            Some(handle) => request.write(handle),
+            None => keep(start_receive((buf, count, datatype), route)?, request)?,
+        }
     }
     Ok(())
 }

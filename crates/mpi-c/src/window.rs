@@ -237,12 +237,13 @@ pub(crate) unsafe fn win_unlock_all(win: Handle) -> Result<()> {
 }
 
 /// A flush of a rank, or of all. What is done at the target is done here too.
+#[inline]
 fn checked_flush(win: Handle, rank: Option<c_int>) -> Result<()> {
-    if rank == Some(abi::PROC_NULL) {
-        return with(|process, _| process.window(win).map(drop));
-    }
     if with(|process, _| Ok(process.flush_now(win, rank)))? {
         return Ok(());
+    }
+    if rank == Some(abi::PROC_NULL) {
+        return with(|process, _| process.window(win).map(drop));
     }
     wait_for(|process| {
         process.check_flush(win, rank)?;

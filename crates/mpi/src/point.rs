@@ -1,7 +1,7 @@
 //! Messages from one process to another (MPI 5.0 chapter 3).
 
 use causeway_engine::Memory;
-use causeway_engine::types::{Addr, Error as EngineError, Posted};
+use causeway_engine::types::{Addr, Error as EngineError, OpId, Posted};
 
 use crate::abi;
 use crate::buffer::{Buffer, temporary};
@@ -41,6 +41,53 @@ pub struct Route {
 /// Messages with gaps of at most so many bytes travel whole to a process that there is no connection with yet: what the method
 /// prefers is known only later.
 const WHOLE_BEFORE_CONNECTED: u64 = 8 << 10;
+
+/// The short ways, for messages that lie in one piece. What is unusual about a message, or wrong with it, is left to the other
+/// functions: then nothing has been done.
+impl Process {
+    /// Sends a message in the standard mode if it can leave at once. Returns whether it has.
+    #[inline]
+    pub fn send_at_once(&mut self, from: &Memory, route: Route) -> bool {
+        let found = self.communicator(route.communicator).ok();
+        let peers = found.map(|communicator| &communicator.peers);
+        let peer = peers.and_then(|peers| peers.get(usize::try_from(route.rank).ok()?));
+        let (Some(peer), Ok(tag), false) = (peer, u32::try_from(route.tag), record::is_on()) else {
+            return false;
+        };
+        let (addr, word) = (peer.addr, MpiPattern::word(peer.context, tag));
+        let posts = self.posts;
+        !self.endpoint.holds_messages(addr) && self.endpoint.try_send(addr, from, word, posts)
+    }
+
+    /// Starts to receive a message that has not come.
+    #[inline]
+    fn receive_later(&mut self, into: &Memory, route: Route) -> Option<OpId> {
+        if route.rank == abi::PROC_NULL || record::is_on() {
+            return None;
+        }
+        let communicator = self.communicator(route.communicator).ok()?;
+        let pattern = communicator.pattern(route.rank, route.tag).ok()?;
+        self.endpoint.try_receive(pattern, into, self.posts, 0)
+    }
+
+    /// Starts to receive a message that has not come. Returns the handle of its request.
+    #[inline]
+    pub fn receive_with_request(&mut self, into: &Memory, route: Route) -> Option<Result<usize>> {
+        let op = self.receive_later(into, route)?;
+        let from_any = route.rank == abi::ANY_SOURCE;
+        Some(self.keep_receive(op, (route.communicator, from_any)))
+    }
+
+    /// Receives a message that has not come, if nothing else goes on.
+    #[inline]
+    pub fn receive_alone(&mut self, into: &Memory, route: Route) -> Option<Result<Status>> {
+        if self.has_threads || route.rank == abi::ANY_SOURCE || !self.is_quiet() {
+            return None;
+        }
+        let op = self.receive_later(into, route)?;
+        Some(self.wait_for_message(op, route.communicator, true))
+    }
+}
 
 impl Process {
     /// Starts to send.

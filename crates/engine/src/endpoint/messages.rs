@@ -26,6 +26,26 @@ impl<M: Matcher> Endpoint<M> {
         self.post_message(to, data, tag, (queue, user), Sending::Synchronous)
     }
 
+    /// Sends a message, as [`Endpoint::post_send`] does, if it can leave at once and whole. Otherwise nothing has been done.
+    #[inline]
+    pub fn try_send(&mut self, to: Addr, data: &Memory, tag: Tag, queue: Queue) -> bool {
+        let data = std::slice::from_ref(data);
+        self.send_now(to, data, tag, queue).is_some()
+    }
+
+    /// Posts a receive, as [`Endpoint::post_receive`] does, if no message is held that it might get, and it may be posted. Otherwise
+    /// nothing has been done.
+    #[inline]
+    pub fn try_receive(
+        &mut self,
+        pattern: M::Pattern,
+        into: &Memory,
+        queue: Queue,
+        user: u64,
+    ) -> Option<OpId> {
+        self.receive_later(pattern, std::slice::from_ref(into), queue, user)
+    }
+
     /// The envelope of what the latest successful call of [`Endpoint::test`] or [`Endpoint::post_receive`] has completed: of
     /// a receive, who sent its message, and under which tag.
     #[inline]

@@ -43,6 +43,14 @@ fn line_of_source(source: u32) -> usize {
     source as usize + 1
 }
 
+#[inline(always)]
+fn line_of(key: Key) -> usize {
+    match key.kind & ANY_SOURCE {
+        0 => line_of_source(key.source),
+        _ => ANY,
+    }
+}
+
 #[derive(Clone)]
 struct Node {
     key: Key,
@@ -108,16 +116,13 @@ impl Filed for Node {
 impl Node {
     #[inline(always)]
     fn line(&self) -> usize {
-        match self.key.kind & ANY_SOURCE {
-            0 => line_of_source(self.key.source),
-            _ => ANY,
-        }
+        line_of(self.key)
     }
 
     /// Whether a message is one of those that it waits for.
     #[inline(always)]
     fn matches(&self, peer: u32, word: u64) -> bool {
-        self.key == Key::of_message(peer, word, self.key.kind)
+        self.key.matches(peer, word)
     }
 }
 
@@ -130,7 +135,7 @@ impl Receives {
     #[inline(always)]
     pub(super) fn remember(&mut self, receive: u32, key: Key) {
         self.table.nodes.renew(receive, key);
-        let line = self.table.nodes[receive].line();
+        let line = line_of(key);
         if self.lines.len() <= line {
             self.add_line(line);
         }
@@ -148,8 +153,7 @@ impl Receives {
         self.last += 1;
         let nodes = &mut self.table.nodes;
         nodes[receive].place = self.last;
-        let line = nodes[receive].line();
-        self.lines[line].recent.push_back(nodes, receive);
+        self.lines[line_of(key)].recent.push_back(nodes, receive);
     }
 
     pub(super) fn post_again(&mut self, receive: u32) {

@@ -38,10 +38,23 @@ impl Epoch {
         self.locked_all || self.locks[rank as usize].is_some()
     }
 
+    /// The same for a rank that may be none.
+    #[inline]
+    pub(super) fn is_locked_one(&self, rank: i32) -> bool {
+        let lock = usize::try_from(rank).ok().and_then(|rank| self.locks.get(rank));
+        lock.is_some_and(|lock| self.locked_all || lock.is_some())
+    }
+
     /// Whether there is any epoch of locks.
     #[inline]
     pub(super) fn is_passive(&self) -> bool {
         self.locked_all || self.locked > 0
+    }
+
+    /// Whether a rank's memory may be accessed.
+    #[inline]
+    pub(super) fn is_open(&self, rank: u32) -> bool {
+        self.is_locked(rank) || self.is_active(rank)
     }
 
     #[inline]

@@ -59,7 +59,7 @@ impl Process {
         operand: u64,
         change: Change,
     ) -> Option<u64> {
-        let window = self.window(handle).ok()?;
+        let window = self.windows.table.find(handle)?;
         let (area, rank, at) = reached(window, (rank, displacement), 8)?;
         // At a multiple of 8 it lies in one block.
         let word = area.memory().word(at)?;
@@ -74,7 +74,7 @@ impl Process {
     /// Puts bytes into a rank's memory. As with an integer, nothing is done where it cannot be done here: `false`.
     #[inline]
     pub fn put_bytes(&self, handle: usize, to: (i32, i64), from: Source<'_>) -> bool {
-        let window = self.window(handle).ok();
+        let window = self.windows.table.find(handle);
         let Some((area, _, at)) = window.and_then(|window| reached(window, to, from.len())) else {
             return false;
         };
@@ -85,7 +85,7 @@ impl Process {
     /// Gets bytes of a rank's memory, likewise.
     #[inline]
     pub fn get_bytes(&self, handle: usize, of: (i32, i64), into: &mut Target<'_>) -> bool {
-        let (window, len) = (self.window(handle).ok(), into.len());
+        let (window, len) = (self.windows.table.find(handle), into.len());
         let Some((area, _, at)) = window.and_then(|window| reached(window, of, len)) else {
             return false;
         };
@@ -104,11 +104,14 @@ fn reached(
     let Place::Area(area) = &window.place else {
         return None;
     };
-    let rank = window.check_rank(rank).ok()?;
-    window.epoch.check_access(rank, false).ok()?;
-    let unit = window.units[rank as usize];
-    let offset = u64::try_from(displacement).ok()?.checked_mul(unit)?;
-    if offset.checked_add(len as u64)? > window.sizes[rank as usize] {
+    let at = usize::try_from(rank).ok()?;
+    let (unit, size) = (window.units.get(at)?, window.sizes.get(at)?);
+    let rank = at as u32;
+    if !window.epoch.is_open(rank) {
+        return None;
+    }
+    let offset = u64::try_from(displacement).ok()?.checked_mul(*unit)?;
+    if offset.checked_add(len as u64)? > *size {
         return None;
     }
     Some((area, rank, area.start(rank) + offset as usize))
