@@ -135,53 +135,106 @@ static INSTANCE: Instance = Instance {
     waker: OnceLock::new(),
 };
 
-/// Leaves when it is dropped.
-struct Inside {
+/// This thread is inside the library, and calls no function of the program's as long as this exists.
+pub(crate) struct Inside {
     is_serial: bool,
 }
 
 impl Inside {
     /// Enters: at once, if the program has threads take turns.
-    #[inline]
-    fn enter() -> Result<Self> {
+    #[inline(always)]
+    pub(crate) fn enter() -> Result<Self> {
         let is_serial = INSTANCE.is_serial.load(Relaxed);
         match is_serial {
             true if INSTANCE.is_entered.replace(true) => Err(is_entered()),
             true => Ok(Self { is_serial }),
-            false => Self::enter_in_turn(),
+            false => enter_in_turn().map(|()| Self { is_serial }),
         }
     }
 
-    /// Enters as soon as no other thread is inside.
-    #[inline(never)]
-    fn enter_in_turn() -> Result<Self> {
-        let entry = &INSTANCE.entry;
-        if !entry.try_enter() {
-            // Nothing keeps threads out for good.
-            let entered = entry.enter_contended(|| true, interrupt);
-            entered.map_err(|state| {
-                let text = format!("the library's lock is in the state {state}");
-                Error::new(abi::ERR_INTERN, text)
-            })?;
+    #[inline(always)]
+    fn library(&mut self) -> &mut Library {
+        // SAFETY: no other uses the library until this is dropped: either threads take turns here, or the flag says that no
+        // other call is here, and the program has threads take turns.
+        let library = unsafe { &mut *INSTANCE.library.get() };
+        match library {
+            Some(library) => library,
+            None => begin(library),
         }
-        Ok(Self { is_serial: false })
     }
-}
 
-#[cold]
-fn is_entered() -> Error {
-    let text = "another thread is inside the library, which this program uses with MPI_THREAD_SERIALIZED at most";
-    Error::new(abi::ERR_OTHER, text)
+    /// The process, and what calls need besides; an error unless the program has started.
+    #[inline(always)]
+    pub(crate) fn parts(&mut self) -> Result<(&mut Process, Rest<'_>)> {
+        let Library {
+            process: Some(process),
+            types,
+            predefined,
+            foreign,
+            operations,
+            ..
+        } = self.library()
+        else {
+            return Err(not_started());
+        };
+        let rest = Rest {
+            types,
+            predefined,
+            foreign,
+            operations,
+        };
+        Ok((process, rest))
+    }
 }
 
 impl Drop for Inside {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         match self.is_serial {
             true => INSTANCE.is_entered.set(false),
-            false => INSTANCE.entry.leave(),
+            false => self.leave_in_turn(),
         }
     }
+}
+
+impl Inside {
+    /// Leaves, and tells others of what they may wait for.
+    #[inline(never)]
+    fn leave_in_turn(&mut self) {
+        let entry = &INSTANCE.entry;
+        if let Some(process) = &mut self.library().process
+            && !std::thread::panicking()
+        {
+            if entry.is_shared() {
+                entry.note_changes(process.changes());
+                process.check_parked();
+            }
+            standby::leave(process);
+        }
+        entry.leave();
+    }
+}
+
+/// Enters as soon as no other thread is inside.
+#[inline(never)]
+fn enter_in_turn() -> Result<()> {
+    let entry = &INSTANCE.entry;
+    if entry.try_enter() {
+        return Ok(());
+    }
+    // Nothing keeps threads out for good.
+    let entered = entry.enter_contended(|| true, interrupt);
+    entered.map_err(|state| {
+        let text = format!("the library's lock is in the state {state}");
+        Error::new(abi::ERR_INTERN, text)
+    })
+}
+
+#[cold]
+#[inline(never)]
+fn is_entered() -> Error {
+    let text = "another thread is inside the library, which this program uses with MPI_THREAD_SERIALIZED at most";
+    Error::new(abi::ERR_OTHER, text)
 }
 
 /// How threads share the library from now on, in which this thread is. The process has just started. A thread of the library's own may be one of
@@ -200,39 +253,13 @@ pub(crate) fn set_level(level: c_int, has_own_thread: bool, process: &mut Proces
 /// Enters the library for `body`, which calls no function of the program's.
 #[inline]
 pub(crate) fn enter<R>(body: impl FnOnce(&mut Library) -> Result<R>) -> Result<R> {
-    let inside = Inside::enter()?;
-    // SAFETY: this call is inside, and so no other uses the library until it leaves: either threads take turns here, or the flag
-    // says that no other call is here, and the program has threads take turns.
-    let library = unsafe { &mut *INSTANCE.library.get() };
-    let library = match library {
-        Some(library) => library,
-        None => begin(library),
-    };
-    let result = body(library);
-    if !inside.is_serial {
-        tell_others(library);
-    }
-    result
+    body(Inside::enter()?.library())
 }
 
 #[cold]
 #[inline(never)]
 fn begin(library: &mut Option<Library>) -> &mut Library {
     library.insert(Library::new())
-}
-
-/// What this call has done may concern other threads.
-#[inline(never)]
-fn tell_others(library: &mut Library) {
-    let entry = &INSTANCE.entry;
-    let Some(process) = &mut library.process else {
-        return;
-    };
-    if entry.is_shared() {
-        entry.note_changes(process.changes());
-        process.check_parked();
-    }
-    standby::leave(process);
 }
 
 /// Has the library's own thread, which is inside, wait for messages: what to sleep in outside, or nothing if it is to look again.
@@ -265,29 +292,13 @@ pub(crate) fn wake_all() {
 /// Enters for what needs the program to have started.
 #[inline]
 pub(crate) fn with<R>(body: impl FnOnce(&mut Process, &mut Rest<'_>) -> Result<R>) -> Result<R> {
-    enter(|library| {
-        let Library {
-            process: Some(process),
-            types,
-            predefined,
-            foreign,
-            operations,
-            ..
-        } = library
-        else {
-            return Err(not_started());
-        };
-        let rest = &mut Rest {
-            types,
-            predefined,
-            foreign,
-            operations,
-        };
-        body(process, rest)
-    })
+    let mut inside = Inside::enter()?;
+    let (process, mut rest) = inside.parts()?;
+    body(process, &mut rest)
 }
 
 #[cold]
+#[inline(never)]
 pub(crate) fn not_started() -> Error {
     let text = match STAGE.is_finalized.load(Relaxed) {
         true => "MPI_Finalize was called before",

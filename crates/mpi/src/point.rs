@@ -46,7 +46,7 @@ const WHOLE_BEFORE_CONNECTED: u64 = 8 << 10;
 /// functions: then nothing has been done.
 impl Process {
     /// Sends a message in the standard mode if it can leave at once. Returns whether it has.
-    #[inline]
+    #[inline(always)]
     pub fn send_at_once(&mut self, from: &Memory, route: Route) -> bool {
         let found = self.communicator(route.communicator).ok();
         let peers = found.map(|communicator| &communicator.peers);
@@ -60,7 +60,7 @@ impl Process {
     }
 
     /// Starts to receive a message that has not come.
-    #[inline]
+    #[inline(always)]
     fn receive_later(&mut self, into: &Memory, route: Route) -> Option<OpId> {
         if route.rank == abi::PROC_NULL || record::is_on() {
             return None;
@@ -71,7 +71,7 @@ impl Process {
     }
 
     /// Starts to receive a message that has not come. Returns the handle of its request.
-    #[inline]
+    #[inline(always)]
     pub fn receive_with_request(&mut self, into: &Memory, route: Route) -> Option<Result<usize>> {
         let op = self.receive_later(into, route)?;
         let from_any = route.rank == abi::ANY_SOURCE;
@@ -79,7 +79,7 @@ impl Process {
     }
 
     /// Receives a message that has not come, if nothing else goes on.
-    #[inline]
+    #[inline(always)]
     pub fn receive_alone(&mut self, into: &Memory, route: Route) -> Option<Result<Status>> {
         if self.has_threads || route.rank == abi::ANY_SOURCE || !self.is_quiet() {
             return None;

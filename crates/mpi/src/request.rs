@@ -347,7 +347,8 @@ impl Process {
     pub fn start_general(&mut self, general: General) -> Result<usize> {
         let mut active = Active::done(Status::empty(), abi::COMM_SELF);
         active.state = Going::General;
-        self.requests.insert(Request::of(Some(active), None, Some(general)))
+        self.requests
+            .insert(Request::of(Some(active), None, Some(general)))
     }
 
     /// The functions of a generalized request, and whether it is complete.

@@ -1,9 +1,12 @@
 //! Fences, post and start, flushes: when accesses may begin, and when they are done (MPI 5.0 §12.5).
 
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::fence;
+
 use causeway_wire::window::Notice;
 
 use super::epoch::wrong;
-use super::state::Window;
+use super::state::{Flavor, Window};
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -27,7 +30,12 @@ impl Window {
     /// for others by looking at memory again and again does its part for them, too.
     #[inline]
     fn order(&mut self) -> bool {
-        causeway_sys::membarrier::full();
+        // Loads are in order as they are; programs that also store into a shared window may rely on more.
+        if std::mem::take(&mut self.has_changed) || self.flavor == Flavor::Shared {
+            causeway_sys::membarrier::full();
+        } else {
+            fence(Acquire);
+        }
         self.flushes = self.flushes.wrapping_add(1);
         self.flushes.is_multiple_of(FLUSHES)
     }
@@ -158,7 +166,7 @@ impl Process {
     }
 
     /// A flush that has nothing to wait for, and is allowed. Returns whether it was one.
-    #[inline]
+    #[inline(always)]
     pub fn flush_now(&mut self, handle: usize, rank: Option<i32>) -> bool {
         let Some(window) = self.windows.table.find_mut(handle) else {
             return false;
