@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 
 use causeway_mpi::abi;
 use causeway_mpi::error::Result;
-use causeway_mpi::point::{Mode, Route};
+use causeway_mpi::point::{Mode, Received, Route};
 use causeway_mpi::process::{Active, Waited};
 use causeway_mpi::request::{FINISHED, Plan};
 
@@ -230,13 +230,19 @@ pub(crate) unsafe fn recv(
         let received = {
             let mut inside = Inside::enter()?;
             let (process, rest) = inside.parts()?;
-            let memory = rest.plain(buf, count, datatype, true);
-            memory.and_then(|memory| process.receive_alone(&memory, route))
+            match rest.plain(buf, count, datatype, true) {
+                Some(memory) => process.receive_alone(&memory, route),
+                None => Received::Unusual,
+            }
         };
-        match received {
-            Some(received) => write_status(status, received?),
-            None => receive_waiting((buf, count, datatype), route, status)?,
-        }
+        let done = match received {
+            Received::Done(done) => done?,
+            Received::Waits(active) => complete(active)?,
+            Received::Unusual => {
+                return receive_waiting((buf, count, datatype), route, status);
+            }
+        };
+        write_status(status, done);
     }
     Ok(())
 }

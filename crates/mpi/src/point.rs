@@ -42,6 +42,17 @@ pub struct Route {
 /// prefers is known only later.
 const WHOLE_BEFORE_CONNECTED: u64 = 8 << 10;
 
+/// What has become of a receive that was tried.
+#[derive(Debug)]
+pub enum Received {
+    /// Nothing has been done.
+    Unusual,
+    /// The message is there.
+    Done(Result<Status>),
+    /// It is waited for as others are: it has failed, or may fail.
+    Waits(Active),
+}
+
 /// The short ways, for messages that lie in one piece. What is unusual about a message, or wrong with it, is left to the other
 /// functions: then nothing has been done.
 impl Process {
@@ -80,12 +91,26 @@ impl Process {
 
     /// Receives a message that has not come, if nothing else goes on.
     #[inline(always)]
-    pub fn receive_alone(&mut self, into: &Memory, route: Route) -> Option<Result<Status>> {
-        if self.has_threads || route.rank == abi::ANY_SOURCE || !self.is_quiet() {
-            return None;
+    pub fn receive_alone(&mut self, into: &Memory, route: Route) -> Received {
+        if self.has_threads || !self.is_quiet() {
+            return Received::Unusual;
         }
-        let op = self.receive_later(into, route)?;
-        Some(self.wait_for_message(op, route.communicator, true))
+        let Some(op) = self.receive_later(into, route) else {
+            return Received::Unusual;
+        };
+        let from_any = route.rank == abi::ANY_SOURCE;
+        // Other requests may be of receives that what comes besides is for.
+        let done = match self.requests.is_empty() || from_any {
+            true => self.endpoint.wait_for_one(op),
+            false => self.endpoint.wait_for(op),
+        };
+        match done {
+            Some(bytes) => Received::Done(self.received(Some(op), route.communicator, bytes)),
+            None => {
+                let state = Going::Receive { op, from_any };
+                Received::Waits(Active::going(state, route.communicator))
+            }
+        }
     }
 }
 
