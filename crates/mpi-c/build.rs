@@ -203,7 +203,7 @@ fn write_function(
         // SAFETY comments stand here once for all of them: see `exports`.
         Some(_) => format!("unsafe {{ {target} }}"),
         None if is_observed(function) => format!(
-            "let call_ = {}; let began = begin(call_); \
+            "let call_ = || {}; let began = begin(call_()); \
              let result = call(\"{name}\", {}, || unsafe {{ {target} }}); end(began, call_); result",
             observed_call(function, name, number, large),
             object(function)

@@ -406,19 +406,14 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// The bytes that an operation has moved, if it is done and was successful. No progress is made.
-    #[inline]
+    #[inline(never)]
     pub fn take_moved(&mut self, op: OpId) -> Option<u64> {
-        match self.take_one(op) {
+        if !self.process.is_this_process() {
+            return None;
+        }
+        match self.conversations.shared.take_successful(op) {
             Tested::Successful { bytes, .. } => Some(bytes),
             Tested::Pending | Tested::Otherwise => None,
-        }
-    }
-
-    #[inline(never)]
-    fn take_one(&mut self, op: OpId) -> Tested {
-        match self.process.is_this_process() {
-            true => self.conversations.shared.take_successful(op),
-            false => Tested::Otherwise,
         }
     }
 

@@ -185,22 +185,23 @@ impl Op {
     /// be dropped, and all is one store.
     #[inline(always)]
     pub(crate) fn wait_for_message(&mut self) {
-        self.be(State::Posted);
+        self.leave_state();
+        self.state = State::Posted;
     }
 
     /// Likewise: the operation can be tested for.
     #[inline(always)]
     pub(crate) fn be_done(&mut self) {
-        self.be(State::Done);
+        self.leave_state();
+        self.state = State::Done;
     }
 
+    /// (A state that is handed on as a value would be copied with all the room that others need.)
     #[inline(always)]
-    fn be(&mut self, state: State) {
+    fn leave_state(&mut self) {
         if !matches!(self.state, State::Posted | State::Finishing | State::Done) {
             self.drop_state();
         }
-        // What was there holds nothing. (An assignment calls for its destruction all the same.)
-        std::mem::forget(std::mem::replace(&mut self.state, state));
     }
 
     #[cold]

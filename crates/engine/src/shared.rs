@@ -78,6 +78,8 @@ pub(crate) struct Shared<M> {
     pub(crate) holding: Vec<u32>,
     /// A method that may hold packets has been given some since it was last told to send what it holds.
     pub(crate) wants_flush: bool,
+    /// The caller waits for one message ([`Endpoint::wait_for_one`](crate::Endpoint::wait_for_one)).
+    pub(crate) takes_one: bool,
     /// Peers that have more to send, after others and what has come.
     pub(crate) postponed: Vec<u32>,
     /// Operations that became done, to notice that something did.
@@ -229,6 +231,7 @@ impl<M: Matcher> Shared<M> {
             dirty: Vec::new(),
             holding: Vec::new(),
             wants_flush: false,
+            takes_one: false,
             postponed: Vec::new(),
             completions: 0,
             arrivals: 0,

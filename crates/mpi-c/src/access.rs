@@ -11,7 +11,7 @@ use causeway_mpi::window::{Access, Action, Change};
 
 use causeway_sys::blocks::{self, Source};
 
-use crate::library::{Placed, Rest, with};
+use crate::library::{Inside, Placed, Rest, with};
 use crate::types::{Handle, count_of};
 
 /// A buffer as a call describes it: address, count, datatype.
@@ -141,29 +141,29 @@ fn operands(op: Op, origin: Described) -> Option<Described> {
 /// MPI's contract for the buffer of an access, which is written unless `is_put`.
 #[inline(always)]
 unsafe fn copied(is_put: bool, (base, many, of): Described, target: Target) -> Result<bool> {
-    with(|process, rest| {
-        if of != target.datatype || many != target.count || base.is_null() {
-            return Ok(false);
-        }
-        let datatype = rest.datatype(of)?;
-        let is_plain = datatype.is_contiguous() && datatype.is_committed();
-        let bytes = u64::try_from(many).ok();
-        let bytes = bytes.and_then(|many| many.checked_mul(datatype.size()));
-        let Some(len @ 1..=SHORT) = bytes.filter(|_| is_plain && base.addr() != abi::IN_PLACE)
-        else {
-            return Ok(false);
-        };
-        let (len, place) = (len as usize, (target.rank, target.displacement));
-        // SAFETY: the caller's promise.
-        Ok(unsafe {
-            match is_put {
-                true => process.put_bytes(target.window, place, Source::from_raw(base.cast(), len)),
-                false => {
-                    let into = &mut blocks::Target::from_raw(base.cast_mut().cast(), len);
-                    process.get_bytes(target.window, place, into)
-                }
+    if of != target.datatype || many != target.count {
+        return Ok(false);
+    }
+    let mut inside = Inside::enter()?;
+    let (process, rest) = inside.parts()?;
+    let bytes = u64::try_from(many).ok();
+    let bytes = bytes.and_then(|many| many.checked_mul(rest.unit(of)));
+    let Some(len @ 1..=SHORT) = bytes else {
+        return Ok(false);
+    };
+    if base.is_null() || base.addr() == abi::IN_PLACE {
+        return Ok(false);
+    }
+    let (len, place) = (len as usize, (target.rank, target.displacement));
+    // SAFETY: the caller's promise.
+    Ok(unsafe {
+        match is_put {
+            true => process.put_bytes(target.window, place, Source::from_raw(base.cast(), len)),
+            false => {
+                let into = &mut blocks::Target::from_raw(base.cast_mut().cast(), len);
+                process.get_bytes(target.window, place, into)
             }
-        })
+        }
     })
 }
 
@@ -181,6 +181,31 @@ unsafe fn combined(op: Op, (base, many, of): Described, target: Target) -> Resul
         let (nothing, mut before) = (std::ptr::null(), 0u64);
         let result = (&raw mut before).cast();
         changed(Change::Combine(op), [base, nothing], result, target)
+    }
+}
+
+/// The same, and tells what it was before.
+///
+/// # Safety
+/// MPI's contract for the buffers of an access.
+#[inline(always)]
+unsafe fn fetched(op: Op, origin: Described, result: Described, target: Target) -> Result<bool> {
+    let is_one = |(base, many, of): Described| {
+        many == 1 && of == target.datatype && base.addr() != abi::IN_PLACE
+    };
+    if target.count != 1 || !is_one(result) || op != Op::NoOp && !is_one(origin) {
+        return Ok(false);
+    }
+    let nothing = std::ptr::null();
+    let operand = operands(op, origin).map_or(nothing, |(base, ..)| base);
+    // SAFETY: the caller's promise.
+    unsafe {
+        changed(
+            Change::Combine(op),
+            [operand, nothing],
+            result.0.cast_mut(),
+            target,
+        )
     }
 }
 
@@ -203,13 +228,27 @@ macro_rules! with_target {
             $($op: Handle,)?
             window: Handle,
         ) -> Result<()> {
+            #[inline(never)]
+            unsafe fn otherwise(
+                $($param: $ty,)*
+                rank: c_int,
+                displacement: i64,
+                count: i64,
+                datatype: Handle,
+                $($op: Handle,)?
+                window: Handle,
+            ) -> Result<()> {
+                let target = Target { rank, displacement, count, datatype, window };
+                // SAFETY: the caller keeps MPI's contract.
+                unsafe { start($action, $buffers, target) }
+            }
             let target = Target { rank, displacement, count, datatype, window };
             // SAFETY: the caller keeps MPI's contract.
             unsafe {
-                match $short(target)? {
-                    true => Ok(()),
-                    false => start($action, $buffers, target),
+                if $short(target)? {
+                    return Ok(());
                 }
+                otherwise($($param,)* rank, displacement, count, datatype, $($op,)? window)
             }
         }
 
@@ -250,7 +289,12 @@ with_target! {
             None,
             Some((result.cast_const(), results, result_type)),
         ],
-        |_| Ok::<_, Error>(false);
+        |target| fetched(
+            operation(op, true)?,
+            (origin, many, of),
+            (result.cast_const(), results, result_type),
+            target,
+        );
 }
 
 /// Changes one integer at once, if it is one that this can be done with, and tells what it was before. Returns whether it was done. An
@@ -265,30 +309,28 @@ unsafe fn changed(
     result: *mut c_void,
     target: Target,
 ) -> Result<bool> {
-    with(|process, rest| {
-        if result.is_null() || !change.is_simple(rest.datatype(target.datatype)?.basic()) {
-            return Ok(false);
-        }
-        // SAFETY: the caller's promise: the datatype, which was looked at, has 8 bytes.
-        let read = |from: *const c_void| unsafe {
-            (!from.is_null()).then(|| from.cast::<u64>().read_unaligned())
-        };
-        let (operand, change) = match (change, read(operand), read(compare)) {
-            (Change::Combine(Op::NoOp), _, _) => (0, change),
-            (Change::Combine(_), Some(operand), _) => (operand, change),
-            (Change::IfEqual(_), Some(operand), Some(compare)) => {
-                (operand, Change::IfEqual(compare))
-            }
-            _ => return Ok(false),
-        };
-        let place = (target.rank, target.displacement);
-        let old = process.change_integer(target.window, place, operand, change);
-        if let Some(old) = old {
-            // SAFETY: likewise.
-            unsafe { result.cast::<u64>().write_unaligned(old) };
-        }
-        Ok(old.is_some())
-    })
+    let mut inside = Inside::enter()?;
+    let (process, rest) = inside.parts()?;
+    if result.is_null() || !change.is_simple(rest.datatype(target.datatype)?.basic()) {
+        return Ok(false);
+    }
+    // SAFETY: the caller's promise: the datatype, which was looked at, has 8 bytes.
+    let read = |from: *const c_void| unsafe {
+        (!from.is_null()).then(|| from.cast::<u64>().read_unaligned())
+    };
+    let (operand, change) = match (change, read(operand), read(compare)) {
+        (Change::Combine(Op::NoOp), _, _) => (0, change),
+        (Change::Combine(_), Some(operand), _) => (operand, change),
+        (Change::IfEqual(_), Some(operand), Some(compare)) => (operand, Change::IfEqual(compare)),
+        _ => return Ok(false),
+    };
+    let place = (target.rank, target.displacement);
+    let old = process.change_integer(target.window, place, operand, change);
+    if let Some(old) = old {
+        // SAFETY: likewise.
+        unsafe { result.cast::<u64>().write_unaligned(old) };
+    }
+    Ok(old.is_some())
 }
 
 #[inline]

@@ -133,19 +133,109 @@ static INSTANCE: Instance = Instance {
     waker: OnceLock::new(),
 };
 
-/// Leaves when it is dropped.
-struct Inside {
+/// This thread is inside the library, and calls no function of the program's as long as this exists.
+pub(crate) struct Inside {
     is_serial: bool,
 }
 
+impl Inside {
+    /// Enters: at once, if the program has threads take turns.
+    #[inline(always)]
+    pub(crate) fn enter() -> Result<Self> {
+        let is_serial = INSTANCE.is_serial.load(Relaxed);
+        match is_serial {
+            true if INSTANCE.is_entered.replace(true) => Err(is_entered()),
+            true => Ok(Self { is_serial }),
+            false => enter_in_turn().map(|()| Self { is_serial }),
+        }
+    }
+
+    #[inline(always)]
+    fn library(&mut self) -> &mut Library {
+        // SAFETY: no other uses the library until this is dropped: either threads take turns here, or the flag says that no
+        // other call is here, and the program has threads take turns.
+        let library = unsafe { &mut *INSTANCE.library.get() };
+        match library {
+            Some(library) => library,
+            None => begin(library),
+        }
+    }
+
+    /// The process, and what calls need besides; an error unless the program has started.
+    #[inline(always)]
+    pub(crate) fn parts(&mut self) -> Result<(&mut Process, Rest<'_>)> {
+        let Library {
+            process: Some(process),
+            types,
+            predefined,
+            foreign,
+            operations,
+            ..
+        } = self.library()
+        else {
+            return Err(not_started());
+        };
+        let rest = Rest {
+            types,
+            predefined,
+            foreign,
+            operations,
+        };
+        Ok((process, rest))
+    }
+}
+
 impl Drop for Inside {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         match self.is_serial {
             true => INSTANCE.is_entered.set(false),
-            false => INSTANCE.entry.leave(),
+            false => self.leave_in_turn(),
         }
     }
+}
+
+impl Inside {
+    /// Leaves, and tells others of what they may wait for.
+    #[inline(never)]
+    fn leave_in_turn(&mut self) {
+        let entry = &INSTANCE.entry;
+        if let Some(process) = &mut self.library().process
+            && !std::thread::panicking()
+        {
+            if entry.is_shared() {
+                entry.note_changes(process.changes());
+                process.check_parked();
+            }
+            standby::leave(process);
+        }
+        entry.leave();
+    }
+}
+
+/// Enters as soon as no other thread is inside.
+#[inline(never)]
+fn enter_in_turn() -> Result<()> {
+    let entry = &INSTANCE.entry;
+    if entry.try_enter() {
+        return Ok(());
+    }
+    // Nothing keeps threads out for good.
+    let entered = entry.enter_contended(|| true, interrupt);
+    entered.map_err(|state| match state {
+        PARENTS => Error::new(abi::ERR_OTHER, IN_A_CHILD),
+        _ => {
+            let text = format!("the library's lock is in the state {state}");
+            Error::new(abi::ERR_INTERN, text)
+        }
+    })
+}
+
+#[cold]
+#[inline(never)]
+fn is_entered() -> Error {
+    let text = "another thread is inside the library, which this program uses with MPI_THREAD_SERIALIZED at most";
+    Error::new(abi::ERR_OTHER, text)
 }
 
 /// How threads share the library from now on, in which this thread is. The process has just started. A thread of the library's own may be one of
@@ -176,50 +266,13 @@ pub(crate) fn disown() {
 /// Enters the library for `body`, which calls no function of the program's.
 #[inline]
 pub(crate) fn enter<R>(body: impl FnOnce(&mut Library) -> Result<R>) -> Result<R> {
-    if !INSTANCE.is_serial.load(Relaxed) {
-        return enter_in_turn(body);
-    }
-    if INSTANCE.is_entered.replace(true) {
-        return Err(Error::new(
-            abi::ERR_OTHER,
-            "another thread is inside the library, which this program uses with MPI_THREAD_SERIALIZED at most",
-        ));
-    }
-    let _inside = Inside { is_serial: true };
-    // SAFETY: the flag says that no other call is here, and threads take turns.
-    let library = unsafe { &mut *INSTANCE.library.get() };
-    body(library.get_or_insert_with(Library::new))
+    body(Inside::enter()?.library())
 }
 
-/// Enters as soon as no other thread is inside.
-fn enter_in_turn<R>(body: impl FnOnce(&mut Library) -> Result<R>) -> Result<R> {
-    let entry = &INSTANCE.entry;
-    if !entry.try_enter() {
-        // Nothing keeps threads out for good.
-        let entered = entry.enter_contended(|| true, interrupt);
-        entered.map_err(|state| match state {
-            PARENTS => Error::new(abi::ERR_OTHER, IN_A_CHILD),
-            _ => {
-                let text = format!("the library's lock is in the state {state}");
-                Error::new(abi::ERR_INTERN, text)
-            }
-        })?;
-    }
-    let _inside = Inside { is_serial: false };
-    // SAFETY: this thread is inside, so no other uses the library until it leaves.
-    let library = unsafe { &mut *INSTANCE.library.get() };
-    let library = library.get_or_insert_with(Library::new);
-    let result = body(library);
-    if entry.is_shared()
-        && let Some(process) = &mut library.process
-    {
-        entry.note_changes(process.changes());
-        process.check_parked();
-    }
-    if let Some(process) = &library.process {
-        standby::leave(process);
-    }
-    result
+#[cold]
+#[inline(never)]
+fn begin(library: &mut Option<Library>) -> &mut Library {
+    library.insert(Library::new())
 }
 
 /// Has the library's own thread, which is inside, wait for messages: what to sleep in outside, or nothing if it is to look again.
@@ -252,29 +305,13 @@ pub(crate) fn wake_all() {
 /// Enters for what needs the program to have started.
 #[inline]
 pub(crate) fn with<R>(body: impl FnOnce(&mut Process, &mut Rest<'_>) -> Result<R>) -> Result<R> {
-    enter(|library| {
-        let Library {
-            process: Some(process),
-            types,
-            predefined,
-            foreign,
-            operations,
-            ..
-        } = library
-        else {
-            return Err(not_started());
-        };
-        let rest = &mut Rest {
-            types,
-            predefined,
-            foreign,
-            operations,
-        };
-        body(process, rest)
-    })
+    let mut inside = Inside::enter()?;
+    let (process, mut rest) = inside.parts()?;
+    body(process, &mut rest)
 }
 
 #[cold]
+#[inline(never)]
 pub(crate) fn not_started() -> Error {
     let text = match STAGE.is_finalized.load(Relaxed) {
         true => "MPI_Finalize was called before",
@@ -375,6 +412,40 @@ impl Rest<'_> {
     #[inline]
     pub(crate) fn datatype(&self, handle: Handle) -> Result<&Datatype> {
         datatype(self.predefined, self.types, handle)
+    }
+
+    /// The [unit](Datatype::unit) of the datatype of a handle; 0 if it is none.
+    #[inline(always)]
+    pub(crate) fn unit(&self, handle: Handle) -> u64 {
+        let datatype = match self.predefined.get(handle.wrapping_sub(FIRST_TYPE)) {
+            Some(found) => found.as_ref(),
+            None => self.types.find(handle),
+        };
+        datatype.map_or(0, Datatype::unit)
+    }
+
+    /// Describes `count` of a datatype at `base`, if they may be used for communication and lie in one piece, and nothing else is
+    /// unusual about them.
+    ///
+    /// # Safety
+    /// As [`Rest::buffer`], until what the description is used for is complete.
+    #[inline(always)]
+    pub(crate) unsafe fn plain(
+        &self,
+        base: *const c_void,
+        count: i64,
+        handle: Handle,
+        writable: bool,
+    ) -> Option<BorrowedSpan<'_>> {
+        let len = u64::try_from(count).ok()?.checked_mul(self.unit(handle))?;
+        let len = usize::try_from(len).ok().filter(|len| *len > 0)?;
+        let end = base.addr().checked_add(len)?;
+        if end > isize::MAX as usize || base.addr() == abi::IN_PLACE {
+            return None;
+        }
+        let start = NonNull::new(base.cast_mut().cast::<u8>())?;
+        // SAFETY: the caller's promise.
+        Some(unsafe { self.foreign.span(start, len, writable) })
     }
 
     /// Describes `count` of a datatype at `base` for `body`.

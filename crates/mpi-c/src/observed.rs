@@ -59,6 +59,8 @@ pub(crate) struct Call {
 #[derive(Clone, Copy)]
 pub(crate) struct Began {
     slot: &'static Slot,
+    /// The slot's state behind the call. (Loading what was stored just before would take longer than the rest of a short call.)
+    outside: u64,
     /// When, if calls are recorded.
     at_ns: u64,
 }
@@ -91,24 +93,37 @@ pub(crate) fn begin(call: Call) -> Option<Began> {
         true => record::now_ns(),
         false => 0,
     };
-    Some(Began { slot, at_ns })
+    let outside = State {
+        is_inside: false,
+        ..state
+    };
+    Some(Began {
+        slot,
+        outside: outside.word(),
+        at_ns,
+    })
 }
 
 /// The thread leaves it.
 #[inline(always)]
-pub(crate) fn end(began: Option<Began>, call: Call) {
-    let Some(Began { slot, at_ns }) = began else {
+pub(crate) fn end(began: Option<Began>, call: impl FnOnce() -> Call) {
+    let Some(Began {
+        slot,
+        outside,
+        at_ns,
+    }) = began
+    else {
         return;
     };
-    let outside = slot.state.load(Relaxed) & !1;
     slot.state.store(outside, Relaxed);
     if at_ns > 0 {
-        record_call(call, at_ns);
+        record_call(&call(), at_ns);
     }
 }
 
 /// Which slot is this thread's: the first ones to call have their own.
 #[cold]
+#[inline(never)]
 fn own_slot() -> usize {
     thread().min(call::SLOTS as u32 - 1) as usize
 }
@@ -123,7 +138,8 @@ fn thread() -> u32 {
 }
 
 #[cold]
-fn record_call(call: Call, begin_ns: u64) {
+#[inline(never)]
+fn record_call(call: &Call, begin_ns: u64) {
     let end_ns = record::now_ns();
     let some = |number: i32| (number != NONE).then_some(number);
     let (mut peer, mut bytes) = (some(call.peer), 0);

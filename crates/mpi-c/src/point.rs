@@ -5,11 +5,11 @@ use std::ffi::{c_int, c_void};
 
 use causeway_mpi::abi;
 use causeway_mpi::error::Result;
-use causeway_mpi::point::{Mode, Route};
+use causeway_mpi::point::{Mode, Received, Route};
 use causeway_mpi::process::{Active, Waited};
-use causeway_mpi::request::Plan;
+use causeway_mpi::request::{FINISHED, Plan};
 
-use crate::library::{complete, wait_for, with};
+use crate::library::{Inside, complete, wait_for, with};
 use crate::types::{Handle, Status, write_status};
 
 /// # Safety
@@ -28,6 +28,26 @@ unsafe fn start_send(
             })
         }
     })
+}
+
+/// Sends a message if it can leave at once. Returns whether it has; otherwise nothing has been done.
+///
+/// # Safety
+/// MPI's contract for a send.
+#[inline(always)]
+unsafe fn send_at_once(
+    (buf, count, datatype): (*const c_void, i64, Handle),
+    route: Route,
+    mode: Mode,
+) -> Result<bool> {
+    if !matches!(mode, Mode::Standard | Mode::Ready) {
+        return Ok(false);
+    }
+    let mut inside = Inside::enter()?;
+    let (process, rest) = inside.parts()?;
+    // SAFETY: the caller's promise.
+    let memory = unsafe { rest.plain(buf, count, datatype, false) };
+    Ok(memory.is_some_and(|memory| process.send_at_once(&memory, route)))
 }
 
 /// # Safety
@@ -56,6 +76,68 @@ unsafe fn keep(active: Active, request: *mut Handle) -> Result<()> {
     Ok(())
 }
 
+/// Sends a message that cannot leave at once.
+///
+/// # Safety
+/// MPI's contract for a send.
+#[inline(never)]
+unsafe fn send_waiting(
+    buffer: (*const c_void, i64, Handle),
+    route: Route,
+    mode: Mode,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let active = unsafe { start_send(buffer, route, mode) }?;
+    complete(active).map(drop)
+}
+
+/// Starts to send a message that cannot leave at once.
+///
+/// # Safety
+/// MPI's contract for a send, and the pointer is valid for writes.
+#[inline(never)]
+unsafe fn send_keeping(
+    buffer: (*const c_void, i64, Handle),
+    route: Route,
+    mode: Mode,
+    request: *mut Handle,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { keep(start_send(buffer, route, mode)?, request) }
+}
+
+/// Receives a message that may have come, or what else is unusual.
+///
+/// # Safety
+/// MPI's contract for a receive.
+#[inline(never)]
+unsafe fn receive_waiting(
+    buffer: (*mut c_void, i64, Handle),
+    route: Route,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let done = complete(start_receive(buffer, route)?)?;
+        write_status(status, done);
+    }
+    Ok(())
+}
+
+/// Starts to receive a message that may have come, or what else is unusual.
+///
+/// # Safety
+/// MPI's contract for a receive, and the pointer is valid for writes.
+#[inline(never)]
+unsafe fn receive_keeping(
+    buffer: (*mut c_void, i64, Handle),
+    route: Route,
+    request: *mut Handle,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { keep(start_receive(buffer, route)?, request) }
+}
+
 macro_rules! sends {
     ($($blocking:ident, $nonblocking:ident, $persistent:ident, $mode:expr;)*) => {$(
         #[inline]
@@ -69,8 +151,12 @@ macro_rules! sends {
         ) -> Result<()> {
             let route = Route { rank, tag, communicator };
             // SAFETY: the caller keeps MPI's contract.
-            let active = unsafe { start_send((buf, count, datatype), route, $mode) }?;
-            complete(active).map(drop)
+            unsafe {
+                if send_at_once((buf, count, datatype), route, $mode)? {
+                    return Ok(());
+                }
+                send_waiting((buf, count, datatype), route, $mode)
+            }
         }
 
         pub(crate) unsafe fn $nonblocking(
@@ -85,15 +171,12 @@ macro_rules! sends {
             let route = Route { rank, tag, communicator };
             // SAFETY: the caller keeps MPI's contract.
             unsafe {
-                let handle = with(|process, rest| {
-                    rest.buffer(buf, count, datatype, false, |from| {
-                        let active = process.send(from, route, $mode)?;
-                        process.keep(active)
-                    })
-                })?;
-                request.write(handle);
+                if send_at_once((buf, count, datatype), route, $mode)? {
+                    request.write(FINISHED);
+                    return Ok(());
+                }
+                send_keeping((buf, count, datatype), route, $mode, request)
             }
-            Ok(())
         }
 
         pub(crate) unsafe fn $persistent(
@@ -144,7 +227,21 @@ pub(crate) unsafe fn recv(
     };
     // SAFETY: the caller keeps MPI's contract.
     unsafe {
-        let done = complete(start_receive((buf, count, datatype), route)?)?;
+        let received = {
+            let mut inside = Inside::enter()?;
+            let (process, rest) = inside.parts()?;
+            match rest.plain(buf, count, datatype, true) {
+                Some(memory) => process.receive_alone(&memory, route),
+                None => Received::Unusual,
+            }
+        };
+        let done = match received {
+            Received::Done(done) => done?,
+            Received::Waits(active) => complete(active)?,
+            Received::Unusual => {
+                return receive_waiting((buf, count, datatype), route, status);
+            }
+        };
         write_status(status, done);
     }
     Ok(())
@@ -166,13 +263,16 @@ pub(crate) unsafe fn irecv(
     };
     // SAFETY: the caller keeps MPI's contract.
     unsafe {
-        let handle = with(|process, rest| {
-            rest.buffer(buf, count, datatype, true, |into| {
-                let active = process.receive(into, route)?;
-                process.keep(active)
-            })
-        })?;
-        request.write(handle);
+        let posted = {
+            let mut inside = Inside::enter()?;
+            let (process, rest) = inside.parts()?;
+            let memory = rest.plain(buf, count, datatype, true);
+            memory.and_then(|memory| process.receive_with_request(&memory, route))
+        };
+        match posted {
+            Some(handle) => request.write(handle?),
+            None => receive_keeping((buf, count, datatype), route, request)?,
+        }
     }
     Ok(())
 }

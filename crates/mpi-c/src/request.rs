@@ -69,7 +69,7 @@ pub(crate) unsafe fn wait(request: *mut Handle, status: *mut Status) -> Result<(
     // SAFETY: the caller's pointers, as MPI has it.
     unsafe {
         let handle = request.read();
-        let outcome = wait_for(|process| process.wait_for_request(handle))?;
+        let outcome = wait_for(|process| process.wait_for_request(handle, !status.is_null()))?;
         settle(outcome, request, status)
     }
 }
@@ -222,10 +222,12 @@ pub(crate) unsafe fn waitall(
         let (mut first, mut next) = (None, 0);
         // The program's functions are called outside of the library.
         let mut general = Vec::new();
+        let wanted = !statuses.is_null();
         wait_for(|process| {
+            let next = (&mut next, array.many, wanted);
             let handle = |at| array.request(at).read();
             let message = |at, status: &Known| array.settle_message(at, *status);
-            process.wait_for_requests((&mut next, array.many), handle, message, |at, outcome| {
+            process.wait_for_requests(next, handle, message, |at, outcome| {
                 if let Outcome::Done {
                     general: Some(_), ..
                 } = outcome

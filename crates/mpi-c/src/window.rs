@@ -8,7 +8,7 @@ use causeway_mpi::process::{Active, Process, Waited};
 use causeway_mpi::window::{Begun, Flavor, Offered};
 
 use crate::attributes::Holder;
-use crate::library::{complete, enter, wait_for, with};
+use crate::library::{Inside, complete, enter, wait_for, with};
 use crate::types::{Handle, NumbersOut, read_text, write_text};
 
 fn size_of(size: i64) -> Result<u64> {
@@ -237,12 +237,24 @@ pub(crate) unsafe fn win_unlock_all(win: Handle) -> Result<()> {
 }
 
 /// A flush of a rank, or of all. What is done at the target is done here too.
+#[inline]
 fn checked_flush(win: Handle, rank: Option<c_int>) -> Result<()> {
+    let is_done = {
+        let mut inside = Inside::enter()?;
+        inside.parts()?.0.flush_now(win, rank)
+    };
+    if is_done {
+        return Ok(());
+    }
+    flush_otherwise(win, rank)
+}
+
+/// The same where there is something to wait for, or something is wrong.
+#[cold]
+#[inline(never)]
+fn flush_otherwise(win: Handle, rank: Option<c_int>) -> Result<()> {
     if rank == Some(abi::PROC_NULL) {
         return with(|process, _| process.window(win).map(drop));
-    }
-    if with(|process, _| Ok(process.flush_now(win, rank)))? {
-        return Ok(());
     }
     wait_for(|process| {
         process.check_flush(win, rank)?;

@@ -1,7 +1,7 @@
 //! Messages from one process to another (MPI 5.0 chapter 3).
 
 use causeway_engine::Memory;
-use causeway_engine::types::{Addr, Error as EngineError, Posted};
+use causeway_engine::types::{Addr, Error as EngineError, OpId, Posted};
 
 use crate::abi;
 use crate::buffer::{Buffer, temporary};
@@ -41,6 +41,78 @@ pub struct Route {
 /// Messages with gaps of at most so many bytes travel whole to a process that there is no connection with yet: what the method
 /// prefers is known only later.
 const WHOLE_BEFORE_CONNECTED: u64 = 8 << 10;
+
+/// What has become of a receive that was tried.
+#[derive(Debug)]
+pub enum Received {
+    /// Nothing has been done.
+    Unusual,
+    /// The message is there.
+    Done(Result<Status>),
+    /// It is waited for as others are: it has failed, or may fail.
+    Waits(Active),
+}
+
+/// The short ways, for messages that lie in one piece. What is unusual about a message, or wrong with it, is left to the other
+/// functions: then nothing has been done.
+impl Process {
+    /// Sends a message in the standard mode if it can leave at once. Returns whether it has.
+    #[inline(always)]
+    pub fn send_at_once(&mut self, from: &Memory, route: Route) -> bool {
+        let found = self.communicator(route.communicator).ok();
+        let peers = found.map(|communicator| &communicator.peers);
+        let peer = peers.and_then(|peers| peers.get(usize::try_from(route.rank).ok()?));
+        let (Some(peer), Ok(tag), false) = (peer, u32::try_from(route.tag), record::is_on()) else {
+            return false;
+        };
+        let (addr, word) = (peer.addr, MpiPattern::word(peer.context, tag));
+        let posts = self.posts;
+        !self.endpoint.holds_messages(addr) && self.endpoint.try_send(addr, from, word, posts)
+    }
+
+    /// Starts to receive a message that has not come.
+    #[inline(always)]
+    fn receive_later(&mut self, into: &Memory, route: Route) -> Option<OpId> {
+        if route.rank == abi::PROC_NULL || record::is_on() {
+            return None;
+        }
+        let communicator = self.communicator(route.communicator).ok()?;
+        let pattern = communicator.pattern(route.rank, route.tag).ok()?;
+        self.endpoint.try_receive(pattern, into, self.posts, 0)
+    }
+
+    /// Starts to receive a message that has not come. Returns the handle of its request.
+    #[inline(always)]
+    pub fn receive_with_request(&mut self, into: &Memory, route: Route) -> Option<Result<usize>> {
+        let op = self.receive_later(into, route)?;
+        let from_any = route.rank == abi::ANY_SOURCE;
+        Some(self.keep_receive(op, (route.communicator, from_any)))
+    }
+
+    /// Receives a message that has not come, if nothing else goes on.
+    #[inline(always)]
+    pub fn receive_alone(&mut self, into: &Memory, route: Route) -> Received {
+        if self.has_threads || !self.is_quiet() {
+            return Received::Unusual;
+        }
+        let Some(op) = self.receive_later(into, route) else {
+            return Received::Unusual;
+        };
+        let from_any = route.rank == abi::ANY_SOURCE;
+        // Other requests may be of receives that what comes besides is for.
+        let done = match self.requests.is_empty() || from_any {
+            true => self.endpoint.wait_for_one(op),
+            false => self.endpoint.wait_for(op),
+        };
+        match done {
+            Some(bytes) => Received::Done(self.received(Some(op), route.communicator, bytes)),
+            None => {
+                let state = Going::Receive { op, from_any };
+                Received::Waits(Active::going(state, route.communicator))
+            }
+        }
+    }
+}
 
 impl Process {
     /// Starts to send.

@@ -429,7 +429,7 @@ impl Process {
 
     /// What has become of an operation that has failed.
     #[cold]
-    fn failed_message(
+    pub(crate) fn failed_message(
         &mut self,
         op: OpId,
         communicator: usize,
@@ -627,7 +627,7 @@ impl Process {
 
     /// An operation has completed. Its envelope is the engine's latest.
     #[inline]
-    fn finished(
+    pub(crate) fn finished(
         &mut self,
         op: Option<OpId>,
         communicator: usize,

@@ -37,6 +37,8 @@ pub fn is_on() -> bool {
 }
 
 /// The monotonic clock, which all processes of a host share, in nanoseconds.
+#[cold]
+#[inline(never)]
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

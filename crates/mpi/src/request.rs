@@ -1,9 +1,12 @@
 //! Requests: operations that a program has a handle for (MPI 5.0 §3.7).
 
+use causeway_engine::types::OpId;
+
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::point::{Mode, Route};
 use crate::process::{Active, Going, Process, Waited};
+use crate::record;
 use crate::status::Status;
 use crate::table::{Kind, reserved};
 
@@ -11,11 +14,32 @@ pub use crate::buffer::OwnedBuffer;
 
 /// The handle of each operation that was done when it got one, and whose status is empty: most sends of short messages. Nothing is kept
 /// for it.
-const FINISHED: usize = reserved(Kind::Request);
+pub const FINISHED: usize = reserved(Kind::Request);
 
-/// A request.
+/// A request: a message that nothing unusual was asked of, or anything.
 #[derive(Debug)]
-pub struct Request {
+pub(crate) enum Request {
+    /// Small, and without anything to be dropped: programs have many of them at a time.
+    Message(Pending),
+    /// A message, of a communicator with this handle, that has been received.
+    Received(Status, usize),
+    /// Anything.
+    Other(Box<Other>),
+}
+
+/// A message that is going, or awaited.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pending {
+    op: OpId,
+    /// The communicator's handle.
+    communicator: usize,
+    is_receive: bool,
+    from_any: bool,
+}
+
+/// A request for anything.
+#[derive(Debug)]
+pub(crate) struct Other {
     /// What is going on; nothing in a persistent request that was not started.
     active: Option<Active>,
     /// What a persistent request does each time that it is started.
@@ -65,7 +89,62 @@ pub enum Plan {
 impl Request {
     /// What it does when it is started, if it is persistent.
     pub(crate) fn plan(&self) -> Option<&Plan> {
-        self.plan.as_deref()
+        match self {
+            Self::Message(_) | Self::Received(..) => None,
+            Self::Other(other) => other.plan.as_deref(),
+        }
+    }
+
+    /// As a request for anything, which it becomes.
+    fn generalize(&mut self) -> &mut Other {
+        let active = match *self {
+            Self::Message(pending) => Some(pending.into()),
+            Self::Received(status, communicator) => Some(Active::done(status, communicator)),
+            Self::Other(_) => None,
+        };
+        if active.is_some() {
+            *self = Self::of(active, None, None);
+        }
+        match self {
+            Self::Other(other) => other,
+            _ => unreachable!("it is a request for anything now"),
+        }
+    }
+
+    fn of(active: Option<Active>, plan: Option<Plan>, general: Option<General>) -> Self {
+        Self::Other(Box::new(Other {
+            active,
+            plan: plan.map(Box::new),
+            general: general.map(Box::new),
+        }))
+    }
+}
+
+impl From<Pending> for Active {
+    fn from(pending: Pending) -> Self {
+        let Pending { op, from_any, .. } = pending;
+        let state = match pending.is_receive {
+            true => Going::Receive { op, from_any },
+            false => Going::Send(op),
+        };
+        Self::going(state, pending.communicator)
+    }
+}
+
+impl Active {
+    /// The message that it is, and nothing else.
+    fn pending(&self) -> Option<Pending> {
+        let (op, is_receive, from_any) = match self.state {
+            Going::Send(op) => (op, false, false),
+            Going::Receive { op, from_any } => (op, true, from_any),
+            _ => return None,
+        };
+        Some(Pending {
+            op,
+            communicator: self.communicator,
+            is_receive,
+            from_any,
+        })
     }
 }
 
@@ -119,20 +198,32 @@ impl Process {
         if active.status() == Some(Status::empty()) {
             return Ok(FINISHED);
         }
-        self.requests.insert(Request {
-            active: Some(active),
-            plan: None,
-            general: None,
-        })
+        let request = match (active.pending(), active.status()) {
+            (Some(pending), _) => Request::Message(pending),
+            (None, Some(status)) => Request::Received(status, active.communicator),
+            (None, None) => Request::of(Some(active), None, None),
+        };
+        self.requests.insert(request)
+    }
+
+    /// Makes a request of a receive that was posted.
+    #[inline]
+    pub(crate) fn keep_receive(
+        &mut self,
+        op: OpId,
+        (communicator, from_any): (usize, bool),
+    ) -> Result<usize> {
+        self.requests.insert(Request::Message(Pending {
+            op,
+            communicator,
+            is_receive: true,
+            from_any,
+        }))
     }
 
     /// Makes a persistent request.
     pub fn plan(&mut self, plan: Plan) -> Result<usize> {
-        self.requests.insert(Request {
-            active: None,
-            plan: Some(Box::new(plan)),
-            general: None,
-        })
+        self.requests.insert(Request::of(None, Some(plan), None))
     }
 
     /// Makes a persistent request of a collective operation.
@@ -150,7 +241,7 @@ impl Process {
 
     /// Starts a persistent request.
     pub fn start_request(&mut self, handle: usize) -> Result<()> {
-        let request = self.requests.get(handle)?;
+        let request = self.requests.get_mut(handle)?.generalize();
         let plan = match (&request.plan, &request.active) {
             (Some(plan), None) => plan.clone(),
             (Some(_), Some(_)) => {
@@ -172,12 +263,15 @@ impl Process {
             Plan::Steps(at) => self.start_again(*at)?,
             Plan::Partitioned(at) => self.start_partitioned(*at)?,
         };
-        self.requests.get_mut(handle)?.active = Some(active);
+        self.requests.get_mut(handle)?.generalize().active = Some(active);
         Ok(())
     }
 
     /// How a request is. It is done with, if it is done; `peek` leaves it as it is. Makes no progress.
     pub fn test(&mut self, handle: usize, peek: bool) -> Result<Outcome> {
+        if !peek && let Some(outcome) = self.test_message(handle) {
+            return Ok(outcome);
+        }
         let mut outcome = self.peek(handle)?;
         if let Outcome::Done { is_over, .. } = &mut outcome
             && !peek
@@ -186,7 +280,7 @@ impl Process {
                 *is_over = true;
                 return Ok(outcome);
             }
-            let request = self.requests.get_mut(handle)?;
+            let request = self.requests.get_mut(handle)?.generalize();
             request.active = None;
             *is_over = request.plan.is_none();
             if *is_over {
@@ -196,6 +290,30 @@ impl Process {
         Ok(outcome)
     }
 
+    /// The same for a message that nothing unusual was asked of.
+    #[inline]
+    fn test_message(&mut self, handle: usize) -> Option<Outcome> {
+        let result = match *self.requests.find(handle)? {
+            Request::Received(status, _) => Ok(status),
+            Request::Message(pending) if !pending.from_any => {
+                let op = pending.op;
+                match self.endpoint.take(op) {
+                    Ok(None) => return Some(Outcome::Pending),
+                    Ok(Some(done)) => self.finished(
+                        Some(op),
+                        pending.communicator,
+                        done.result,
+                        pending.is_receive,
+                    ),
+                    Err(error) => Err(error.into()),
+                }
+            }
+            _ => return None,
+        };
+        self.drop_request(handle);
+        Some(over(result))
+    }
+
     /// How a request is, which stays as it is, also if it has failed. Makes no progress.
     pub fn peek(&mut self, handle: usize) -> Result<Outcome> {
         match handle {
@@ -203,7 +321,7 @@ impl Process {
             FINISHED => return Ok(done(Status::empty(), None, None)),
             _ => {}
         }
-        let request = self.requests.get_mut(handle)?;
+        let request = self.requests.get_mut(handle)?.generalize();
         let Some(mut active) = request.active.take() else {
             return Ok(Outcome::Inactive);
         };
@@ -221,7 +339,7 @@ impl Process {
                 (failed, done(Status::empty(), Some(error), general))
             }
         };
-        self.requests.get_mut(handle)?.active = Some(active);
+        self.requests.get_mut(handle)?.generalize().active = Some(active);
         Ok(outcome)
     }
 
@@ -229,11 +347,8 @@ impl Process {
     pub fn start_general(&mut self, general: General) -> Result<usize> {
         let mut active = Active::done(Status::empty(), abi::COMM_SELF);
         active.state = Going::General;
-        self.requests.insert(Request {
-            active: Some(active),
-            plan: None,
-            general: Some(Box::new(general)),
-        })
+        self.requests
+            .insert(Request::of(Some(active), None, Some(general)))
     }
 
     /// The functions of a generalized request, and whether it is complete.
@@ -241,7 +356,9 @@ impl Process {
         if handle == FINISHED {
             return Ok(None);
         }
-        let request = self.requests.get(handle)?;
+        let Request::Other(request) = self.requests.get(handle)? else {
+            return Ok(None);
+        };
         let general = request.general.as_deref().copied();
         let is_going =
             matches!(&request.active, Some(active) if matches!(active.state, Going::General));
@@ -250,7 +367,7 @@ impl Process {
 
     /// A generalized request is complete. Returns its functions if it was freed before: then it is over.
     pub fn complete_general(&mut self, handle: usize) -> Result<Option<General>> {
-        let request = self.requests.get_mut(handle)?;
+        let request = self.requests.get_mut(handle)?.generalize();
         let Some(general) = request.general.as_deref().copied() else {
             let text = "the request is no generalized request";
             return Err(Error::new(abi::ERR_REQUEST, text));
@@ -264,10 +381,10 @@ impl Process {
         }
     }
 
-    /// Waits for one request.
+    /// Waits for one request. Its status is not looked for unless it is `wanted`.
     #[inline]
-    pub fn wait_for_request(&mut self, handle: usize) -> Result<Waited<Outcome>> {
-        match self.wait_for_kept_message(handle) {
+    pub fn wait_for_request(&mut self, handle: usize, wanted: bool) -> Result<Waited<Outcome>> {
+        match self.wait_for_kept_message(handle, wanted) {
             Some(result) => Ok(Waited::Done(over(result))),
             None => self.wait_for_any_request(handle),
         }
@@ -287,51 +404,79 @@ impl Process {
 
     /// Waits for a request and lets go of it, if it is one of a message that is done, or nothing else goes on.
     #[inline]
-    fn wait_for_kept_message(&mut self, handle: usize) -> Option<Result<Status>> {
+    fn wait_for_kept_message(&mut self, handle: usize, wanted: bool) -> Option<Result<Status>> {
         if handle == FINISHED {
             return Some(Ok(Status::empty()));
         }
-        let request = self.requests.find(handle)?;
-        if request.plan.is_some() || request.general.is_some() {
-            return None;
-        }
-        let active = request.active.as_ref()?;
-        let communicator = active.communicator;
-        let (op, is_receive) = match active.state {
-            Going::Done(status) => {
-                self.requests.vacate(handle);
+        let held = self.requests.hold(handle)?;
+        let pending = match *held.get()? {
+            Request::Message(pending) => pending,
+            Request::Received(status, _) => {
+                held.vacate();
                 return Some(Ok(status));
             }
-            Going::Send(op) => (op, false),
-            Going::Receive { op, .. } => (op, true),
-            _ => return None,
+            Request::Other(_) => return None,
         };
-        let waits = !matches!(active.state, Going::Receive { from_any: true, .. });
-        let result = match self.endpoint.take_moved(op) {
-            Some(bytes) => self.message_done(op, communicator, is_receive, bytes),
-            None if waits && !self.has_threads && self.is_quiet() => {
-                self.wait_for_message(op, communicator, is_receive)
+        let bytes = match self.endpoint.take_moved(pending.op) {
+            Some(bytes) => {
+                held.vacate();
+                bytes
             }
-            None => return None,
+            None => {
+                let waited = self.wait_for_pending(pending)?;
+                self.drop_request(handle);
+                match waited {
+                    Ok(bytes) => bytes,
+                    Err(otherwise) => return Some(otherwise),
+                }
+            }
         };
-        self.requests.vacate(handle);
-        Some(result)
+        Some(match pending.is_receive && (wanted || record::is_on()) {
+            true => self.received(Some(pending.op), pending.communicator, bytes),
+            false => Ok(Status::empty()),
+        })
+    }
+
+    /// Drops a request that is there.
+    fn drop_request(&mut self, handle: usize) {
+        if let Some(held) = self.requests.hold(handle) {
+            held.vacate();
+        }
+    }
+
+    /// Waits for a message that is not done, if nothing else goes on. Returns its bytes, or what has become of it if it has failed.
+    #[inline(never)]
+    fn wait_for_pending(
+        &mut self,
+        pending: Pending,
+    ) -> Option<std::result::Result<u64, Result<Status>>> {
+        if pending.from_any || self.has_threads || !self.is_quiet() {
+            return None;
+        }
+        let Pending {
+            op,
+            communicator,
+            is_receive,
+            ..
+        } = pending;
+        let bytes = self.endpoint.wait_for(op);
+        Some(bytes.ok_or_else(|| self.failed_message(op, communicator, is_receive)))
     }
 
     /// Waits for requests, one after the other, from the one at `next` on, which is the next that is not done when this returns. `handle` tells
     /// their handles. `message` is told of messages that have gone or come, whose handles are none any more; `other` of what has become of
-    /// all others.
+    /// all others. Statuses of messages are not looked for unless they are `wanted`.
     #[inline]
     pub fn wait_for_requests(
         &mut self,
-        (next, many): (&mut usize, usize),
+        (next, many, wanted): (&mut usize, usize, bool),
         handle: impl Fn(usize) -> usize,
         message: impl Fn(usize, &Status),
         mut other: impl FnMut(usize, Outcome),
     ) -> Result<Waited<()>> {
         while *next < many {
             let at = *next;
-            match self.wait_for_kept_message(handle(at)) {
+            match self.wait_for_kept_message(handle(at), wanted) {
                 Some(Ok(status)) => message(at, &status),
                 Some(failed) => other(at, over(failed)),
                 None => match self.wait_for_any_request(handle(at))? {
@@ -350,12 +495,12 @@ impl Process {
         if handle == FINISHED {
             return Ok(());
         }
-        let request = self.requests.get_mut(handle)?;
+        let request = self.requests.get_mut(handle)?.generalize();
         let Some(active) = request.active.take() else {
             return Err(Error::new(abi::ERR_REQUEST, "the request was not started"));
         };
         self.cancel(&active);
-        self.requests.get_mut(handle)?.active = Some(active);
+        self.requests.get_mut(handle)?.generalize().active = Some(active);
         Ok(())
     }
 
@@ -366,16 +511,17 @@ impl Process {
         }
         if let Some((_, false)) = self.general(handle)? {
             // The program has the handle still, to complete it by.
-            self.requests.get_mut(handle)?.active = None;
+            self.requests.get_mut(handle)?.generalize().active = None;
             return Ok(());
         }
-        let request = self.requests.remove(handle)?;
+        let mut request = self.requests.remove(handle)?;
+        let request = request.generalize();
         match request.plan.as_deref() {
             Some(Plan::Steps(at)) => self.drop_kept(*at, request.active.is_some()),
             Some(Plan::Partitioned(at)) => self.drop_partitioned(*at, request.active.is_some()),
             _ => {}
         }
-        if let Some(active) = request.active {
+        if let Some(active) = request.active.take() {
             self.schedules.orphans.push(active);
         }
         Ok(())

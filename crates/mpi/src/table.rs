@@ -17,6 +17,12 @@ pub const fn reserved(kind: Kind) -> usize {
     (kind as usize) << (PLACE_BITS + USE_BITS) | MOST
 }
 
+/// The handle of the place `at` that was used so often before.
+#[inline(always)]
+fn name(kind: Kind, uses: u8, at: usize) -> usize {
+    (kind as usize) << (PLACE_BITS + USE_BITS) | usize::from(uses) << PLACE_BITS | at
+}
+
 /// A kind of object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -61,6 +67,29 @@ struct Place<T> {
     object: Option<T>,
 }
 
+/// An object that is in a table.
+pub struct Held<'a, T> {
+    place: &'a mut Place<T>,
+    free: &'a mut Vec<u32>,
+    at: usize,
+}
+
+impl<T> Held<'_, T> {
+    /// The object.
+    #[inline]
+    pub fn get(&self) -> Option<&T> {
+        self.place.object.as_ref()
+    }
+
+    /// Drops it.
+    #[inline]
+    pub fn vacate(self) {
+        self.place.uses = (self.place.uses + 1) % (1 << USE_BITS);
+        self.place.object = None;
+        self.free.push(self.at as u32);
+    }
+}
+
 impl<T> Table<T> {
     /// No objects. Handles that are none are errors of `class`.
     pub fn new(kind: Kind, class: i32) -> Self {
@@ -73,12 +102,18 @@ impl<T> Table<T> {
     }
 
     /// Adds an object; returns its handle.
+    #[inline]
     pub fn insert(&mut self, object: T) -> Result<usize> {
-        if let Some(at) = self.free.pop() {
-            let place = &mut self.places[at as usize];
+        let free = self.free.pop().map(|at| at as usize);
+        if let Some((at, place)) = free.and_then(|at| Some((at, self.places.get_mut(at)?))) {
             place.object = Some(object);
-            return Ok(self.handle(at as usize));
+            return Ok(name(self.kind, place.uses, at));
         }
+        self.insert_behind(object)
+    }
+
+    #[inline(never)]
+    fn insert_behind(&mut self, object: T) -> Result<usize> {
         if self.places.len() == MOST {
             let text = format!(
                 "there are {MOST} objects of the kind {:?} already",
@@ -94,15 +129,14 @@ impl<T> Table<T> {
     }
 
     fn handle(&self, at: usize) -> usize {
-        let uses = usize::from(self.places[at].uses);
-        (self.kind as usize) << (PLACE_BITS + USE_BITS) | uses << PLACE_BITS | at
+        name(self.kind, self.places[at].uses, at)
     }
 
     #[inline]
     fn place(&self, handle: usize) -> Option<usize> {
         let at = handle & (PLACES - 1);
         let place = self.places.get(at)?;
-        let is_it = place.object.is_some() && handle == self.handle(at);
+        let is_it = place.object.is_some() && handle == name(self.kind, place.uses, at);
         is_it.then_some(at)
     }
 
@@ -120,7 +154,10 @@ impl<T> Table<T> {
     /// The object of a handle, if it is one of this table.
     #[inline]
     pub fn find(&self, handle: usize) -> Option<&T> {
-        self.places[self.place(handle)?].object.as_ref()
+        let at = handle & (PLACES - 1);
+        let place = self.places.get(at)?;
+        let is_it = handle == name(self.kind, place.uses, at);
+        place.object.as_ref().filter(|_| is_it)
     }
 
     /// The object of a handle.
@@ -141,6 +178,15 @@ impl<T> Table<T> {
         }
     }
 
+    /// Likewise, to be changed.
+    #[inline]
+    pub fn find_mut(&mut self, handle: usize) -> Option<&mut T> {
+        let at = handle & (PLACES - 1);
+        let place = self.places.get_mut(at)?;
+        let is_it = handle == name(self.kind, place.uses, at);
+        place.object.as_mut().filter(|_| is_it)
+    }
+
     /// Removes an object.
     pub fn remove(&mut self, handle: usize) -> Result<T> {
         let at = self.place(handle).ok_or_else(|| self.none(handle))?;
@@ -150,15 +196,14 @@ impl<T> Table<T> {
         place.object.take().ok_or_else(|| self.none(handle))
     }
 
-    /// Drops an object that is there.
+    /// The object of a handle, if it is one of this table, to be looked at and dropped.
     #[inline]
-    pub fn vacate(&mut self, handle: usize) {
-        if let Some(at) = self.place(handle) {
-            let place = &mut self.places[at];
-            place.uses = (place.uses + 1) % (1 << USE_BITS);
-            place.object = None;
-            self.free.push(at as u32);
-        }
+    pub fn hold(&mut self, handle: usize) -> Option<Held<'_, T>> {
+        let at = handle & (PLACES - 1);
+        let place = self.places.get_mut(at)?;
+        let is_it = place.object.is_some() && handle == name(self.kind, place.uses, at);
+        let free = &mut self.free;
+        is_it.then_some(Held { place, free, at })
     }
 
     /// The handles of all objects.

@@ -709,6 +709,12 @@ pub trait Sink {
         self.packet(peer, packet);
     }
 
+    /// Whether this poll is to deliver one packet at most, as far as the method can tell packets apart that have come: the caller waits for
+    /// one message, and what came besides would have to be kept for later calls.
+    fn takes_one(&self) -> bool {
+        false
+    }
+
     /// A transfer is complete.
     fn transfer_done(&mut self, peer: Peer, token: Token, result: Result<(), TransferError>);
 

@@ -349,6 +349,10 @@ impl<M: Matcher> Sink for Delivery<'_, M> {
         }
     }
 
+    fn takes_one(&self) -> bool {
+        self.conversations.shared.takes_one
+    }
+
     fn transfer_done(&mut self, _: Handle, token: Token, result: Result<(), TransferError>) {
         self.conversations.handle_transfer_done(token, result);
     }

@@ -8,6 +8,7 @@ use causeway_transport::PeerError;
 
 use super::Endpoint;
 use super::posting::Sending;
+use crate::conversations::Conversations;
 use crate::fragments::{Room, check_writable, total};
 use crate::matcher::Matcher;
 use crate::types::{Addr, Completion, Envelope, Error, OpId, Posted, Queue, Tag, Taken};
@@ -24,6 +25,45 @@ impl<M: Matcher> Endpoint<M> {
         user: u64,
     ) -> Result<Posted, Error> {
         self.post_message(to, data, tag, (queue, user), Sending::Synchronous)
+    }
+
+    /// Sends a message, as [`Endpoint::post_send`] does, if it can leave at once and whole. Otherwise nothing has been done.
+    #[inline]
+    pub fn try_send(&mut self, to: Addr, data: &Memory, tag: Tag, queue: Queue) -> bool {
+        let data = std::slice::from_ref(data);
+        self.send_now(to, data, tag, queue).is_some()
+    }
+
+    /// Posts a receive, as [`Endpoint::post_receive`] does, if no message is held that it might get, and it may be posted. Otherwise
+    /// nothing has been done.
+    #[inline]
+    pub fn try_receive(
+        &mut self,
+        pattern: M::Pattern,
+        into: &Memory,
+        queue: Queue,
+        user: u64,
+    ) -> Option<OpId> {
+        self.receive_later(pattern, std::slice::from_ref(into), queue, user)
+    }
+
+    /// Waits until a receive is done, and returns how many bytes it has moved. What has come besides is left with the methods as far as
+    /// they can: the caller has no receives for it yet. `None` if the receive has failed, or is not done while a connection
+    /// has been lost.
+    pub fn wait_for_one(&mut self, op: OpId) -> Option<u64> {
+        let losses = self.conversations.shared.losses;
+        let index = op.0 as u32;
+        let is_over = |all: &Conversations<M>| all.is_done(index) || all.shared.losses != losses;
+        self.conversations.shared.takes_one = true;
+        let is_known = self.check_process().is_ok();
+        while is_known && !is_over(&self.conversations) {
+            self.progress();
+            if !is_over(&self.conversations) {
+                self.wait_until(Duration::MAX, is_over);
+            }
+        }
+        self.conversations.shared.takes_one = false;
+        self.take_moved(op)
     }
 
     /// The envelope of what the latest successful call of [`Endpoint::test`] or [`Endpoint::post_receive`] has completed: of

@@ -1,7 +1,7 @@
 //! A datatype: its type map in the forms that others need, and how it was made.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use super::basic::{Basic, Form};
@@ -22,6 +22,8 @@ struct Inner {
     upper: i64,
     contents: Contents,
     committed: AtomicBool,
+    /// See [`Datatype::unit`].
+    unit: AtomicU64,
 }
 
 /// A type map in the forms that others need.
@@ -97,7 +99,7 @@ static PREDEFINED: LazyLock<Box<[Datatype]>> =
 fn predefined(basic: Basic) -> Datatype {
     let map = Map::of(basic);
     let (lower, upper) = (0, basic.extent() as i64);
-    Datatype(Arc::new(Inner {
+    let of = Datatype(Arc::new(Inner {
         basic: Some(basic),
         map,
         lower,
@@ -109,8 +111,11 @@ fn predefined(basic: Basic) -> Datatype {
             counts: Box::default(),
             datatypes: Box::default(),
         },
-        committed: AtomicBool::new(true),
-    }))
+        committed: AtomicBool::new(false),
+        unit: AtomicU64::new(0),
+    }));
+    of.commit();
+    of
 }
 
 impl Map {
@@ -157,14 +162,19 @@ impl Datatype {
     pub(crate) fn new(map: Map, contents: Contents, committed: bool) -> Result<Self, Error> {
         let (lower, upper) = map.bounds.lower_and_upper()?;
         upper.checked_sub(lower).ok_or(Error::TooLarge)?;
-        Ok(Self(Arc::new(Inner {
+        let new = Self(Arc::new(Inner {
             basic: None,
             map,
             lower,
             upper,
             contents,
-            committed: AtomicBool::new(committed),
-        })))
+            committed: AtomicBool::new(false),
+            unit: AtomicU64::new(0),
+        }));
+        if committed {
+            new.commit();
+        }
+        Ok(new)
     }
 
     pub(crate) fn map(&self) -> &Map {
@@ -293,6 +303,15 @@ impl Datatype {
     /// Allows it to be used for communication (`MPI_Type_commit`).
     pub fn commit(&self) {
         self.0.committed.store(true, Ordering::Relaxed);
+        if self.is_contiguous() {
+            self.0.unit.store(self.size(), Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes of one, if it may be used for communication and [is contiguous](Datatype::is_contiguous); otherwise 0.
+    #[inline]
+    pub fn unit(&self) -> u64 {
+        self.0.unit.load(Ordering::Relaxed)
     }
 
     /// Whether it may be used for communication.

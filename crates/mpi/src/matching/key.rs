@@ -10,11 +10,13 @@ pub(super) const KINDS: Kind = 4;
 
 /// A pattern as entries are found by it. What is open is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
 pub(super) struct Key {
-    pub(super) context: u32,
-    pub(super) source: u32,
+    // In this order, these are the two words that it is found by.
     pub(super) tag: u32,
+    pub(super) context: u32,
     pub(super) kind: Kind,
+    pub(super) source: u32,
 }
 
 impl Key {
@@ -27,6 +29,13 @@ impl Key {
             tag: if kind & ANY_TAG == 0 { word as u32 } else { 0 },
             kind,
         }
+    }
+
+    /// Whether a message matches the pattern. Most patterns leave nothing open.
+    #[inline(always)]
+    pub(super) fn matches(self, peer: u32, word: u64) -> bool {
+        self.words() == (word, u64::from(peer) << 32)
+            || self.kind != 0 && self == Self::of_message(peer, word, self.kind)
     }
 
     /// The only messages that a pattern of kind 0 matches: their peer and word.

@@ -43,6 +43,14 @@ fn line_of_source(source: u32) -> usize {
     source as usize + 1
 }
 
+#[inline(always)]
+fn line_of(key: Key) -> usize {
+    match key.kind & ANY_SOURCE {
+        0 => line_of_source(key.source),
+        _ => ANY,
+    }
+}
+
 #[derive(Clone)]
 struct Node {
     key: Key,
@@ -110,10 +118,7 @@ impl Filed for Node {
 impl Node {
     #[inline(always)]
     fn line(&self) -> usize {
-        match self.key.kind & ANY_SOURCE {
-            0 => line_of_source(self.key.source),
-            _ => ANY,
-        }
+        line_of(self.key)
     }
 
     /// Whether a message is one of those that it waits for.
@@ -121,7 +126,7 @@ impl Node {
     fn matches(&self, peer: u32, word: u64) -> bool {
         #[cfg(test)]
         super::key::looks::count();
-        self.key == Key::of_message(peer, word, self.key.kind)
+        self.key.matches(peer, word)
     }
 }
 
@@ -134,7 +139,7 @@ impl Receives {
     #[inline(always)]
     pub(super) fn remember(&mut self, receive: u32, key: Key) {
         self.table.nodes.renew(receive, key);
-        let line = self.table.nodes[receive].line();
+        let line = line_of(key);
         if self.lines.len() <= line {
             self.add_line(line);
         }
@@ -152,8 +157,7 @@ impl Receives {
         self.last += 1;
         let nodes = &mut self.table.nodes;
         nodes[receive].place = self.last;
-        let line = nodes[receive].line();
-        self.lines[line].recent.push_back(nodes, receive);
+        self.lines[line_of(key)].recent.push_back(nodes, receive);
     }
 
     pub(super) fn post_again(&mut self, receive: u32) {

@@ -244,10 +244,11 @@ impl Process {
     /// Starts an access to a window. Returns its number if it has a request, and is not done already.
     #[inline]
     pub fn access(&mut self, handle: usize, access: &Access<'_>) -> Result<Option<u64>> {
-        let window = self.window(handle)?;
+        let window = self.window_mut(handle)?;
         if access.rank == abi::PROC_NULL {
             return Ok(None);
         }
+        window.has_changed |= access.action != Action::Get;
         let rank = window.check_rank(access.rank)?;
         window.epoch.check_access(rank, access.is_request)?;
         access.check()?;

@@ -33,15 +33,30 @@ impl Epoch {
     }
 
     /// Whether the target's lock is held.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_locked(&self, rank: u32) -> bool {
         self.locked_all || self.locks[rank as usize].is_some()
+    }
+
+    /// The same for a rank that may be none.
+    #[inline(always)]
+    pub(super) fn is_locked_one(&self, rank: i32) -> bool {
+        let lock = usize::try_from(rank)
+            .ok()
+            .and_then(|rank| self.locks.get(rank));
+        lock.is_some_and(|lock| self.locked_all || lock.is_some())
     }
 
     /// Whether there is any epoch of locks.
     #[inline]
     pub(super) fn is_passive(&self) -> bool {
         self.locked_all || self.locked > 0
+    }
+
+    /// Whether a rank's memory may be accessed.
+    #[inline(always)]
+    pub(super) fn is_open(&self, rank: u32) -> bool {
+        self.is_locked(rank) || self.is_active(rank)
     }
 
     #[inline]
@@ -56,6 +71,7 @@ impl Epoch {
         }))
     }
 
+    #[inline(never)]
     fn is_active(&self, rank: u32) -> bool {
         let started = self.started.as_ref();
         self.fence || started.is_some_and(|started| started.contains(&rank))

@@ -1,9 +1,12 @@
 //! Fences, post and start, flushes: when accesses may begin, and when they are done (MPI 5.0 §12.5).
 
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::fence;
+
 use causeway_wire::window::Notice;
 
 use super::epoch::wrong;
-use super::state::Window;
+use super::state::{Flavor, Window};
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -19,6 +22,22 @@ impl Window {
             })
         };
         group.members().iter().map(rank).collect()
+    }
+}
+
+impl Window {
+    /// Orders accesses to memory that is reached directly with all later ones. Returns whether progress is to be made: one who waits
+    /// for others by looking at memory again and again does its part for them, too.
+    #[inline]
+    fn order(&mut self) -> bool {
+        // Loads are in order as they are; programs that also store into a shared window may rely on more.
+        if std::mem::take(&mut self.has_changed) || self.flavor == Flavor::Shared {
+            causeway_sys::membarrier::full();
+        } else {
+            fence(Acquire);
+        }
+        self.flushes = self.flushes.wrapping_add(1);
+        self.flushes.is_multiple_of(FLUSHES)
     }
 }
 
@@ -147,32 +166,20 @@ impl Process {
     }
 
     /// A flush that has nothing to wait for, and is allowed. Returns whether it was one.
-    #[inline]
+    #[inline(always)]
     pub fn flush_now(&mut self, handle: usize, rank: Option<i32>) -> bool {
-        let Ok(window) = self.window_mut(handle) else {
+        let Some(window) = self.windows.table.find_mut(handle) else {
             return false;
         };
-        let rank = rank.map(|rank| window.check_rank(rank)).transpose();
-        let is_allowed = rank.is_ok_and(|rank| window.epoch.check_passive(rank).is_ok());
-        let is_done = is_allowed && window.is_direct();
-        if is_done {
-            self.order_direct(handle);
-        }
-        is_done
-    }
-
-    /// Orders accesses to memory that is reached directly with all later ones.
-    #[inline]
-    fn order_direct(&mut self, handle: usize) {
-        causeway_sys::membarrier::full();
-        let Ok(window) = self.window_mut(handle) else {
-            return;
+        let is_allowed = match rank {
+            Some(rank) => window.epoch.is_locked_one(rank),
+            None => window.epoch.is_passive(),
         };
-        window.flushes = window.flushes.wrapping_add(1);
-        // One who waits for others by looking at memory again and again does its part for them, too.
-        if window.flushes % FLUSHES == 0 {
+        let is_now = is_allowed && window.is_direct();
+        if is_now && window.order() {
             self.progress();
         }
+        is_now
     }
 
     /// Waits until what this process has begun is done at its targets: at one rank, or at all.
@@ -181,7 +188,9 @@ impl Process {
         let window = self.window_mut(handle)?;
         let rank = rank.map(|rank| window.check_rank(rank)).transpose()?;
         if window.is_direct() {
-            self.order_direct(handle);
+            if window.order() {
+                self.progress();
+            }
             return Ok(Waited::Done(()));
         }
         self.flush_notices(handle, rank)

@@ -51,7 +51,7 @@ impl Change {
 impl Process {
     /// Changes an integer of a rank's memory, and returns what it was before. Nothing is returned, and nothing done, where it cannot be done
     /// here: then it is an access like any other, which also says what is wrong.
-    #[inline]
+    #[inline(always)]
     pub fn change_integer(
         &mut self,
         handle: usize,
@@ -59,7 +59,8 @@ impl Process {
         operand: u64,
         change: Change,
     ) -> Option<u64> {
-        let window = self.window(handle).ok()?;
+        let window = self.windows.table.find_mut(handle)?;
+        window.has_changed = true;
         let (area, rank, at) = reached(window, (rank, displacement), 8)?;
         // At a multiple of 8 it lies in one block.
         let word = area.memory().word(at)?;
@@ -72,10 +73,13 @@ impl Process {
     }
 
     /// Puts bytes into a rank's memory. As with an integer, nothing is done where it cannot be done here: `false`.
-    #[inline]
-    pub fn put_bytes(&self, handle: usize, to: (i32, i64), from: Source<'_>) -> bool {
-        let window = self.window(handle).ok();
-        let Some((area, _, at)) = window.and_then(|window| reached(window, to, from.len())) else {
+    #[inline(always)]
+    pub fn put_bytes(&mut self, handle: usize, to: (i32, i64), from: Source<'_>) -> bool {
+        let Some(window) = self.windows.table.find_mut(handle) else {
+            return false;
+        };
+        window.has_changed = true;
+        let Some((area, _, at)) = reached(window, to, from.len()) else {
             return false;
         };
         copy_one(&mut Target::from(area.memory()), at, from, 0, from.len());
@@ -83,9 +87,9 @@ impl Process {
     }
 
     /// Gets bytes of a rank's memory, likewise.
-    #[inline]
+    #[inline(always)]
     pub fn get_bytes(&self, handle: usize, of: (i32, i64), into: &mut Target<'_>) -> bool {
-        let (window, len) = (self.window(handle).ok(), into.len());
+        let (window, len) = (self.windows.table.find(handle), into.len());
         let Some((area, _, at)) = window.and_then(|window| reached(window, of, len)) else {
             return false;
         };
@@ -95,7 +99,7 @@ impl Process {
 }
 
 /// The area, the rank, and where in the area `len` bytes of the rank's memory lie, if they can be accessed now.
-#[inline]
+#[inline(always)]
 fn reached(
     window: &Window,
     (rank, displacement): (i32, i64),
@@ -104,11 +108,14 @@ fn reached(
     let Place::Area(area) = &window.place else {
         return None;
     };
-    let rank = window.check_rank(rank).ok()?;
-    window.epoch.check_access(rank, false).ok()?;
-    let unit = window.units[rank as usize];
-    let offset = u64::try_from(displacement).ok()?.checked_mul(unit)?;
-    if offset.checked_add(len as u64)? > window.sizes[rank as usize] {
+    let at = usize::try_from(rank).ok()?;
+    let (unit, size) = (window.units.get(at)?, window.sizes.get(at)?);
+    let rank = at as u32;
+    if !window.epoch.is_open(rank) {
+        return None;
+    }
+    let offset = u64::try_from(displacement).ok()?.checked_mul(*unit)?;
+    if offset.checked_add(len as u64)? > *size {
         return None;
     }
     Some((area, rank, area.start(rank) + offset as usize))

@@ -77,6 +77,8 @@ pub struct Window {
     pub(super) info: Info,
     /// Flushes that have not looked for messages since.
     pub(super) flushes: u32,
+    /// This process may have changed memory that it reaches directly since the last flush.
+    pub(super) has_changed: bool,
 }
 
 /// Where the memory is.

@@ -122,6 +122,12 @@ impl Shm {
 
     #[inline]
     fn poll_rings(&mut self, sink: &mut dyn Sink) -> bool {
+        let takes_one = sink.takes_one();
+        if takes_one && self.polled.len() > 1 {
+            // Each ring comes first in turn.
+            self.polled.rotate_left(1);
+        }
+        let most = if takes_one { 1 } else { BURST };
         let mut progress = false;
         let mut at = 0;
         while let Some(&index) = self.polled.get(at) {
@@ -141,7 +147,7 @@ impl Shm {
             if pair.consumer.is_ready() {
                 pair.last_active = self.polls;
                 progress = true;
-                drain(pair, peer, BURST, sink);
+                drain(pair, peer, most, sink);
                 let (failing, busy) = (pair.failing.is_some(), pair.has_work());
                 if pair.set_aside {
                     at -= 1;
@@ -152,6 +158,9 @@ impl Shm {
                 }
                 if busy {
                     self.list_busy(peer);
+                }
+                if takes_one {
+                    break;
                 }
             } else {
                 pair.ran_empty = true;
