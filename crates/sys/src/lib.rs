@@ -10,8 +10,8 @@
 //! [`aliasing`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pmix`], [`prices`], [`process`], [`random`], [`shared`], [`small`],
 //! [`thread`], [`waits`] and [`word`] stand alone.
 //!
-//! This crate knows no protocol. It is one of four that may use `unsafe`, with
-//! `transport`, `bmi-c` and `mpi-c`; each block says which invariant holds and who upholds it.
+//! This crate knows no protocol. It is one of six that may use `unsafe`, with
+//! `transport`, `bmi-c`, `mpi-c`, `fs-c` and `python`; each block says which invariant holds and who upholds it.
 
 pub mod aliasing;
 pub mod attach;
@@ -26,6 +26,7 @@ pub mod fork;
 pub mod futex;
 pub mod inherited;
 pub mod joining;
+pub mod lent;
 pub mod limits;
 pub mod lock;
 pub mod mapping;
