@@ -185,7 +185,7 @@ valgrind: ## C programs, servers and clients over shm and tcp, under valgrind's 
 	CAUSEWAY_VALGRIND=1 $(CARGO) test --locked -p causeway-bmi-c --test installed programs
 
 ##@ Building and measuring
-.PHONY: build bench peers compare bmi mpi install install-bmi mpi-install uninstall clean help
+.PHONY: build bench peers compare bmi fs-c mpi install install-bmi install-fs mpi-install uninstall clean help
 build: ## The command, optimised: target/release/causeway
 	$(CARGO) build --release --locked -p causeway-cli
 
@@ -208,6 +208,22 @@ bmi: ## The message layer for C: libcauseway_bmi.so
 		-Wl,--version-script=crates/bmi-c/libcauseway_bmi.map \
 		-Wl,--whole-archive $(BMI_OUT)/libcauseway_bmi_c.a -Wl,--no-whole-archive \
 		-Wl,--gc-sections -Wl,-z,defs,-z,relro,-z,now -lgcc_s -lpthread -ldl -lm -lc
+
+# The same for the file system, and an archive in which nothing but the calls of the header can be seen: what else a Rust
+# archive defines would meet that of another one.
+fs-c: ## The file system for C: libcauseway_fs.so, libcauseway_fs.a
+	$(CARGO) rustc --profile $(BMI_PROFILE) --locked --quiet -p causeway-fs-c --lib \
+		--crate-type staticlib
+	$(CC) -shared -o $(BMI_OUT)/$(FS_REAL) $(LDFLAGS) -Wl,-soname,$(FS_SONAME) \
+		-Wl,--version-script=crates/fs-c/libcauseway_fs.map \
+		-Wl,--whole-archive $(BMI_OUT)/libcauseway_fs_c.a -Wl,--no-whole-archive \
+		-Wl,--gc-sections -Wl,-z,defs,-z,relro,-z,now -lgcc_s -lpthread -ldl -lm -lc
+	sed -n 's/^ *\(cwfs_[a-z_]*\);$$/\1/p' crates/fs-c/libcauseway_fs.map >$(BMI_OUT)/libcauseway_fs.names
+	$(LD) -r --gc-sections $$(sed 's/^/-u /' $(BMI_OUT)/libcauseway_fs.names) \
+		-o $(BMI_OUT)/libcauseway_fs.o $(BMI_OUT)/libcauseway_fs_c.a
+	objcopy --strip-debug -R .llvmbc -R .llvmcmd --keep-global-symbols=$(BMI_OUT)/libcauseway_fs.names $(BMI_OUT)/libcauseway_fs.o
+	rm -f $(BMI_OUT)/libcauseway_fs.a
+	$(AR) rcs $(BMI_OUT)/libcauseway_fs.a $(BMI_OUT)/libcauseway_fs.o
 
 # The same for MPI. Its version script is made with the exported functions, by the crate's build script.
 mpi: ## MPI's standard ABI: libmpi_abi.so
@@ -238,9 +254,13 @@ BMI_VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 BMI_SONAME := libcauseway_bmi.so.$(firstword $(subst ., ,$(BMI_VERSION)))
 BMI_REAL := libcauseway_bmi.so.$(BMI_VERSION)
 BMI_HEADER := $(DESTDIR)$(PREFIX)/include/causeway/bmi.h
+FS_SONAME := libcauseway_fs.so.$(firstword $(subst ., ,$(BMI_VERSION)))
+FS_REAL := libcauseway_fs.so.$(BMI_VERSION)
+FS_HEADER := $(DESTDIR)$(PREFIX)/include/causeway/fs.h
+FS_PC := $(DESTDIR)$(PREFIX)/lib/pkgconfig/causeway-fs.pc
 BMI_PC := $(DESTDIR)$(PREFIX)/lib/pkgconfig/causeway-bmi.pc
 
-install: build install-bmi mpi-install ## Command, C libraries and headers into PREFIX (default /usr/local)
+install: build install-bmi install-fs mpi-install ## Command, C libraries and headers into PREFIX (default /usr/local)
 	install -D -m 755 $(TARGET)/release/causeway $(DESTDIR)$(PREFIX)/bin/causeway
 	install -D -m 755 tools/mount.causeway $(DESTDIR)$(PREFIX)/sbin/mount.causeway
 	@# mount(8) looks for its helpers there alone.
@@ -256,6 +276,17 @@ install-bmi: bmi ## The C library and header alone
 	sed 's|@PREFIX@|$(abspath $(PREFIX))|; s|@VERSION@|$(BMI_VERSION)|' \
 		crates/bmi-c/causeway-bmi.pc.in > $(BMI_PC)
 	@# The dynamic linker's cache; not when packing, nor without the right to.
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
+
+install-fs: fs-c ## The file system for C alone
+	install -D -m 644 crates/fs-c/include/causeway/fs.h $(FS_HEADER)
+	install -D -m 755 $(BMI_OUT)/$(FS_REAL) $(DESTDIR)$(PREFIX)/lib/$(FS_REAL)
+	install -D -m 644 $(BMI_OUT)/libcauseway_fs.a $(DESTDIR)$(PREFIX)/lib/libcauseway_fs.a
+	ln -sf $(FS_REAL) $(DESTDIR)$(PREFIX)/lib/$(FS_SONAME)
+	ln -sf $(FS_SONAME) $(DESTDIR)$(PREFIX)/lib/libcauseway_fs.so
+	install -d $(dir $(FS_PC))
+	sed 's|@PREFIX@|$(abspath $(PREFIX))|; s|@VERSION@|$(BMI_VERSION)|' \
+		crates/fs-c/causeway-fs.pc.in > $(FS_PC)
 	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
 
 mpi-install: mpi ## MPI alone: header, library, causeway-mpicc, causeway-mpicxx; with MPI_PLAIN_NAMES=yes also mpicc, mpicxx
@@ -275,7 +306,8 @@ uninstall: ## Take away what install has put into PREFIX
 	@link=$(DESTDIR)/sbin/mount.causeway; \
 		[ "$$(readlink $$link)" != $(PREFIX)/sbin/mount.causeway ] || rm $$link
 	rm -f $(DESTDIR)$(PREFIX)/bin/causeway $(DESTDIR)$(PREFIX)/sbin/mount.causeway $(BMI_HEADER) $(BMI_PC) \
-		$(addprefix $(DESTDIR)$(PREFIX)/lib/,$(BMI_REAL) $(BMI_SONAME) libcauseway_bmi.so) $(MPI_BIN) $(MPI_PC)
+		$(FS_HEADER) $(FS_PC) $(addprefix $(DESTDIR)$(PREFIX)/lib/,$(BMI_REAL) $(BMI_SONAME) libcauseway_bmi.so \
+		$(FS_REAL) $(FS_SONAME) libcauseway_fs.so libcauseway_fs.a) $(MPI_BIN) $(MPI_PC)
 	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,$(MPI_INCLUDE) $(MPI_LIB))
 	@for name in mpicc mpicxx; do link=$(DESTDIR)$(PREFIX)/bin/$$name; \
 		[ "$$(readlink $$link)" != causeway-$$name ] || rm $$link; done
