@@ -42,13 +42,13 @@ demo: build ## Store a real tree in a parallel file system on this machine, kill
 	@# By way of cargo, so that the demonstration finds the toolchain whose files it stores.
 	$(CARGO) run --release --locked --quiet -p causeway-cli -- demo $(ARGS)
 
-test: check unit waits-smoke mpi4py-smoke same loom ## Everything: style, unit, conformance, kill and fault tests, decoders, loom
+test: check unit waits-smoke mpi4py-smoke python-smoke same loom ## Everything: style, unit, conformance, kill and fault tests, decoders, loom
 	@awk '/^test result:/ { passed += $$4; failed += $$6 } \
 		END { printf "test result: %s. %d passed; %d failed (all suites)\n", \
 		failed ? "FAILED" : "ok", passed, failed }' $(TARGET)/test.log $(TARGET)/loom.log
 
 ##@ Parts of the test
-.PHONY: check unit waits-smoke mpi4py-smoke same loom
+.PHONY: check unit waits-smoke mpi4py-smoke python-smoke same loom
 check: ## Formatting, clippy and documentation, warnings denied
 	@$(CARGO) fmt --version >/dev/null 2>&1 && $(CARGO) clippy --version >/dev/null 2>&1 || \
 		rustup component add rustfmt clippy || \
@@ -76,6 +76,11 @@ mpi4py-smoke: ## A part of `make test-mpi4py`, with 2 and 3 ranks
 	@$(MAKE) mpi-install MPI_PROFILE=dev PREFIX=$(TARGET)/mpi4py/debug DESTDIR= MPI_PLAIN_NAMES=no
 	MPI4PY_LIMIT=60 tools/mpi4py $(TARGET)/mpi4py $(TARGET)/mpi4py/debug $(TARGET)/debug/causeway "2 3" $(MPI4PY_SMOKE)
 
+# With the debug builds, too: no wheel is made. Programs such as pandas are not installed, and their tests left out.
+python-smoke: ## The Python package's own tests, without a wheel
+	@$(CARGO) build --workspace --locked --quiet
+	tools/python $(TARGET)/python smoke $(TARGET)/debug/lib_causeway.so $(TARGET)/debug/causeway
+
 # All figures and tables in their short form, and the examples with their timelines. `unit` has built the debug
 # program; the release build takes half a minute of one processor, both runs 15 seconds. The debug program checks
 # overflows and assertions, and its simulator is hardly optimized and not linked as a whole.
@@ -97,7 +102,7 @@ loom: ## The shared queues and locks under every interleaving
 		-p causeway-transport -p causeway-sys --lib loom 2>&1 | tee $(TARGET)/loom.log
 
 ##@ Longer tests
-.PHONY: waits fuzz fuzz-smoke simulate torture power kill-rounds many all-bits flood test-mpi4py test-mount asan valgrind
+.PHONY: waits fuzz fuzz-smoke simulate torture power kill-rounds many all-bits flood test-mpi4py test-python test-mount asan valgrind
 waits: ## The suites of methods, messages and file system where only events end waits: a lost wake-up hangs
 	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-testkit \
 		--test conformance --test messages --test scale
@@ -161,6 +166,9 @@ test-mpi4py: build ## mpi4py, built from source against MPI's standard ABI: its 
 	@$(MAKE) mpi-install PREFIX=$(TARGET)/mpi4py/prefix DESTDIR= MPI_PLAIN_NAMES=no
 	tools/mpi4py $(TARGET)/mpi4py $(TARGET)/mpi4py/prefix $(TARGET)/release/causeway "$(MPI4PY_RANKS)" $(ARGS)
 
+test-python: build python ## The Python package as a wheel, with pandas, pyarrow and zarr
+	tools/python $(TARGET)/python test $(TARGET)/release/causeway $(ARGS)
+
 test-mount: ## The mount: programs on it, 100,000 files, servers killed under a program that verifies, MOUNT_ROUNDS times (default 50)
 	tools/mount-needs
 	CAUSEWAY_MANY=100000 CAUSEWAY_MOUNT_ROUNDS=$(MOUNT_ROUNDS) $(CARGO) test --release --locked -p causeway-cli \
@@ -185,7 +193,7 @@ valgrind: ## C programs, servers and clients over shm and tcp, under valgrind's 
 	CAUSEWAY_VALGRIND=1 $(CARGO) test --locked -p causeway-bmi-c --test installed programs
 
 ##@ Building and measuring
-.PHONY: build bench peers compare bmi fs-c mpi install install-bmi install-fs mpi-install uninstall clean help
+.PHONY: build bench peers compare bmi fs-c mpi python install install-bmi install-fs mpi-install uninstall clean help
 build: ## The command, optimised: target/release/causeway
 	$(CARGO) build --release --locked -p causeway-cli
 
@@ -224,6 +232,9 @@ fs-c: ## The file system for C: libcauseway_fs.so, libcauseway_fs.a
 	objcopy --strip-debug -R .llvmbc -R .llvmcmd --keep-global-symbols=$(BMI_OUT)/libcauseway_fs.names $(BMI_OUT)/libcauseway_fs.o
 	rm -f $(BMI_OUT)/libcauseway_fs.a
 	$(AR) rcs $(BMI_OUT)/libcauseway_fs.a $(BMI_OUT)/libcauseway_fs.o
+
+python: ## The Python package: a wheel in target/python/wheels
+	tools/python $(TARGET)/python wheel
 
 # The same for MPI. Its version script is made with the exported functions, by the crate's build script.
 mpi: ## MPI's standard ABI: libmpi_abi.so
