@@ -6,7 +6,10 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
+import time
 
 import pytest
 
@@ -259,18 +262,39 @@ def test_plain_functions(dev, place, monkeypatch):
     assert causeway.connect(dev.config).listdir(place + "/a") == []
 
 
+def _is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            # One that has ended stays until its parent asks.
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def test_dev_ends_its_servers_and_says_why_it_does_not_start(tmp_path):
     with causeway.dev(servers=1, directory=tmp_path / "fs") as running:
         pids = list(running.pids.values())
+        assert all(map(_is_running, pids))
         running.client().write("/kept", b"kept")
-    for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+    assert not any(map(_is_running, pids))
     with causeway.dev(servers=1, directory=tmp_path / "fs") as running:
         assert running.client().read("/kept") == b"kept"
-    with pytest.raises(OSError, match="I/O servers"):
-        with causeway.dev(servers=2, directory=tmp_path / "fs"):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="has not started: .*file"):
+        with causeway.dev(directory=tmp_path / "file"):
             pass
     with pytest.raises(OSError, match="has not started"):
         with causeway.dev(command="/nonexistent/causeway"):
             pass
+
+
+def test_dev_ends_with_a_process_that_is_killed():
+    program = "import causeway\nwith causeway.dev(servers=1) as fs: print(*fs.pids.values(), flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        pids = [int(pid) for pid in child.stdout.readline().split()]
+        assert len(pids) == 2 and all(map(_is_running, pids))
+        child.kill()
+    until = time.monotonic() + 60
+    while any(map(_is_running, pids)):
+        assert time.monotonic() < until
+        time.sleep(0.01)

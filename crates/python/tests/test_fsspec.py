@@ -86,8 +86,17 @@ def test_files(fs, place):
         assert file.readline() == "one\n"
     with pytest.raises(FileExistsError):
         fs.open(place + "/file", "xb")
+    with fs.open(place + "/new/directories/x", "wb") as file:
+        file.write(b"x")
+    fs.pipe({place + "/more/of/them": b"y", place + "/x": b"z"})
+    assert fs.cat(place + "/new/directories/x") == b"x" and fs.cat(place + "/more/of/them") == b"y"
+    strict = CausewayFileSystem(config=fs.storage_options["config"], auto_mkdir=False)
     with pytest.raises(FileNotFoundError):
-        fs.open(place + "/none/x", "wb")
+        strict.open(place + "/none/x", "wb")
+    with pytest.raises(FileNotFoundError):
+        strict.pipe({place + "/none/x": b""})
+    with pytest.raises(FileNotFoundError):
+        fs.open(place + "/none/x", "rb")
 
 
 def test_put_and_get_tell_their_progress(fs, place, tmp_path):

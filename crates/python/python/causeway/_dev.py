@@ -69,12 +69,12 @@ def dev(
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
-            if not line:
+            told = json.loads(line) if line else {}
+            if "config" not in told:
                 _end(process)
                 errors.seek(0)
                 text = errors.read().decode(errors="replace").strip()
                 raise OSError(f"`{program} fs dev` has not started: {text}")
-            told = json.loads(line)
             yield Dev(told["config"], dict(zip(told["servers"], told["pids"])))
         finally:
             _end(process)

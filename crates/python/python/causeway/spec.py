@@ -7,14 +7,16 @@ import errno
 import io
 import os
 import uuid
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import stringify_path
 
 from ._client import BUFFER, Client, Stat
+
+T = TypeVar("T")
 
 # Bytes that go from one file to another at a time.
 PIECE = 4 << 20
@@ -35,7 +37,7 @@ class CausewayFile(io.IOBase):
             name = self._temporary = f"{parent}/.{last[:200]}.{uuid.uuid4().hex}"
             if "a" in mode and fs.exists(path):
                 fs.cp_file(path, name)
-        self._buffered: Any = fs.client.open(name, mode, block_size or BUFFER)
+        self._buffered: Any = fs._opened(name, mode, block_size or BUFFER)
 
     def commit(self) -> None:
         """Gives it its name."""
@@ -114,6 +116,7 @@ class CausewayFile(io.IOBase):
 class CausewayFileSystem(AbstractFileSystem):
     """``config`` names the configuration file; without it, it is found as ``causeway.Client`` finds it.
 
+    Directories above a new file are made, unless ``auto_mkdir`` is false: programs that know object stores expect that.
     Threads share it, it can be pickled, and a forked process makes a connection of its own.
     """
 
@@ -126,9 +129,11 @@ class CausewayFileSystem(AbstractFileSystem):
         config: str | os.PathLike[str] | None = None,
         clients: int = 4,
         timeout: float | None = None,
+        auto_mkdir: bool = True,
         **options: Any,
     ) -> None:
         super().__init__(**options)
+        self.auto_mkdir = auto_mkdir
         self._arguments = {"config": config, "clients": clients, "timeout": timeout}
         self._clients: dict[int, Client] = {}
         self.client  # noqa: B018 - a wrong configuration is found here
@@ -141,6 +146,16 @@ class CausewayFileSystem(AbstractFileSystem):
             # A lock that another thread of the parent held at the fork would never be free: so none is held.
             found = self._clients.setdefault(os.getpid(), Client(**self._arguments))
         return found
+
+    def _with_parents(self, path: str, make: Callable[[], T]) -> T:
+        """Makes something, and again once the directories above it exist."""
+        try:
+            return make()
+        except FileNotFoundError:
+            if not self.auto_mkdir:
+                raise
+            self.makedirs(self._parent(path), exist_ok=True)
+            return make()
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -287,8 +302,13 @@ class CausewayFileSystem(AbstractFileSystem):
         if self.isdir(source):
             self.makedirs(target, exist_ok=True)
             return
-        with self.client.open(source, "rb", 0) as reader, self.client.open(target, "wb", 0) as writer:
+        with self.client.open(source, "rb", 0) as reader, self._opened(target, "wb", 0) as writer:
             self._copy(reader, writer, DEFAULT_CALLBACK)
+
+    def _opened(self, path: str, mode: str, buffering: int) -> Any:
+        if "r" in mode:
+            return self.client.open(path, mode, buffering)
+        return self._with_parents(path, lambda: self.client.open(path, mode, buffering))
 
     @staticmethod
     def _copy(reader: Any, writer: Any, callback: Any) -> None:
@@ -300,7 +320,7 @@ class CausewayFileSystem(AbstractFileSystem):
 
     def touch(self, path: str, truncate: bool = True, **options: Any) -> None:
         path = self._strip_protocol(path)
-        with self.client.open(path, "wb" if truncate else "ab", 0):
+        with self._opened(path, "wb" if truncate else "ab", 0):
             pass
         self.client.utime(path)
 
@@ -374,10 +394,10 @@ class CausewayFileSystem(AbstractFileSystem):
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **options: Any) -> None:
         path = self._strip_protocol(path)
         if mode == "create":
-            with self.client.open(path, "xb") as file:
+            with self.open(path, "xb") as file:
                 file.write(value)
         else:
-            self.client.write(path, value)
+            self._with_parents(path, lambda: self.client.write(path, value))
 
     def pipe(self, path: Any, value: Any = None, **options: Any) -> None:
         if isinstance(path, str):
@@ -386,8 +406,11 @@ class CausewayFileSystem(AbstractFileSystem):
         if options:
             super().pipe(path, value, **options)
             return
-        for error in self.client.write_many({self._strip_protocol(each): content for each, content in path.items()}):
-            if error is not None:
+        files = {self._strip_protocol(each): content for each, content in path.items()}
+        for name, error in zip(list(files), self.client.write_many(files)):
+            if isinstance(error, FileNotFoundError):
+                self.pipe_file(name, files[name])
+            elif error is not None:
                 raise error
 
     def put_file(self, lpath: str, rpath: str, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **options: Any) -> None:
