@@ -182,7 +182,7 @@ class Client:
     ) -> None:
         # Where it lies stays right if the working directory changes.
         self.config = os.path.abspath(config) if config is not None else None
-        self._options = {"clients": clients, "timeout": timeout}
+        self._options: dict[str, Any] = {"clients": clients, "timeout": timeout}
         self._client = _causeway.Client(self.config, clients, timeout)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -204,19 +204,39 @@ class Client:
         sync: bool = False,
     ) -> IO[Any]:
         """Opens a file as the built-in ``open`` does. ``sync`` makes every write durable before it returns."""
-        letters = set(mode)
-        if len(letters) != len(mode) or letters - set("rwxab+t") or len(letters & set("rwxa")) != 1:
-            raise ValueError(f"invalid mode: {mode!r}")
-        is_binary, updates = "b" in mode, "+" in mode
+        is_binary = "b" in mode
         if is_binary and ("t" in mode or encoding or errors or newline is not None):
             raise ValueError("a binary file has neither encoding nor newlines")
         if buffering == 0 and not is_binary:
             raise ValueError("a text file cannot be without a buffer")
+        raw = self.open_raw(path, mode, permissions=permissions, sync=sync)
+        if buffering == 0:
+            return raw  # type: ignore[return-value]
+        size = buffering if buffering > 1 else BUFFER
+        buffered: io.BufferedRandom | io.BufferedReader | io.BufferedWriter
+        if "+" in mode:
+            buffered = io.BufferedRandom(raw, size)
+        elif "r" in mode:
+            buffered = io.BufferedReader(raw, size)
+        else:
+            buffered = io.BufferedWriter(raw, size)
+        if is_binary:
+            return buffered
+        text = io.TextIOWrapper(buffered, encoding, errors, newline, line_buffering=buffering == 1)
+        text.mode = mode  # type: ignore[misc]
+        return text
+
+    def open_raw(self, path: Path, mode: str = "rb", *, permissions: int = 0o644, sync: bool = False) -> RawFile:
+        """Opens a file in bytes, without a buffer: what `open` returns with `buffering=0`."""
+        letters = set(mode)
+        if len(letters) != len(mode) or letters - set("rwxab+t") or len(letters & set("rwxa")) != 1:
+            raise ValueError(f"invalid mode: {mode!r}")
+        updates = "+" in mode
         file = self._client.open(
             to_bytes(path),
             read="r" in mode or updates,
             write="r" not in mode or updates,
-            create="w" in mode or "a" in mode or "x" in mode,
+            create="r" not in mode,
             exclusive="x" in mode,
             truncate="w" in mode,
             append="a" in mode,
@@ -226,35 +246,20 @@ class Client:
         raw = RawFile(file, path, mode)
         if "a" in mode:
             raw.seek(0, 2)
-        if buffering == 0:
-            return raw  # type: ignore[return-value]
-        size = buffering if buffering > 1 else BUFFER
-        buffered: io.BufferedIOBase
-        if updates:
-            buffered = io.BufferedRandom(raw, size)
-        elif "r" in mode:
-            buffered = io.BufferedReader(raw, size)
-        else:
-            buffered = io.BufferedWriter(raw, size)
-        if is_binary:
-            return buffered  # type: ignore[return-value]
-        text = io.TextIOWrapper(buffered, encoding, errors, newline, line_buffering=buffering == 1)  # type: ignore[arg-type]
-        text.mode = mode  # type: ignore[misc]
-        return text
+        return raw
 
     def read(self, path: Path) -> bytes:
         """A file's whole content."""
-        return self._one(self.read_many([path])[0])
+        content = self.read_many([path])[0]
+        if isinstance(content, OSError):
+            raise content
+        return content
 
     def write(self, path: Path, data: Any) -> None:
         """Gives a file this content; it is made if it does not exist."""
-        self._one(self.write_many({path: data})[0])
-
-    @staticmethod
-    def _one(result: Any) -> Any:
-        if isinstance(result, Exception):
-            raise result
-        return result
+        error = self.write_many({path: data})[0]
+        if error is not None:
+            raise error
 
     def read_many(self, paths: Sequence[Path]) -> list[bytes | OSError]:
         """The content of many files, or the exception of each; many requests are under way at the same time."""

@@ -8,13 +8,13 @@ import io
 import os
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar, cast
 
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import stringify_path
 
-from ._client import BUFFER, Client, Stat
+from ._client import BUFFER, Client, RawFile, Stat
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class CausewayFile(io.IOBase):
             name = self._temporary = f"{parent}/.{last[:200]}.{uuid.uuid4().hex}"
             if "a" in mode and fs.exists(path):
                 fs.cp_file(path, name)
-        self._buffered: Any = fs._opened(name, mode, block_size or BUFFER)
+        self._buffered: IO[bytes] = fs._making(name, mode, lambda: fs.client.open(name, mode, block_size or BUFFER))
 
     def commit(self) -> None:
         """Gives it its name."""
@@ -52,13 +52,18 @@ class CausewayFile(io.IOBase):
             self._temporary = None
 
     @property
+    def raw(self) -> RawFile:
+        """The file without its buffer."""
+        return cast(RawFile, cast(io.BufferedReader, self._buffered).raw)
+
+    @property
     def name(self) -> str:
         return self.path
 
     @property
     def size(self) -> int:
         self.flush()
-        return self._buffered.raw.stat().st_size
+        return self.raw.stat().st_size
 
     def __len__(self) -> int:
         return self.size
@@ -76,13 +81,13 @@ class CausewayFile(io.IOBase):
         return self._buffered.seekable()
 
     def read(self, size: int | None = -1) -> bytes:
-        return self._buffered.read(size)
+        return self._buffered.read(-1 if size is None else size)
 
     def read1(self, size: int = -1) -> bytes:
-        return self._buffered.read1(size)
+        return cast(io.BufferedReader, self._buffered).read1(size)
 
     def readinto(self, buffer: Any) -> int:
-        return self._buffered.readinto(buffer)
+        return cast(io.BufferedReader, self._buffered).readinto(buffer)
 
     readinto1 = readinto
 
@@ -134,7 +139,7 @@ class CausewayFileSystem(AbstractFileSystem):
     ) -> None:
         super().__init__(**options)
         self.auto_mkdir = auto_mkdir
-        self._arguments = {"config": config, "clients": clients, "timeout": timeout}
+        self._arguments: dict[str, Any] = {"config": config, "clients": clients, "timeout": timeout}
         self._clients: dict[int, Client] = {}
         self.client  # noqa: B018 - a wrong configuration is found here
 
@@ -302,13 +307,14 @@ class CausewayFileSystem(AbstractFileSystem):
         if self.isdir(source):
             self.makedirs(target, exist_ok=True)
             return
-        with self.client.open(source, "rb", 0) as reader, self._opened(target, "wb", 0) as writer:
+        with self.client.open_raw(source) as reader, self._writer(target) as writer:
             self._copy(reader, writer, DEFAULT_CALLBACK)
 
-    def _opened(self, path: str, mode: str, buffering: int) -> Any:
-        if "r" in mode:
-            return self.client.open(path, mode, buffering)
-        return self._with_parents(path, lambda: self.client.open(path, mode, buffering))
+    def _making(self, path: str, mode: str, make: Callable[[], T]) -> T:
+        return make() if "r" in mode else self._with_parents(path, make)
+
+    def _writer(self, path: str, mode: str = "wb") -> RawFile:
+        return self._with_parents(path, lambda: self.client.open_raw(path, mode))
 
     @staticmethod
     def _copy(reader: Any, writer: Any, callback: Any) -> None:
@@ -320,7 +326,7 @@ class CausewayFileSystem(AbstractFileSystem):
 
     def touch(self, path: str, truncate: bool = True, **options: Any) -> None:
         path = self._strip_protocol(path)
-        with self._opened(path, "wb" if truncate else "ab", 0):
+        with self._writer(path, "wb" if truncate else "ab"):
             pass
         self.client.utime(path)
 
@@ -339,7 +345,7 @@ class CausewayFileSystem(AbstractFileSystem):
         path = self._strip_protocol(path)
         if start is None and end is None:
             return self.client.read(path)
-        with self.client.open(path, "rb", 0) as file:
+        with self.client.open_raw(path) as file:
             return file.read_ranges([_range(file, start, end)])[0]
 
     def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **options: Any) -> Any:
@@ -381,8 +387,9 @@ class CausewayFileSystem(AbstractFileSystem):
         results: list[Any] = [None] * len(paths)
         for path, indices in by_path.items():
             try:
-                with self.client.open(path, "rb", 0) as file:
-                    parts = file.read_ranges([_range(file, starts[index], ends[index]) for index in indices])
+                with self.client.open_raw(path) as file:
+                    ranges = [_range(file, starts[index], ends[index]) for index in indices]
+                    parts: list[bytes | OSError] = [*file.read_ranges(ranges)]
             except OSError as error:
                 if on_error == "raise":
                     raise
@@ -429,7 +436,7 @@ class CausewayFileSystem(AbstractFileSystem):
         if outfile is None and self.isdir(rpath):
             os.makedirs(lpath, exist_ok=True)
             return
-        with self.client.open(rpath, "rb", 0) as reader:
+        with self.client.open_raw(rpath) as reader:
             callback.set_size(reader.stat().st_size)
             if outfile is not None:
                 self._copy(reader, outfile, callback)
@@ -443,7 +450,7 @@ class CausewayFileSystem(AbstractFileSystem):
         """Nothing is kept."""
 
 
-def _range(file: Any, start: int | None, end: int | None) -> tuple[int, int]:
+def _range(file: RawFile, start: int | None, end: int | None) -> tuple[int, int]:
     """From a first byte to one behind the last, where negative numbers count from the end."""
     first = 0 if start is None else start
     last = (1 << 63) - 1 if end is None else end
