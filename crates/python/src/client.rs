@@ -13,64 +13,16 @@ use causeway_fs::open_file::{OpenFile, OpenFlags};
 use causeway_fs::pool::Clients;
 use causeway_sys::fork::Owner;
 use causeway_watch::log;
-use causeway_wire::fs::{
-    Body, Errno, Kind, MAX_STUFFED_BYTES, Node, ObjectId, Place, SetAttributes, Timestamp,
-};
+use causeway_wire::fs::{Body, Errno, MAX_STUFFED_BYTES, Place, SetAttributes};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
+use crate::attributes::{self, Attributes, of_node, timestamp};
 use crate::buffers::{NewBytes, read_into};
-use crate::error::{failed, refused};
-use crate::file::{File, check_owner};
-
-/// Mode, object, size, links, user, group, and three times in nanoseconds: last access, change of content, change of
-/// attributes.
-pub(crate) type Attributes = (u32, u64, u64, u32, u32, u32, i128, i128, i128);
-
-/// Attributes as Python has them.
-pub(crate) fn attributes(
-    object: ObjectId,
-    of: &causeway_wire::fs::Attributes,
-) -> Attributes {
-    const KINDS: [(Kind, u32); 3] = [
-        (Kind::File, 0o100_000),
-        (Kind::Directory, 0o040_000),
-        (Kind::SymbolicLink, 0o120_000),
-    ];
-    let kind = KINDS.iter().find(|(kind, _)| *kind == of.kind);
-    let mode = kind.map_or(0, |(_, bits)| *bits) | u32::from(of.mode);
-    let ns = |at: Timestamp| {
-        i128::from(at.seconds) * NS_PER_S + i128::from(at.nanoseconds)
-    };
-    (
-        mode,
-        object.0,
-        of.size,
-        of.links,
-        of.uid,
-        of.gid,
-        ns(of.accessed),
-        ns(of.modified),
-        ns(of.changed),
-    )
-}
-
-const NS_PER_S: i128 = 1_000_000_000;
-
-fn of_node(node: &Node) -> Attributes {
-    attributes(node.object, &node.attributes)
-}
-
-fn timestamp(ns: i128) -> PyResult<Timestamp> {
-    let seconds = i64::try_from(ns.div_euclid(NS_PER_S))
-        .map_err(|_| PyValueError::new_err("the time is out of range"))?;
-    Ok(Timestamp {
-        seconds,
-        nanoseconds: ns.rem_euclid(NS_PER_S) as u32,
-    })
-}
+use crate::error::{check_owner, failed, refused};
+use crate::file::File;
 
 /// A connected file system. Threads share it.
 #[pyclass(frozen, module = "causeway._causeway")]
@@ -120,9 +72,7 @@ impl Client {
                 Some(file) => Configuration::load(&file),
                 None => Configuration::load_usual(),
             }
-            .map_err(|error| {
-                PyOSError::new_err((i32::from(Errno::EINVAL.0), error.to_string()))
-            })?;
+            .map_err(|error| PyOSError::new_err((i32::from(Errno::EINVAL.0), error.to_string())))?;
             if let Some(timeout) = timeout {
                 configuration.timeout = timeout;
             }
@@ -181,7 +131,7 @@ impl Client {
             while let Some(entry) = listing.next_entry()? {
                 // One that comes without attributes has just been removed.
                 if let Some(of) = entry.attributes {
-                    found.push((entry.name, attributes(entry.object, &of)));
+                    found.push((entry.name, attributes::of(entry.object, &of)));
                 }
             }
             Ok(found)
@@ -221,11 +171,7 @@ impl Client {
         self.with(py, |client| client.symbolic_link(&target, &*path).map(drop))
     }
 
-    fn readlink<'py>(
-        &self,
-        py: Python<'py>,
-        path: PyBackedBytes,
-    ) -> PyResult<Bound<'py, PyBytes>> {
+    fn readlink<'py>(&self, py: Python<'py>, path: PyBackedBytes) -> PyResult<Bound<'py, PyBytes>> {
         match self.with(py, |client| client.stat(&*path, false))?.body {
             Body::Link(target) => Ok(PyBytes::new(py, &target)),
             _ => Err(refused(Errno::EINVAL.0.into(), "not a symbolic link")),

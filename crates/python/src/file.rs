@@ -6,14 +6,14 @@ use causeway_fs::Error;
 use causeway_fs::open_file::{OpenFile, Whence, region};
 use causeway_sys::fork::Owner;
 use causeway_sys::lent::{Buffer, Use};
-use causeway_wire::fs::{Errno, Region};
+use causeway_wire::fs::Region;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::attributes::{self, Attributes};
 use crate::buffers::{Exported, NewBytes, read_into, write_from};
-use crate::client::{Attributes, attributes};
-use crate::error::{failed, refused};
+use crate::error::{check_owner, failed};
 
 /// From how many bytes on the file's size is asked for first, so that no more memory is taken than there is content.
 const MUCH: u64 = 16 << 20;
@@ -26,17 +26,6 @@ pub struct File {
     owner: Owner,
     /// `None` once it is closed.
     open: Mutex<Option<Arc<OpenFile>>>,
-}
-
-/// What belongs to the process that this one was forked off must not be touched.
-pub(crate) fn check_owner(owner: &Owner) -> PyResult<()> {
-    match owner.is_this_process() {
-        true => Ok(()),
-        false => Err(refused(
-            Errno::EBADF.0.into(),
-            "this belongs to the process that this one was forked off: make another Client after the fork",
-        )),
-    }
 }
 
 impl File {
@@ -109,12 +98,7 @@ impl File {
     }
 
     /// Bytes at an offset, at most `size`.
-    fn pread<'py>(
-        &self,
-        py: Python<'py>,
-        size: u64,
-        offset: u64,
-    ) -> PyResult<Bound<'py, PyBytes>> {
+    fn pread<'py>(&self, py: Python<'py>, size: u64, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = NewBytes::new(py, self.worth(py, Some(offset), size)?)?;
         let buffer = bytes.buffer();
         let count = self.with(py, move |file| Self::read_at_offset(file, buffer, offset))?;
@@ -216,7 +200,9 @@ impl File {
     }
 
     fn stat(&self, py: Python<'_>) -> PyResult<Attributes> {
-        self.with(py, |file| Ok(attributes(file.object(), &file.attributes()?)))
+        self.with(py, |file| {
+            Ok(attributes::of(file.object(), &file.attributes()?))
+        })
     }
 
     #[getter]

@@ -7,6 +7,7 @@
 //! No call holds Python's lock while it waits for a server. This crate may use `unsafe` for the memory of Python's
 //! objects, in [`buffers`] only.
 
+mod attributes;
 mod buffers;
 mod client;
 mod error;
