@@ -227,6 +227,11 @@ impl OpenFile {
             .map(|node| node.attributes)
     }
 
+    /// The size as it was last seen.
+    pub fn known_size(&self) -> u64 {
+        lock(&self.file).node.attributes.size
+    }
+
     /// Truncates or extends it.
     pub fn truncate(&self, size: u64) -> Result<(), Error> {
         self.check_write("truncate")?;
@@ -279,17 +284,15 @@ fn open(client: &mut Client, path: &[u8], flags: OpenFlags, mode: u16) -> Result
     Ok(file)
 }
 
+/// Without the content that could come along: what is written between opening and reading must be read.
 fn find(client: &mut Client, path: &[u8], flags: OpenFlags) -> Result<File, Error> {
-    match flags.write || flags.truncate {
-        false => client.open_name(path, !flags.no_follow),
-        true => client
-            .stat(path, !flags.no_follow)
-            .map(File::new)
-            .map_err(|error| Error {
-                operation: "open",
-                ..error
-            }),
-    }
+    client
+        .stat(path, !flags.no_follow)
+        .map(File::new)
+        .map_err(|error| Error {
+            operation: "open",
+            ..error
+        })
 }
 
 fn make(client: &mut Client, path: &[u8], flags: OpenFlags, mode: u16) -> Result<File, Error> {

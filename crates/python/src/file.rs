@@ -146,13 +146,11 @@ impl File {
         self.with(py, move |file| {
             file.reading(|client, file| read_into(client, file, &regions, &buffers))
         })?;
-        Ok(found
-            .into_iter()
-            .map(|bytes| {
-                let len = bytes.buffer().len;
-                bytes.finish(len)
-            })
-            .collect())
+        let whole = |bytes: NewBytes<'py>| {
+            let len = bytes.buffer().len;
+            bytes.finish(len)
+        };
+        Ok(found.into_iter().map(whole).collect())
     }
 
     /// Writes an object's memory, at the position (behind the end, if the file is appended to) or at an offset.
@@ -203,6 +201,12 @@ impl File {
         self.with(py, |file| {
             Ok(attributes::of(file.object(), &file.attributes()?))
         })
+    }
+
+    /// The size as it was last seen, without a request.
+    #[getter]
+    fn known_size(&self) -> PyResult<u64> {
+        Ok(self.get()?.known_size())
     }
 
     #[getter]

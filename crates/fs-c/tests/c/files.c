@@ -68,6 +68,11 @@ static void flags(cwfs_t *fs) {
     CHECK_IS(cwfs_open(fs, &file, "/log/x", O_CREAT | O_RDWR, 0644), -ENOTDIR);
     file = open_file(fs, "/log", O_RDWR | O_TRUNC);
     CHECK_IS(cwfs_pread(fs, file, text, 1, 0), 0);
+    /* What is written between opening and reading is read. */
+    other = open_file(fs, "/log", O_RDONLY);
+    CHECK_IS(cwfs_write(fs, file, "late", 4), 4);
+    CHECK_IS(cwfs_read(fs, other, text, sizeof text), 4);
+    CHECK_IS(cwfs_close(fs, other), 0);
     /* Gone with its last name. */
     CHECK_IS(cwfs_unlink(fs, "/log"), 0);
     CHECK_IS(cwfs_pwrite(fs, file, "x", 1, 0), -ESTALE);

@@ -15,6 +15,8 @@ Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 # Bytes that a buffered file asks for at a time.
 BUFFER = 1 << 20
+# A file of fewer bytes lies beside its metadata.
+SMALL = 16 << 10
 
 
 def to_bytes(path: Path) -> bytes:
@@ -98,13 +100,17 @@ class RawFile(io.RawIOBase):
 
     def readall(self) -> bytes:
         parts = []
-        while True:
-            rest = self.stat().st_size - self.tell()
-            part = self.read(max(rest, 0) + 1)
-            parts.append(part)
-            if len(part) <= rest or not part:
-                # One byte more would have come if there were any.
+        if self._file.known_size < SMALL:
+            # Probably still: then one request does.
+            parts.append(self.read(SMALL))
+            if len(parts[0]) < SMALL:
+                return parts[0]
+        # As long as it grows.
+        while (rest := self.stat().st_size - self.tell()) > 0:
+            part = self.read(rest)
+            if not part:
                 break
+            parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def readinto(self, buffer: Any) -> int:
