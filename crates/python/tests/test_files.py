@@ -1,5 +1,6 @@
 """Plain functions, clients and files."""
 
+import array
 import errno
 import io
 import multiprocessing
@@ -69,6 +70,10 @@ def test_raw_files(client, place):
         assert file.stat().st_size == len(data)
         # Other memory than bytes.
         assert file.pwrite(memoryview(b"abcdefgh").cast("Q"), 0) == 8
+        assert file.pwrite(array.array("d"), 0) == file.preadinto(array.array("d"), 0) == 0
+        numbers = array.array("d", [0.0] * 4)
+        assert file.pwrite(array.array("d", [1.0, 2.0, 3.0]), 0) == 24 and file.preadinto(numbers, 0) == 32
+        assert numbers[:3] == array.array("d", [1.0, 2.0, 3.0])
         with pytest.raises(BufferError):
             file.preadinto(b"constant", 0)
     for call in [file.read, file.tell, file.fsync, lambda: file.pread(1, 0)]:
@@ -134,8 +139,13 @@ def test_errors_are_those_of_the_system_and_say_what_to_do(client, place):
     with pytest.raises(OSError) as failed:
         client.stat("/" + "x" * 256)
     assert failed.value.errno == errno.ENAMETOOLONG
-    with pytest.raises(OSError):
-        client.stat("/" + "x/" * 4000)
+    for call in [lambda: client.stat("/" + "x/" * 4000), lambda: client.symlink("x" * 4097, place + "/link")]:
+        with pytest.raises(OSError) as failed:
+            call()
+        assert failed.value.errno == errno.ENAMETOOLONG
+    for wrong in [3, "text", None]:
+        with pytest.raises(TypeError):
+            client.write(place + "/wrong", wrong)
     with pytest.raises(ValueError):
         client.stat("/a\0b")
     with pytest.raises(FileNotFoundError):

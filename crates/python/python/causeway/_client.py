@@ -17,6 +17,7 @@ Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 BUFFER = 1 << 20
 # A file of fewer bytes lies beside its metadata.
 SMALL = 16 << 10
+LONGEST_PATH = 4096
 
 
 def to_bytes(path: Path) -> bytes:
@@ -28,6 +29,8 @@ def to_bytes(path: Path) -> bytes:
         raise ValueError("a path with a NUL in it")
     if not path:
         raise FileNotFoundError(errno.ENOENT, "the path is empty")
+    if len(path) > LONGEST_PATH:
+        raise OSError(errno.ENAMETOOLONG, f"the path has {len(path)} bytes; at most {LONGEST_PATH} are possible")
     return path
 
 
@@ -115,13 +118,13 @@ class RawFile(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            return self._file.readinto(memoryview(buffer).cast("B"))
+            return self._file.readinto(_octets(buffer))
         except OSError as error:
             raise _unsupported(error) from None
 
     def write(self, data: Any) -> int:
         try:
-            return self._file.write(memoryview(data).cast("B"))
+            return self._file.write(_octets(data))
         except OSError as error:
             raise _unsupported(error) from None
 
@@ -131,11 +134,11 @@ class RawFile(io.RawIOBase):
 
     def preadinto(self, buffer: Any, offset: int) -> int:
         """Reads into memory such as an array's."""
-        return self._file.readinto(memoryview(buffer).cast("B"), offset)
+        return self._file.readinto(_octets(buffer), offset)
 
     def pwrite(self, data: Any, offset: int) -> int:
         """Writes at an offset."""
-        return self._file.write(memoryview(data).cast("B"), offset)
+        return self._file.write(_octets(data), offset)
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
         """Ranges, each from a first byte to one behind the last, with one request to each server for all of them."""
@@ -168,6 +171,13 @@ class RawFile(io.RawIOBase):
                 super().close()
             finally:
                 self._file.close()
+
+
+def _octets(memory: Any) -> memoryview:
+    """An object's memory as bytes."""
+    view = memoryview(memory)
+    # What is empty cannot be cast.
+    return view.cast("B") if view.nbytes else memoryview(bytearray())
 
 
 def _unsupported(error: OSError) -> OSError:
@@ -273,7 +283,7 @@ class Client:
 
     def write_many(self, files: Mapping[Any, Any]) -> list[OSError | None]:
         """Gives files their contents, by path; returns the exception of each, or ``None``."""
-        pairs = [(to_bytes(path), bytes(data)) for path, data in files.items()]
+        pairs = [(to_bytes(path), bytes(_octets(data))) for path, data in files.items()]
         return self._client.write_many(pairs, 0o644)
 
     def stat(self, path: Path, *, follow_symlinks: bool = True) -> Stat:
