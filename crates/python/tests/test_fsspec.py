@@ -139,12 +139,21 @@ def _read(fs, path):
     return fs.cat(path)
 
 
+def _check(fs, path):
+    assert fs.cat(path) == b"x"
+
+
 def test_other_processes_and_threads(fs, place):
     fs.pipe(place + "/x", b"x")
     assert _read(pickle.loads(pickle.dumps(fs)), place + "/x") == b"x"
     for way in ["fork", "spawn"]:
         with multiprocessing.get_context(way).Pool(2) as pool:
             assert pool.starmap(_read, [(fs, place + "/x")] * 4) == [b"x"] * 4
+    # A fork takes the object along as it is.
+    child = multiprocessing.get_context("fork").Process(target=_check, args=(fs, place + "/x"))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(lambda _: fs.cat(place + "/x"), range(50))) == [b"x"] * 50
 
