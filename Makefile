@@ -42,13 +42,13 @@ demo: build ## Store a real tree in a parallel file system on this machine, kill
 	@# By way of cargo, so that the demonstration finds the toolchain whose files it stores.
 	$(CARGO) run --release --locked --quiet -p causeway-cli -- demo $(ARGS)
 
-test: check unit waits-smoke mpi4py-smoke same loom ## Everything: style, unit, conformance, kill and fault tests, decoders, loom
+test: check unit waits-smoke mpi4py-smoke python-smoke same loom ## Everything: style, unit, conformance, kill and fault tests, decoders, loom
 	@awk '/^test result:/ { passed += $$4; failed += $$6 } \
 		END { printf "test result: %s. %d passed; %d failed (all suites)\n", \
 		failed ? "FAILED" : "ok", passed, failed }' $(TARGET)/test.log $(TARGET)/loom.log
 
 ##@ Parts of the test
-.PHONY: check unit waits-smoke mpi4py-smoke same loom
+.PHONY: check unit waits-smoke mpi4py-smoke python-smoke same loom
 check: ## Formatting, clippy and documentation, warnings denied
 	@$(CARGO) fmt --version >/dev/null 2>&1 && $(CARGO) clippy --version >/dev/null 2>&1 || \
 		rustup component add rustfmt clippy || \
@@ -76,6 +76,11 @@ mpi4py-smoke: ## A part of `make test-mpi4py`, with 2 and 3 ranks
 	@$(MAKE) mpi-install MPI_PROFILE=dev PREFIX=$(TARGET)/mpi4py/debug DESTDIR= MPI_PLAIN_NAMES=no
 	MPI4PY_LIMIT=60 tools/mpi4py $(TARGET)/mpi4py $(TARGET)/mpi4py/debug $(TARGET)/debug/causeway "2 3" $(MPI4PY_SMOKE)
 
+# With the debug builds, too: no wheel is made. Programs such as pandas are not installed, and their tests left out.
+python-smoke: ## The Python package's own tests, without a wheel
+	@$(CARGO) build --workspace --locked --quiet
+	tools/python $(TARGET)/python smoke $(TARGET)/debug/lib_causeway.so $(TARGET)/debug/causeway
+
 # All figures and tables in their short form, and the examples with their timelines. `unit` has built the debug
 # program; the release build takes half a minute of one processor, both runs 15 seconds. The debug program checks
 # overflows and assertions, and its simulator is hardly optimized and not linked as a whole.
@@ -97,7 +102,7 @@ loom: ## The shared queues and locks under every interleaving
 		-p causeway-transport -p causeway-sys --lib loom 2>&1 | tee $(TARGET)/loom.log
 
 ##@ Longer tests
-.PHONY: waits fuzz fuzz-smoke simulate torture power kill-rounds many all-bits flood test-mpi4py test-mount asan valgrind
+.PHONY: waits fuzz fuzz-smoke simulate torture power kill-rounds many all-bits flood test-mpi4py test-python test-mount asan valgrind
 waits: ## The suites of methods, messages and file system where only events end waits: a lost wake-up hangs
 	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-testkit \
 		--test conformance --test messages --test scale
@@ -161,6 +166,9 @@ test-mpi4py: build ## mpi4py, built from source against MPI's standard ABI: its 
 	@$(MAKE) mpi-install PREFIX=$(TARGET)/mpi4py/prefix DESTDIR= MPI_PLAIN_NAMES=no
 	tools/mpi4py $(TARGET)/mpi4py $(TARGET)/mpi4py/prefix $(TARGET)/release/causeway "$(MPI4PY_RANKS)" $(ARGS)
 
+test-python: build python ## The Python package as a wheel, with pandas, pyarrow and zarr
+	tools/python $(TARGET)/python test $(TARGET)/release/causeway $(ARGS)
+
 test-mount: ## The mount: programs on it, 100,000 files, servers killed under a program that verifies, MOUNT_ROUNDS times (default 50)
 	tools/mount-needs
 	CAUSEWAY_MANY=100000 CAUSEWAY_MOUNT_ROUNDS=$(MOUNT_ROUNDS) $(CARGO) test --release --locked -p causeway-cli \
@@ -185,7 +193,7 @@ valgrind: ## C programs, servers and clients over shm and tcp, under valgrind's 
 	CAUSEWAY_VALGRIND=1 $(CARGO) test --locked -p causeway-bmi-c --test installed programs
 
 ##@ Building and measuring
-.PHONY: build bench peers compare bmi mpi install install-bmi mpi-install uninstall clean help
+.PHONY: build bench peers compare bmi fs-c mpi python install install-bmi install-fs mpi-install uninstall clean help
 build: ## The command, optimised: target/release/causeway
 	$(CARGO) build --release --locked -p causeway-cli
 
@@ -208,6 +216,25 @@ bmi: ## The message layer for C: libcauseway_bmi.so
 		-Wl,--version-script=crates/bmi-c/libcauseway_bmi.map \
 		-Wl,--whole-archive $(BMI_OUT)/libcauseway_bmi_c.a -Wl,--no-whole-archive \
 		-Wl,--gc-sections -Wl,-z,defs,-z,relro,-z,now -lgcc_s -lpthread -ldl -lm -lc
+
+# The same for the file system, and an archive in which nothing but the calls of the header can be seen: what else a Rust
+# archive defines would meet that of another one.
+fs-c: ## The file system for C: libcauseway_fs.so, libcauseway_fs.a
+	$(CARGO) rustc --profile $(BMI_PROFILE) --locked --quiet -p causeway-fs-c --lib \
+		--crate-type staticlib
+	$(CC) -shared -o $(BMI_OUT)/$(FS_REAL) $(LDFLAGS) -Wl,-soname,$(FS_SONAME) \
+		-Wl,--version-script=crates/fs-c/libcauseway_fs.map \
+		-Wl,--whole-archive $(BMI_OUT)/libcauseway_fs_c.a -Wl,--no-whole-archive \
+		-Wl,--gc-sections -Wl,-z,defs,-z,relro,-z,now -lgcc_s -lpthread -ldl -lm -lc
+	sed -n 's/^ *\(cwfs_[a-z_]*\);$$/\1/p' crates/fs-c/libcauseway_fs.map >$(BMI_OUT)/libcauseway_fs.names
+	$(LD) -r --gc-sections $$(sed 's/^/-u /' $(BMI_OUT)/libcauseway_fs.names) \
+		-o $(BMI_OUT)/libcauseway_fs.o $(BMI_OUT)/libcauseway_fs_c.a
+	objcopy --strip-debug -R .llvmbc -R .llvmcmd --keep-global-symbols=$(BMI_OUT)/libcauseway_fs.names $(BMI_OUT)/libcauseway_fs.o
+	rm -f $(BMI_OUT)/libcauseway_fs.a
+	$(AR) rcs $(BMI_OUT)/libcauseway_fs.a $(BMI_OUT)/libcauseway_fs.o
+
+python: ## The Python package: a wheel in target/python/wheels
+	tools/python $(TARGET)/python wheel
 
 # The same for MPI. Its version script is made with the exported functions, by the crate's build script.
 mpi: ## MPI's standard ABI: libmpi_abi.so
@@ -238,9 +265,13 @@ BMI_VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 BMI_SONAME := libcauseway_bmi.so.$(firstword $(subst ., ,$(BMI_VERSION)))
 BMI_REAL := libcauseway_bmi.so.$(BMI_VERSION)
 BMI_HEADER := $(DESTDIR)$(PREFIX)/include/causeway/bmi.h
+FS_SONAME := libcauseway_fs.so.$(firstword $(subst ., ,$(BMI_VERSION)))
+FS_REAL := libcauseway_fs.so.$(BMI_VERSION)
+FS_HEADER := $(DESTDIR)$(PREFIX)/include/causeway/fs.h
+FS_PC := $(DESTDIR)$(PREFIX)/lib/pkgconfig/causeway-fs.pc
 BMI_PC := $(DESTDIR)$(PREFIX)/lib/pkgconfig/causeway-bmi.pc
 
-install: build install-bmi mpi-install ## Command, C libraries and headers into PREFIX (default /usr/local)
+install: build install-bmi install-fs mpi-install ## Command, C libraries and headers into PREFIX (default /usr/local)
 	install -D -m 755 $(TARGET)/release/causeway $(DESTDIR)$(PREFIX)/bin/causeway
 	install -D -m 755 tools/mount.causeway $(DESTDIR)$(PREFIX)/sbin/mount.causeway
 	@# mount(8) looks for its helpers there alone.
@@ -256,6 +287,17 @@ install-bmi: bmi ## The C library and header alone
 	sed 's|@PREFIX@|$(abspath $(PREFIX))|; s|@VERSION@|$(BMI_VERSION)|' \
 		crates/bmi-c/causeway-bmi.pc.in > $(BMI_PC)
 	@# The dynamic linker's cache; not when packing, nor without the right to.
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
+
+install-fs: fs-c ## The file system for C alone
+	install -D -m 644 crates/fs-c/include/causeway/fs.h $(FS_HEADER)
+	install -D -m 755 $(BMI_OUT)/$(FS_REAL) $(DESTDIR)$(PREFIX)/lib/$(FS_REAL)
+	install -D -m 644 $(BMI_OUT)/libcauseway_fs.a $(DESTDIR)$(PREFIX)/lib/libcauseway_fs.a
+	ln -sf $(FS_REAL) $(DESTDIR)$(PREFIX)/lib/$(FS_SONAME)
+	ln -sf $(FS_SONAME) $(DESTDIR)$(PREFIX)/lib/libcauseway_fs.so
+	install -d $(dir $(FS_PC))
+	sed 's|@PREFIX@|$(abspath $(PREFIX))|; s|@VERSION@|$(BMI_VERSION)|' \
+		crates/fs-c/causeway-fs.pc.in > $(FS_PC)
 	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
 
 mpi-install: mpi ## MPI alone: header, library, causeway-mpicc, causeway-mpicxx; with MPI_PLAIN_NAMES=yes also mpicc, mpicxx
@@ -275,7 +317,8 @@ uninstall: ## Take away what install has put into PREFIX
 	@link=$(DESTDIR)/sbin/mount.causeway; \
 		[ "$$(readlink $$link)" != $(PREFIX)/sbin/mount.causeway ] || rm $$link
 	rm -f $(DESTDIR)$(PREFIX)/bin/causeway $(DESTDIR)$(PREFIX)/sbin/mount.causeway $(BMI_HEADER) $(BMI_PC) \
-		$(addprefix $(DESTDIR)$(PREFIX)/lib/,$(BMI_REAL) $(BMI_SONAME) libcauseway_bmi.so) $(MPI_BIN) $(MPI_PC)
+		$(FS_HEADER) $(FS_PC) $(addprefix $(DESTDIR)$(PREFIX)/lib/,$(BMI_REAL) $(BMI_SONAME) libcauseway_bmi.so \
+		$(FS_REAL) $(FS_SONAME) libcauseway_fs.so libcauseway_fs.a) $(MPI_BIN) $(MPI_PC)
 	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,$(MPI_INCLUDE) $(MPI_LIB))
 	@for name in mpicc mpicxx; do link=$(DESTDIR)$(PREFIX)/bin/$$name; \
 		[ "$$(readlink $$link)" != causeway-$$name ] || rm $$link; done

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 
 use causeway_bmi::Config;
-use causeway_bmi::log::{self, Masks, StartError};
+use causeway_bmi::log::{self, StartError};
 use causeway_transport::registry;
 use causeway_transport::tcp::config::MAX_CONNECTIONS;
 
@@ -41,23 +41,12 @@ pub struct BmiConfig {
     pub tcp_connections: u32,
 }
 
-/// What is printed and recorded unless `$CAUSEWAY_LOG` says otherwise: as by Causeway's own servers.
-const LOG_MASKS: &str = "warn,engine.stall=info/debug";
-
 /// Starts the process's log with its first instance.
 fn start_log() -> Result<(), Failure> {
-    if log::masks().is_some() {
-        return Ok(());
-    }
-    let usual: Masks = LOG_MASKS
-        .parse()
-        .map_err(|error: log::MaskError| Failure::invalid(error.to_string()))?;
-    match log::start(&usual) {
-        // Another thread was faster, or the program logs by itself.
-        Ok(()) | Err(StartError::Taken) => Ok(()),
-        Err(error @ StartError::File { .. }) => Err(Failure::new(BMI_ESYSTEM, error.to_string())),
-        Err(error) => Err(Failure::invalid(error.to_string())),
-    }
+    log::start_for_library().map_err(|error| match error {
+        StartError::File { .. } => Failure::new(BMI_ESYSTEM, error.to_string()),
+        error => Failure::invalid(error.to_string()),
+    })
 }
 
 fn bytes(value: i64, what: &str) -> Result<usize, Failure> {

@@ -31,34 +31,9 @@ pub fn is_fatal(errno: Errno) -> bool {
     )
 }
 
-/// What the user can do next, if that is known.
-pub fn hint(error: &Error) -> Option<String> {
-    let text = match error.errno {
-        Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ETIMEDOUT | Errno::ECONNRESET => {
-            "see which servers reply with `causeway fs ping`, start a missing one with \
-             `causeway fs serve`"
-        }
-        Errno::EACCES | Errno::EPERM => {
-            "check the permissions along the path with `causeway fs stat`"
-        }
-        Errno::ENOSPC => "see how full each server is with `causeway fs df`",
-        Errno::ENOTEMPTY => "remove a directory and what is in it with `causeway fs rm -r`",
-        Errno::WRONG_TARGET => {
-            "see which server is where with `causeway fs ping`, and which belong to the file system with \
-             `causeway fs servers list`"
-        }
-        Errno::EKEYREJECTED => {
-            "use the cluster's key (`key_file`), or for a shared-memory address the user that the servers run as"
-        }
-        Errno::CORRUPT => "find the damage with `causeway fs fsck`",
-        _ => return None,
-    };
-    Some(text.to_owned())
-}
-
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let hint = hint(&error);
+        let hint = error.advice().map(str::to_owned);
         // A server's words are shown like a name: they cannot drive a terminal either.
         let mut why = harmless(&error.message);
         if why.is_empty() {

@@ -19,6 +19,54 @@ pub struct Error {
     pub server: Option<String>,
 }
 
+impl Error {
+    /// What the user can do next, if that is known.
+    pub fn advice(&self) -> Option<&'static str> {
+        let text = match self.errno {
+            Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ETIMEDOUT | Errno::ECONNRESET => {
+                "see which servers reply with `causeway fs ping`, start a missing one with \
+                 `causeway fs serve`"
+            }
+            Errno::EACCES | Errno::EPERM => {
+                "check the permissions along the path with `causeway fs stat`"
+            }
+            Errno::ENOSPC => "see how full each server is with `causeway fs df`",
+            Errno::ENOTEMPTY => "remove a directory and what is in it with `causeway fs rm -r`",
+            Errno::WRONG_TARGET => {
+                "see which server is where with `causeway fs ping`, and which belong to the file system with \
+                 `causeway fs servers list`"
+            }
+            Errno::EKEYREJECTED => {
+                "use the cluster's key (`key_file`), or for a shared-memory address the user that the servers run as"
+            }
+            Errno::CORRUPT => "find the damage with `causeway fs fsck`",
+            _ => return None,
+        };
+        Some(text)
+    }
+
+    /// The error number of Linux for programs that know no others: what is Causeway's own is an input or output
+    /// error.
+    pub fn system_number(&self) -> u16 {
+        match self.errno {
+            Errno(number) if number > 1000 => Errno::EIO.0,
+            Errno(number) => number,
+        }
+    }
+
+    /// Everything about it in one line, with what can be done. A server's words cannot drive a terminal.
+    pub fn text(&self) -> String {
+        let mut text: String = self.to_string();
+        if let Some(advice) = self.advice() {
+            text.push_str("; ");
+            text.push_str(advice);
+        }
+        text.chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect()
+    }
+}
+
 /// A failure with a sentence.
 pub(crate) fn failure(errno: Errno, message: impl Into<String>) -> Failure {
     Failure {

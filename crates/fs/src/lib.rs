@@ -1,6 +1,7 @@
 //! The parallel file system: metadata, datafiles, servers and the client library.
 //!
-//! Read [`config`] first (what a file system consists of), then [`client`] (what programs call),
+//! Read [`config`] first (what a file system consists of), then [`client`] (what programs call), [`pool`] (clients for
+//! several threads), [`open_file`] and [`listing`] (files and directories as programs in other languages know them),
 //! then what stands behind it: [`distribution`] (which byte lies where), [`meta`] (names and
 //! objects), [`data`] (datafiles), [`server`] (the process around them) and [`dev`] (a whole file
 //! system of server processes on one machine).
@@ -18,8 +19,11 @@ pub mod distribution;
 pub mod error;
 mod failed_syncs;
 mod files;
+pub mod listing;
 mod locks;
 pub mod meta;
+pub mod open_file;
+pub mod pool;
 pub mod sabotage;
 pub mod server;
 mod threads;

@@ -1,22 +1,14 @@
-//! The clients of a mount. A client belongs to one thread at a time, so there are several: a request for a name takes
+//! The clients of a mount: a request for a name takes
 //! any that is free, and everything that concerns a file's content goes by the client of that file, which knows what
 //! of it an fsync has to make durable.
-//!
-//! A request has the file system's one time-out for everything: waiting for a client counts. So requests that
-//! queue up behind a dead server fail when their own time is over, not one after the other.
-
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use causeway_fs::Error;
 use causeway_fs::client::{Client, ClientOptions, own_identity};
 use causeway_fs::config::Configuration;
+use causeway_fs::pool::Clients as Pool;
 use causeway_wire::fs::{Caller, Errno, MAX_GROUPS, ObjectId};
 
 use crate::attributes::{Failed, Outcome};
-
-/// The least time that a call gets: a request that had to wait for long may still reach a server that replies.
-const LEAST_TIME: Duration = Duration::from_millis(100);
 
 /// The user who makes a request, as far as the kernel tells.
 #[derive(Debug, Clone, Copy)]
@@ -28,27 +20,9 @@ pub(crate) struct User {
 
 /// Clients that threads share.
 pub(crate) struct Clients {
-    /// `None` while a thread has it.
-    idle: Mutex<Vec<Option<Client>>>,
-    returned: Condvar,
-    count: usize,
-    timeout: Duration,
+    pool: Pool,
     /// On whose behalf the mount itself works.
     own: Caller,
-}
-
-/// A client for the time of one request.
-struct Borrowed<'a> {
-    clients: &'a Clients,
-    index: usize,
-    client: Option<Client>,
-}
-
-impl Drop for Borrowed<'_> {
-    fn drop(&mut self) {
-        self.clients.lock()[self.index] = self.client.take();
-        self.clients.returned.notify_all();
-    }
 }
 
 impl Clients {
@@ -57,50 +31,10 @@ impl Clients {
         options: &ClientOptions,
         count: usize,
     ) -> Result<Self, Error> {
-        let own = options.caller.clone().unwrap_or_else(own_identity);
-        let client = |_| Client::connect(configuration, options.clone()).map(Some);
         Ok(Self {
-            idle: Mutex::new((0..count).map(client).collect::<Result<_, _>>()?),
-            returned: Condvar::new(),
-            count,
-            timeout: configuration.timeout,
-            own,
+            pool: Pool::connect(configuration, options, count)?,
+            own: options.caller.clone().unwrap_or_else(own_identity),
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<Client>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes a client, this one or any, for the rest of the request's time.
-    fn borrow(&self, which: Option<usize>) -> Outcome<Borrowed<'_>> {
-        let deadline = Instant::now() + self.timeout;
-        let mut idle = self.lock();
-        loop {
-            let index = match which {
-                Some(index) => idle[index].is_some().then_some(index),
-                None => idle.iter().position(Option::is_some),
-            };
-            let left = deadline.saturating_duration_since(Instant::now());
-            if let Some(index) = index
-                && let Some(mut client) = idle[index].take()
-            {
-                client.limit(left.max(LEAST_TIME));
-                return Ok(Borrowed {
-                    clients: self,
-                    index,
-                    client: Some(client),
-                });
-            }
-            if left.is_zero() {
-                tracing::warn!("a request has waited for its turn until its time was over");
-                return Err(Failed(Errno::ETIMEDOUT));
-            }
-            (idle, _) = self
-                .returned
-                .wait_timeout(idle, left)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
     }
 
     fn call<T>(
@@ -109,12 +43,11 @@ impl Clients {
         caller: Caller,
         call: impl FnOnce(&mut Client) -> Result<T, Error>,
     ) -> Outcome<T> {
-        let mut borrowed = self.borrow(which)?;
-        let Some(client) = &mut borrowed.client else {
-            return Err(Failed(Errno::EIO));
-        };
-        client.act_for(caller);
-        Ok(call(client)?)
+        let called = self.pool.call(which, |client| {
+            client.act_for(caller);
+            call(client)
+        });
+        Ok(called?)
     }
 
     /// Carries something out that the kernel has admitted, as the mount itself.
@@ -128,7 +61,7 @@ impl Clients {
         object: ObjectId,
         call: impl FnOnce(&mut Client) -> Result<T, Error>,
     ) -> Outcome<T> {
-        let index = (object.0 % self.count as u64) as usize;
+        let index = (object.0 % self.pool.count() as u64) as usize;
         self.call(Some(index), self.own.clone(), call)
     }
 

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use causeway_fs::Error;
-use causeway_fs::client::{Client, CreateOptions, File};
+use causeway_fs::client::{Client, CreateOptions, File, Space};
 use causeway_wire::fs::{
-    Attributes, Body, Entry, Errno, Kind, Node, ObjectId, Place, ReplyBody, SetAttributes,
+    Attributes, Body, Entry, Errno, Kind, Node, ObjectId, Place, SetAttributes,
 };
 
 use crate::attributes::{Failed, Outcome};
@@ -33,14 +33,6 @@ pub(crate) struct Mounted {
 struct Directories {
     last: u64,
     open: HashMap<u64, Arc<Mutex<Listing>>>,
-}
-
-/// How full the file system is.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Space {
-    pub(crate) total_bytes: u64,
-    pub(crate) free_bytes: u64,
-    pub(crate) objects: u64,
 }
 
 /// What a new name is to become.
@@ -431,21 +423,7 @@ impl Mounted {
     }
 
     pub(crate) fn space(&self) -> Outcome<Space> {
-        self.clients.own(|client| {
-            let mut space = Space::default();
-            for &server in &self.io_servers {
-                if let ReplyBody::StorageStatus { total, free, .. } =
-                    client.storage_status(server)?
-                {
-                    space.total_bytes = space.total_bytes.saturating_add(total);
-                    space.free_bytes = space.free_bytes.saturating_add(free);
-                }
-            }
-            if let ReplyBody::MetadataStatus { objects, .. } = client.metadata_status()? {
-                space.objects = objects;
-            }
-            Ok(space)
-        })
+        self.clients.own(|client| client.space(&self.io_servers))
     }
 }
 

@@ -11,8 +11,8 @@
 //! modules [`aliasing`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pmix`], [`prices`], [`process`], [`random`], [`shared`], [`small`],
 //! [`thread`], [`waits`] and [`word`] can be read on their own.
 //!
-//! This crate knows no protocol. It is one of four that may use `unsafe`, with
-//! `transport`, `bmi-c` and `mpi-c`; each block says which invariant holds and who upholds it.
+//! This crate knows no protocol. It is one of six that may use `unsafe`, with
+//! `transport`, `bmi-c`, `mpi-c`, `fs-c` and `python`; each block says which invariant holds and who upholds it.
 
 pub mod aliasing;
 pub mod attach;
@@ -28,6 +28,7 @@ pub mod fork;
 pub mod futex;
 pub mod inherited;
 pub mod joining;
+pub mod lent;
 pub mod limits;
 pub mod lock;
 pub mod mapping;

@@ -16,11 +16,23 @@ pub fn spawn_without_signals(
     name: &str,
     run: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
+    spawn_worker(name, STACK_BYTES, run)
+}
+
+/// As [`spawn_without_signals`], with a stack of this many bytes.
+///
+/// # Errors
+/// If the system refuses another thread.
+pub fn spawn_worker(
+    name: &str,
+    stack_bytes: usize,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
     // The new thread has the mask of the one that starts it.
     let mask = block_all_signals()?;
     let thread = Builder::new()
         .name(name.to_owned())
-        .stack_size(STACK_BYTES)
+        .stack_size(stack_bytes)
         .spawn(run);
     set_signal_mask(&mask);
     thread

@@ -18,6 +18,7 @@
 //! | [`placement`] | sinks that give receive buffers to packets |
 //! | [`pair`] | two instances that have met |
 //! | [`loopback`] | ports that one test has for itself |
+//! | [`installed`] | a C library as `make install` leaves it |
 //! | [`random`], [`patience`], [`directory`] | seeds, so that a failure can be run again; bounded waiting; temporary directories |
 //!
 //! `tests/house.rs` keeps the house in order: arrows between rooms, sizes of files, banned calls.
@@ -27,6 +28,7 @@ pub mod adapter;
 pub mod conformance;
 pub mod decoders;
 pub mod directory;
+pub mod installed;
 pub mod linear;
 pub mod loopback;
 pub mod matching;

@@ -71,6 +71,20 @@ struct Logger {
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 
+/// What libraries print and record unless `$CAUSEWAY_LOG` says otherwise: as Causeway's own servers do.
+const LIBRARY_MASKS: &str = "warn,engine.stall=info/debug";
+
+/// Starts the process's log for a library, with its first instance. Nothing happens if the program logs by itself.
+pub fn start_for_library() -> Result<(), StartError> {
+    if masks().is_some() {
+        return Ok(());
+    }
+    match start(&LIBRARY_MASKS.parse()?) {
+        Err(StartError::Taken) => Ok(()),
+        started => started,
+    }
+}
+
 /// Takes over the process's log. `usual` are the masks unless `$CAUSEWAY_LOG` has others.
 ///
 /// A panic prints the latest events behind its message.

@@ -12,14 +12,16 @@ use causeway_bmi_c::life::{BMI_CLEARTEXT, BmiConfig};
 use causeway_bmi_c::remote::{self, BmiRegion};
 use causeway_bmi_c::test::{BmiCompletion, BmiUnexpected};
 
-use crate::prefix::{installed, read, scratch, succeed};
+use causeway_testkit::installed::succeed;
+
+use crate::prefix::LIBRARY;
 
 const HEADER: &str = "include/causeway/bmi.h";
 const VERSION: &str = "CAUSEWAY_BMI_0.1";
 
 /// The functions that the header declares: those whose lines begin with a type.
 fn declared() -> BTreeSet<String> {
-    let header = read(HEADER);
+    let header = LIBRARY.read(HEADER);
     let fronts = ["int ", "const char *"];
     let lines = header
         .lines()
@@ -31,7 +33,7 @@ fn declared() -> BTreeSet<String> {
 }
 
 fn listed() -> BTreeSet<String> {
-    let script = read("libcauseway_bmi.map");
+    let script = LIBRARY.read("libcauseway_bmi.map");
     assert!(script.contains(&format!("{VERSION} {{")));
     let names = script.lines().filter_map(|line| {
         let name = line.trim().strip_suffix(';')?;
@@ -42,7 +44,7 @@ fn listed() -> BTreeSet<String> {
 
 #[test]
 fn the_library_exports_what_the_header_declares_and_nothing_else() {
-    let library = installed().path.join("lib/libcauseway_bmi.so");
+    let library = LIBRARY.installed().path.join("lib/libcauseway_bmi.so");
     let mut nm = Command::new("nm");
     nm.args(["-D", "--defined-only", "--with-symbol-versions"]);
     let symbols = succeed(nm.arg(&library));
@@ -71,7 +73,7 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
 
 #[test]
 fn the_header_stands_alone_in_every_c_and_in_cpp() {
-    let folder = scratch("alone");
+    let folder = LIBRARY.scratch("alone");
     // Twice, as may happen.
     let text = "#include <causeway/bmi.h>\n#include <causeway/bmi.h>\n\
                 struct bmi_config config = BMI_CONFIG_INIT;\n";
@@ -91,7 +93,7 @@ fn the_header_stands_alone_in_every_c_and_in_cpp() {
             command
                 .arg(format!("-std={standard}"))
                 .args(["-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"])
-                .args(installed().cflags())
+                .args(LIBRARY.installed().cflags())
                 .arg(&source);
             succeed(&mut command);
         }
@@ -194,14 +196,14 @@ fn structures_and_constants_are_the_same_in_c_and_in_rust() {
         writeln!(out, "_Static_assert({name} == {value}, \"{name}\");").unwrap();
     }
     out.push_str("int main(void) { return 0; }\n");
-    let source = scratch("layout").join("layout.c");
+    let source = LIBRARY.scratch("layout").join("layout.c");
     std::fs::write(&source, out).unwrap();
-    installed().compile(&source, &[], "layout-program");
+    LIBRARY.compile(&source, &[], "layout-program");
 }
 
 #[test]
 fn the_header_has_no_constant_that_the_library_does_not_know() {
-    let header = read(HEADER);
+    let header = LIBRARY.read(HEADER);
     let of_the_header = ["BMI_VERSION_MAJOR", "BMI_VERSION_MINOR", "BMI_CONFIG_INIT"];
     let defined: BTreeSet<_> = header
         .lines()
@@ -223,7 +225,7 @@ fn the_header_has_no_constant_that_the_library_does_not_know() {
 /// Each call has its own description.
 #[test]
 fn the_header_describes_every_function() {
-    let header = read(HEADER);
+    let header = LIBRARY.read(HEADER);
     for name in declared() {
         let title = format!(" * {name} - ");
         assert!(header.contains(&title), "{name} has no description");

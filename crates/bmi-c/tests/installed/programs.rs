@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::prefix::{installed, root, run, scratch, succeed};
+use causeway_testkit::installed::{run, succeed};
+
+use crate::prefix::LIBRARY;
 
 const OPTIONS: &[&str] = &["-g", "-pthread", "-D_GNU_SOURCE"];
 const SANITIZERS: &[&str] = &[
@@ -30,7 +32,7 @@ fn compile(source: &Path, name: &str) -> PathBuf {
     if !is_under_valgrind() {
         options.extend(SANITIZERS);
     }
-    installed().compile(source, &options, name)
+    LIBRARY.compile(source, &options, name)
 }
 
 fn command(program: &Path) -> Command {
@@ -190,7 +192,7 @@ fn wait_for(what: &str, mut is_done: impl FnMut() -> bool) {
 
 #[test]
 fn the_example_serves_requests() {
-    let source = root().join("examples/bmi.c");
+    let source = LIBRARY.root().join("examples/bmi.c");
     let lines = std::fs::read_to_string(&source).unwrap().lines().count();
     assert!(lines <= 60, "an example of {lines} lines");
     let program = compile(&source, "example");
@@ -225,12 +227,12 @@ fn the_example_serves_requests() {
 /// Packing for another place, and taking away again.
 #[test]
 fn what_is_installed_is_uninstalled() {
-    let stage = scratch("stage");
+    let stage = LIBRARY.scratch("stage");
     let settings = [
         format!("DESTDIR={}", stage.display()),
         "PREFIX=/opt/x".to_owned(),
     ];
-    crate::prefix::make("install-bmi", &settings);
+    LIBRARY.make("install-bmi", &settings);
     let placed = |path: &str| stage.join("opt/x").join(path);
     let pc = std::fs::read_to_string(placed("lib/pkgconfig/causeway-bmi.pc")).unwrap();
     assert!(
@@ -243,7 +245,7 @@ fn what_is_installed_is_uninstalled() {
         let target = std::fs::read_link(&link).unwrap();
         assert!(target.is_relative() && link.is_file(), "{name}");
     }
-    crate::prefix::make("uninstall", &settings);
+    LIBRARY.make("uninstall", &settings);
     let left = succeed(Command::new("find").arg(&stage).args(["!", "-type", "d"]));
     assert_eq!(left, "");
 }

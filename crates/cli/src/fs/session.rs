@@ -10,14 +10,9 @@ use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::Output;
 use causeway_command::remote::{base_name, load};
 use causeway_fs::client::{Client, ClientOptions};
-use causeway_fs::config::{Configuration, ServerEntry};
+use causeway_fs::config::{Configuration, PLACES, ServerEntry, VARIABLE, usual_file};
 use clap::Args;
 use clap::builder::TypedValueParser;
-
-/// Where a configuration is searched for when none is named.
-const PLACES: [&str; 2] = ["causeway.toml", "causeway-dev/causeway.toml"];
-/// The environment variable that names a configuration.
-const VARIABLE: &str = "CAUSEWAY_CONFIG";
 
 /// Options of every verb that talks to a file system.
 #[derive(Debug, Clone, Args)]
@@ -144,11 +139,7 @@ pub(crate) fn find(named: Option<&Path>) -> Outcome<PathBuf> {
         (Some(file), _) => (file.to_owned(), "named by --config"),
         (None, Some(file)) => (PathBuf::from(file), "named by $CAUSEWAY_CONFIG"),
         (None, None) => {
-            return PLACES
-                .iter()
-                .map(PathBuf::from)
-                .find(|file| file.is_file())
-                .ok_or_else(none_found);
+            return usual_file().ok_or_else(none_found);
         }
     };
     if file.is_file() {

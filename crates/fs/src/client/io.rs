@@ -76,11 +76,24 @@ impl Client {
             len: into.len() as u64,
         }];
         let count = with_foreign(into, |memory| {
-            let result = self.read_list(file, &regions, std::slice::from_ref(memory));
-            wait_until_free(memory, || self.rpc.make_progress(HELD_INTERVAL));
-            result
+            self.read_lent(file, &regions, std::slice::from_ref(memory))
         })?;
         Ok(count as usize)
+    }
+
+    /// As [`Client::read_list`], into memory that its owner takes back: when it returns, nothing else holds any of the
+    /// fragments, for which a call that fails may have to wait as [`Client::read_at`] does.
+    pub fn read_lent(
+        &mut self,
+        file: &mut File,
+        regions: &[Region],
+        memory: &[Memory],
+    ) -> Result<u64, Error> {
+        let result = self.read_list(file, regions, memory);
+        for fragment in memory {
+            wait_until_free(fragment, || self.rpc.make_progress(HELD_INTERVAL));
+        }
+        result
     }
 
     /// Writes all of `from` at `offset`.
@@ -148,6 +161,18 @@ impl Client {
             client.finish_truncation(file)
         };
         attempt(self, file).map_err(|error| error.during("truncate", &object_name(object)))
+    }
+
+    /// Refuses a file whose content the caller may not read.
+    pub fn check_readable(&self, file: &File) -> Result<(), Error> {
+        self.check_access(file, IoKind::Read)
+            .map_err(|error| error.during("open", &object_name(file.node.object)))
+    }
+
+    /// Refuses a file whose content the caller may not write.
+    pub fn check_writable(&self, file: &File) -> Result<(), Error> {
+        self.check_access(file, IoKind::Write)
+            .map_err(|error| error.during("open", &object_name(file.node.object)))
     }
 
     /// Makes a file's content and size durable.

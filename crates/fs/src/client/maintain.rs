@@ -99,6 +99,17 @@ fn not_ascending(what: &str) -> CallError {
     CallError::local(Errno::EPROTO, message)
 }
 
+/// How full a file system is.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes of all I/O servers' storage.
+    pub total_bytes: u64,
+    /// Bytes of that that are free.
+    pub free_bytes: u64,
+    /// Files, directories and links.
+    pub objects: u64,
+}
+
 impl Client {
     /// Makes a call to a server, and has `take` take the result out of its reply.
     fn call_server<T>(
@@ -238,6 +249,21 @@ impl Client {
     pub fn metadata_status(&mut self) -> Result<ReplyBody, Error> {
         let call = Call::query(self.metadata, Operation::MetadataStatus);
         self.call_server("status", call, Ok)
+    }
+
+    /// How full the file system is, which has these I/O servers (indices into the configuration).
+    pub fn space(&mut self, io_servers: &[usize]) -> Result<Space, Error> {
+        let mut space = Space::default();
+        for &server in io_servers {
+            if let ReplyBody::StorageStatus { total, free, .. } = self.storage_status(server)? {
+                space.total_bytes = space.total_bytes.saturating_add(total);
+                space.free_bytes = space.free_bytes.saturating_add(free);
+            }
+        }
+        if let ReplyBody::MetadataStatus { objects, .. } = self.metadata_status()? {
+            space.objects = objects;
+        }
+        Ok(space)
     }
 
     /// Makes everything that the metadata server has acknowledged durable.

@@ -33,7 +33,7 @@ use causeway_bmi::{Memory, PeerReport};
 use causeway_wire::fs::{Caller, DistributionHint, Errno, Node};
 
 pub use identity::Layout;
-pub use maintain::{Checked, CheckedFiles, Orphans, OrphansGone, Scrubbed, ServerFault};
+pub use maintain::{Checked, CheckedFiles, Orphans, OrphansGone, Scrubbed, ServerFault, Space};
 pub use names::MANY;
 pub use stages::Stage;
 

@@ -14,6 +14,9 @@ use crate::distribution::MAX_FILE_BYTES;
 /// server commits changes that come together with one sync.
 pub const MANY: usize = 32;
 
+/// Lookups that [`Client::open_many`] keeps in flight.
+const LOOKUPS: usize = 64;
+
 /// The node in the reply to an operation that returns one.
 pub(super) fn node(reply: ReplyBody) -> Result<Node, CallError> {
     take_reply!(reply, ReplyBody::Node(node) => *node).and_then(consistent)
@@ -157,6 +160,30 @@ impl Client {
         self.query(operation)
             .and_then(node)
             .map_err(|error| error.during("open", &subject))
+    }
+
+    /// As [`Client::open_once`], many files with many requests in flight; the results stand in the order of the places.
+    pub fn open_many(&mut self, places: Vec<Place>) -> Vec<Result<File, Error>> {
+        let mut opened = Vec::with_capacity(places.len());
+        for places in places.chunks(LOOKUPS) {
+            let lookup = |place: &Place| {
+                let operation = Operation::Lookup {
+                    place: place.clone(),
+                    follow: true,
+                    content: true,
+                };
+                Call::query(self.metadata, operation)
+            };
+            let replies = self.rpc.call_all(places.iter().map(lookup).collect());
+            let files = replies.into_iter().zip(places).map(|(reply, place)| {
+                reply
+                    .and_then(node)
+                    .map(File::with_content)
+                    .map_err(|error| error.during("open", &place.path))
+            });
+            opened.extend(files);
+        }
+        opened
     }
 
     /// As [`Client::open_once`], by the file's number: for an object that a walk has found, whose name may have

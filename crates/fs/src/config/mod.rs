@@ -26,6 +26,11 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most servers of one file system: indices of I/O servers are 16 bits wide.
 pub const MAX_SERVERS: usize = 4096;
 
+/// The environment variable that names a configuration file.
+pub const VARIABLE: &str = "CAUSEWAY_CONFIG";
+/// Where a configuration file is searched for when none is named.
+pub const PLACES: [&str; 2] = ["causeway.toml", "causeway-dev/causeway.toml"];
+
 /// A file system: the content of its configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Configuration {
@@ -87,6 +92,11 @@ pub struct ConfigError {
     pub message: String,
 }
 
+/// A configuration file in a usual place.
+pub fn usual_file() -> Option<PathBuf> {
+    PLACES.iter().map(PathBuf::from).find(|file| file.is_file())
+}
+
 impl Configuration {
     /// Reads and checks a file, and the key file that it names.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
@@ -107,6 +117,21 @@ impl Configuration {
             })?;
         }
         Ok(configuration)
+    }
+
+    /// Reads and checks the file that the environment names, or one in a usual place.
+    pub fn load_usual() -> Result<Self, ConfigError> {
+        let named = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
+        let file = named.map(PathBuf::from).or_else(usual_file);
+        Self::load(&file.ok_or_else(|| ConfigError {
+            file: PLACES[0].to_owned(),
+            line: 0,
+            message: format!(
+                "there is none, nor a {}, and ${VARIABLE} names none: start a file system on this machine with \
+                 `causeway fs dev`, or name the configuration file of one",
+                PLACES[1]
+            ),
+        })?)
     }
 
     /// Reads and checks a text; `file` is used in messages. The key file is not read.

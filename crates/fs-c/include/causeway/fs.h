@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * causeway/fs.h - the parallel file system of Causeway
+ *
+ * SYNOPSIS
+ *     #include <causeway/fs.h>
+ *     cc program.c $(pkg-config --cflags --libs causeway-fs)             shared library
+ *     cc program.c $(pkg-config --cflags causeway-fs) -l:libcauseway_fs.a -lgcc_s -lpthread -ldl -lm
+ *
+ * DESCRIPTION
+ *     Files that are striped over several servers, reached without a mount. Calls are those of POSIX, with an
+ *     instance as their first argument; beside them there are lists (many pieces of memory and many regions of a file
+ *     in one call, which costs one request to each server) and posted reads and writes, which are tested for later.
+ *
+ *         cwfs_t *fs;
+ *         cwfs_file_t file;
+ *         if (cwfs_connect(&fs, "/etc/causeway.toml", NULL) < 0 ||
+ *             cwfs_open(fs, &file, "/results", O_CREAT | O_RDWR, 0644) < 0 ||
+ *             cwfs_pwrite(fs, file, data, size, 0) < 0 || cwfs_fsync(fs, file) < 0)
+ *             fprintf(stderr, "%s\n", cwfs_last_error());
+ *
+ * RETURN VALUES
+ *     0 or more on success. On failure the negated number of <errno.h>: -ENOENT. errno itself is not set.
+ *     cwfs_last_error() says what went wrong this time, with the path, the server and what to do.
+ *
+ * PATHS
+ *     Paths begin at the root of the file system, with or without a slash; there is no working directory. They have
+ *     any bytes but NUL, at most 4096, 255 for each name. The umask is not applied to permissions.
+ *
+ * HANDLES
+ *     An instance, a file, a directory and an operation are numbers, though cwfs_t * looks like a pointer. 0 (NULL) is
+ *     never a valid one. A call with one that was closed, or that never was one, returns -EBADF; numbers are
+ *     not used again.
+ *
+ * THREADS
+ *     An instance, and each file, may be used by any number of threads. As many calls as cwfs_options.clients are
+ *     carried out at the same time, others wait for their turn. A file that was opened for writing keeps to one of these
+ *     clients. Reads and writes at the position of one file come one after the other. Signal handlers must not call.
+ *
+ * TIME
+ *     A call fails with -ETIMEDOUT, -ECONNREFUSED or the like when servers do not reply within the time-out of the
+ *     configuration, and the instance goes on when they are back. One that fails may have had its effect, or a part of it. A
+ *     server on this host that was stopped (SIGSTOP) while it wrote into a buffer keeps the call, even after the
+ *     time-out, until it goes on or ends.
+ *
+ * WHAT OTHERS SEE
+ *     A write is at the servers when its call returns, and every client sees it then. Names and attributes as well. What was
+ *     written survives the loss of power once cwfs_fsync() of the file has returned 0. Servers do not know which
+ *     files are open: one whose last name is removed is gone, and calls with it return -ESTALE.
+ *     O_APPEND finds the end and then writes; two processes that append at the same moment may overwrite each other.
+ *
+ * PROCESSES
+ *     After fork() an instance belongs to the parent; calls of the child with it return -EBADF and do nothing. The child
+ *     connects its own. exit() without cwfs_disconnect() does no harm.
+ *
+ * ENVIRONMENT
+ *     CAUSEWAY_CONFIG     the configuration file where none is named
+ *     CAUSEWAY_LOG        off, or a level (error, warn, info, debug, trace); CAUSEWAY_LOG_FILE a file for it.
+ *                         Warnings are written to standard error otherwise.
+ *
+ * VERSIONS
+ *     Functions are exported with symbol versions (CAUSEWAY_FS_0.1). Within one number after
+ *     libcauseway_fs.so., programs that were compiled against an older header run with a newer library.
+ */
+#ifndef CAUSEWAY_FS_H
+#define CAUSEWAY_FS_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/uio.h> /* struct iovec */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version of this header; cwfs_version() is that of the library. */
+#define CWFS_VERSION_MAJOR 0
+#define CWFS_VERSION_MINOR 1
+
+/* ------------------------------------------------------------------------------------------------
+ * Types
+ */
+
+/* A connected file system. Never a pointer to anything: see HANDLES. A process may have up to 1024. */
+typedef struct cwfs cwfs_t;
+
+/* An open file, an open directory, a posted operation: of one instance. */
+typedef uint64_t cwfs_file_t;
+typedef uint64_t cwfs_dir_t;
+typedef uint64_t cwfs_op_t;
+
+/* A part of a file. Negative numbers are refused. */
+struct cwfs_region {
+    int64_t offset;
+    int64_t length;
+};
+
+/* ------------------------------------------------------------------------------------------------
+ * Errors
+ */
+
+/*
+ * cwfs_strerror - what a code means
+ *
+ * RETURN VALUE
+ *     A few words in English for a code that a call has returned, never NULL. They are static.
+ */
+const char *cwfs_strerror(int code);
+
+/*
+ * cwfs_last_error - what went wrong this time
+ *
+ * RETURN VALUE
+ *     The text of the calling thread's last failed call, or of the last failed operation that a test call reported to it.
+ *     Never NULL; empty before the first failure. Valid until the next failure in this thread, and not to be freed.
+ */
+const char *cwfs_last_error(void);
+
+/*
+ * cwfs_version - the library's version, such as "0.1.0"
+ */
+const char *cwfs_version(void);
+
+/* ------------------------------------------------------------------------------------------------
+ * Connecting
+ */
+
+/* Begin with CWFS_OPTIONS_INIT; zeros stand for the usual values. */
+struct cwfs_options {
+    size_t size;        /* sizeof(struct cwfs_options) */
+    uint32_t clients;   /* calls that are carried out at the same time (4; at most 256) */
+    uint32_t reserved;  /* 0 */
+    int64_t timeout_us; /* how long a call may take, instead of the configuration's time-out */
+};
+
+#define CWFS_OPTIONS_INIT {sizeof(struct cwfs_options), 0, 0, 0}
+
+/*
+ * cwfs_connect - prepare an instance
+ *
+ *     Servers are connected to when they are needed: one that does not run shows only then.
+ *
+ * PARAMETERS
+ *     fs          gets the instance, or NULL if the call fails
+ *     config      the file system's configuration file. NULL: the one that CAUSEWAY_CONFIG names, else
+ *                 ./causeway.toml, else ./causeway-dev/causeway.toml
+ *     options     NULL for the usual ones
+ */
+int cwfs_connect(cwfs_t **fs, const char *config, const struct cwfs_options *options);
+
+/*
+ * cwfs_disconnect - end an instance, with all of its files, directories and operations
+ *
+ *     Posted operations that have begun are waited for, others are dropped: when it returns, no buffer is used any
+ *     more. Calls of other threads that are in progress go on until they return. Also ends an instance that a bug has
+ *     stopped (-ENOTRECOVERABLE).
+ */
+int cwfs_disconnect(cwfs_t *fs);
+
+/* ------------------------------------------------------------------------------------------------
+ * Files
+ */
+
+/*
+ * cwfs_open - open a file
+ *
+ * PARAMETERS
+ *     file        gets the file, or 0
+ *     flags       O_RDONLY, O_WRONLY or O_RDWR, with any of O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_NOFOLLOW, O_SYNC and
+ *                 O_DSYNC (every write is durable when it returns). O_CLOEXEC, O_NONBLOCK, O_NOCTTY, O_NOATIME, O_DIRECT mean
+ *                 nothing; others are refused with -EINVAL
+ *     mode        permission bits of a new file
+ */
+int cwfs_open(cwfs_t *fs, cwfs_file_t *file, const char *path, int flags, uint32_t mode);
+
+/*
+ * cwfs_creat - make or empty a file and open it for writing
+ */
+int cwfs_creat(cwfs_t *fs, cwfs_file_t *file, const char *path, uint32_t mode);
+
+/*
+ * cwfs_close - close a file
+ *
+ *     Calls and posted operations with it that are in progress go on. Does not make anything durable.
+ */
+int cwfs_close(cwfs_t *fs, cwfs_file_t file);
+
+/*
+ * cwfs_read - read at the position, and move that
+ *
+ * RETURN VALUE
+ *     Bytes that were read: less than `size` only at the end of the file, or if that is more than 0x7ffff000. The rest
+ *     of the buffer may be changed, too.
+ */
+int64_t cwfs_read(cwfs_t *fs, cwfs_file_t file, void *buffer, size_t size);
+
+/*
+ * cwfs_write - write at the position, or behind the end if the file was opened with O_APPEND, and move the position
+ *
+ * RETURN VALUE
+ *     Bytes that were written: all, or 0x7ffff000 if there are more.
+ */
+int64_t cwfs_write(cwfs_t *fs, cwfs_file_t file, const void *buffer, size_t size);
+
+/*
+ * cwfs_pread - read at an offset; otherwise as cwfs_read()
+ */
+int64_t cwfs_pread(cwfs_t *fs, cwfs_file_t file, void *buffer, size_t size, int64_t offset);
+
+/*
+ * cwfs_pwrite - write at an offset, also with O_APPEND; otherwise as cwfs_write()
+ */
+int64_t cwfs_pwrite(cwfs_t *fs, cwfs_file_t file, const void *buffer, size_t size, int64_t offset);
+
+/*
+ * cwfs_readx - read many regions into many buffers
+ *
+ *     The regions, in order, fill the buffers, in order; both have the same number of bytes, but may be cut
+ *     differently. At most 1,048,576 of each. What lies in a hole or behind the end of the file reads as zeros.
+ *
+ * RETURN VALUE
+ *     How many of the bytes lie before the end of the file.
+ */
+int64_t cwfs_readx(cwfs_t *fs, cwfs_file_t file, const struct iovec *memory, size_t memory_count,
+                   const struct cwfs_region *regions, size_t region_count);
+
+/*
+ * cwfs_writex - write many regions from many buffers; otherwise as cwfs_readx()
+ *
+ * RETURN VALUE
+ *     All of the bytes.
+ */
+int64_t cwfs_writex(cwfs_t *fs, cwfs_file_t file, const struct iovec *memory, size_t memory_count,
+                    const struct cwfs_region *regions, size_t region_count);
+
+/*
+ * cwfs_lseek - set the position
+ *
+ * PARAMETERS
+ *     whence      SEEK_SET, SEEK_CUR or SEEK_END
+ *
+ * RETURN VALUE
+ *     The new position.
+ */
+int64_t cwfs_lseek(cwfs_t *fs, cwfs_file_t file, int64_t offset, int whence);
+
+/*
+ * cwfs_ftruncate - cut a file that was opened for writing, or extend it with a hole
+ */
+int cwfs_ftruncate(cwfs_t *fs, cwfs_file_t file, int64_t size);
+
+/*
+ * cwfs_fsync - make content and size durable
+ *
+ *     Fails if any of what was written through `file` may have been lost meanwhile.
+ */
+int cwfs_fsync(cwfs_t *fs, cwfs_file_t file);
+
+/* ------------------------------------------------------------------------------------------------
+ * Posted operations
+ */
+
+/* A completed operation. */
+struct cwfs_completion {
+    cwfs_op_t op;
+    void *user_ptr; /* what was given when it was posted */
+    int64_t result; /* bytes, as the blocking call would have returned them, or a negative code */
+};
+
+/*
+ * cwfs_post_read - begin to read at an offset
+ *
+ *     The buffer belongs to the library until a test call has reported the operation or cwfs_disconnect() has returned. Arrays
+ *     of a list are read during the call only. Threads of the library carry operations out, as many at a time as the instance has
+ *     clients; those of a file that was opened for writing one after the other, as they were posted. At most 65,536 are
+ *     posted and not tested for, otherwise the call returns -EAGAIN.
+ *
+ * PARAMETERS
+ *     op          gets the operation, or 0
+ *     user_ptr    comes back with its completion
+ */
+int cwfs_post_read(cwfs_t *fs, cwfs_op_t *op, cwfs_file_t file, void *buffer, size_t size,
+                   int64_t offset, void *user_ptr);
+
+/*
+ * cwfs_post_write - begin to write at an offset; as cwfs_post_read()
+ */
+int cwfs_post_write(cwfs_t *fs, cwfs_op_t *op, cwfs_file_t file, const void *buffer, size_t size,
+                    int64_t offset, void *user_ptr);
+
+/*
+ * cwfs_post_readx - begin to read by lists; as cwfs_post_read() and cwfs_readx()
+ */
+int cwfs_post_readx(cwfs_t *fs, cwfs_op_t *op, cwfs_file_t file, const struct iovec *memory,
+                    size_t memory_count, const struct cwfs_region *regions, size_t region_count,
+                    void *user_ptr);
+
+/*
+ * cwfs_post_writex - begin to write by lists; as cwfs_post_read() and cwfs_writex()
+ */
+int cwfs_post_writex(cwfs_t *fs, cwfs_op_t *op, cwfs_file_t file, const struct iovec *memory,
+                     size_t memory_count, const struct cwfs_region *regions, size_t region_count,
+                     void *user_ptr);
+
+/*
+ * cwfs_test - wait for one operation
+ *
+ * PARAMETERS
+ *     timeout_us  how long at most; 0 only looks, a negative one waits until it has completed
+ *
+ * RETURN VALUE
+ *     1 if it has completed: `done` says how, and the operation is gone. 0 if it has not.
+ */
+int cwfs_test(cwfs_t *fs, cwfs_op_t op, struct cwfs_completion *done, int64_t timeout_us);
+
+/*
+ * cwfs_testsome - wait for any operations
+ *
+ * RETURN VALUE
+ *     How many have completed, at most `most`. 0 after the time, or at once if none are posted.
+ */
+int cwfs_testsome(cwfs_t *fs, struct cwfs_completion *done, int most, int64_t timeout_us);
+
+/* ------------------------------------------------------------------------------------------------
+ * Names and attributes
+ */
+
+/* A symbolic link is meant itself, and not what it points to. */
+#define CWFS_NOFOLLOW 2
+/* Renaming fails with -EEXIST if the new name exists. */
+#define CWFS_NOREPLACE 1
+
+/* Nanoseconds of a time to set: that of the call, or none at all. */
+#define CWFS_NOW 1073741823
+#define CWFS_OMIT 1073741822
+
+/* A time since 1970, before it if `seconds` is negative; nanoseconds count forward. */
+struct cwfs_time {
+    int64_t seconds;
+    int64_t nanoseconds;
+};
+
+/* Attributes. */
+struct cwfs_stat {
+    uint64_t object; /* its number, which is never used again */
+    uint64_t size;   /* bytes of a file or of a link's target; entries of a directory */
+    uint32_t mode;   /* kind and permission bits: S_ISDIR(mode) */
+    uint32_t uid;
+    uint32_t gid;
+    uint32_t links;
+    struct cwfs_time accessed; /* as last set */
+    struct cwfs_time modified; /* content */
+    struct cwfs_time changed;  /* attributes */
+    uint32_t strip_size;       /* of a file: bytes of each strip; 0 from cwfs_readdir() */
+    uint32_t servers;          /* of a file: number of its servers; 0 from cwfs_readdir() */
+};
+
+/* The state of the file system. */
+struct cwfs_statfs {
+    uint64_t total_bytes; /* of all servers' storage */
+    uint64_t free_bytes;
+    uint64_t objects; /* files, directories and links */
+};
+
+/*
+ * cwfs_stat - attributes of what a path names
+ */
+int cwfs_stat(cwfs_t *fs, const char *path, struct cwfs_stat *stat);
+
+/*
+ * cwfs_lstat - the same without following a link in the last component
+ */
+int cwfs_lstat(cwfs_t *fs, const char *path, struct cwfs_stat *stat);
+
+/*
+ * cwfs_fstat - attributes of an open file
+ */
+int cwfs_fstat(cwfs_t *fs, cwfs_file_t file, struct cwfs_stat *stat);
+
+/*
+ * cwfs_truncate - cut a file, or extend it with a hole
+ */
+int cwfs_truncate(cwfs_t *fs, const char *path, int64_t size);
+
+/*
+ * cwfs_mkdir - make a directory
+ */
+int cwfs_mkdir(cwfs_t *fs, const char *path, uint32_t mode);
+
+/*
+ * cwfs_rmdir - remove an empty directory
+ */
+int cwfs_rmdir(cwfs_t *fs, const char *path);
+
+/*
+ * cwfs_unlink - remove a name of a file or a link
+ */
+int cwfs_unlink(cwfs_t *fs, const char *path);
+
+/*
+ * cwfs_rename - rename at once, in the place of what has the new name
+ *
+ * PARAMETERS
+ *     flags       0 or CWFS_NOREPLACE
+ */
+int cwfs_rename(cwfs_t *fs, const char *from, const char *to, unsigned int flags);
+
+/*
+ * cwfs_link - give a file one more name
+ */
+int cwfs_link(cwfs_t *fs, const char *existing, const char *path);
+
+/*
+ * cwfs_symlink - make a symbolic link at `path` that points to `target`
+ */
+int cwfs_symlink(cwfs_t *fs, const char *target, const char *path);
+
+/*
+ * cwfs_readlink - where a symbolic link points to
+ *
+ * RETURN VALUE
+ *     Bytes of the target without its NUL. At most `room` bytes are written, the last of them a NUL: a larger value than
+ *     room - 1 means that the target was cut.
+ */
+int64_t cwfs_readlink(cwfs_t *fs, const char *path, char *target, size_t room);
+
+/*
+ * cwfs_chmod - set permission bits
+ */
+int cwfs_chmod(cwfs_t *fs, const char *path, uint32_t mode);
+
+/*
+ * cwfs_chown - set owner and group; (uint32_t)-1 leaves one as it is
+ *
+ * PARAMETERS
+ *     flags       0 or CWFS_NOFOLLOW
+ */
+int cwfs_chown(cwfs_t *fs, const char *path, uint32_t uid, uint32_t gid, unsigned int flags);
+
+/*
+ * cwfs_utimens - set the times of the last access and of the last change of content
+ *
+ * PARAMETERS
+ *     times       both, in this order, with CWFS_NOW and CWFS_OMIT for nanoseconds if wanted; NULL for now
+ *     flags       0 or CWFS_NOFOLLOW
+ */
+int cwfs_utimens(cwfs_t *fs, const char *path, const struct cwfs_time times[2], unsigned int flags);
+
+/*
+ * cwfs_statfs - how full the file system is
+ */
+int cwfs_statfs(cwfs_t *fs, struct cwfs_statfs *into);
+
+/*
+ * cwfs_sync - make all changes of names and attributes durable
+ *
+ *     They are when a call returns, unless the file system's durability is `relaxed`.
+ */
+int cwfs_sync(cwfs_t *fs);
+
+/* ------------------------------------------------------------------------------------------------
+ * Directories
+ */
+
+/* An entry of a directory. */
+struct cwfs_dirent {
+    struct cwfs_stat stat; /* without attributes, only `object` and the kind in `mode` are right */
+    uint32_t name_length;
+    char name[260]; /* with a NUL behind it */
+};
+
+/*
+ * cwfs_opendir - open a directory to read it
+ *
+ * PARAMETERS
+ *     directory   gets the directory, or 0
+ *     attributes  whether each entry comes with its attributes
+ */
+int cwfs_opendir(cwfs_t *fs, cwfs_dir_t *directory, const char *path, int attributes);
+
+/*
+ * cwfs_readdir - the next entry, in the order of names, without `.` and `..`
+ *
+ * RETURN VALUE
+ *     1, or 0 behind the last one.
+ */
+int cwfs_readdir(cwfs_t *fs, cwfs_dir_t directory, struct cwfs_dirent *entry);
+
+/*
+ * cwfs_closedir - close a directory
+ */
+int cwfs_closedir(cwfs_t *fs, cwfs_dir_t directory);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

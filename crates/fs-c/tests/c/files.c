@@ -1,0 +1,192 @@
+/* Files, names, attributes and directories, as a program uses them. */
+#include "common.h"
+
+enum { LARGE = 3 << 20 };
+
+static void contents(cwfs_t *fs) {
+    char *data = malloc(LARGE), *back = malloc(LARGE + 10);
+    struct cwfs_stat stat;
+    fill(data, LARGE, 1);
+    cwfs_file_t file = open_file(fs, "/large", O_CREAT | O_EXCL | O_RDWR);
+    CHECK_IS(cwfs_write(fs, file, data, 1000), 1000);
+    CHECK_IS(cwfs_write(fs, file, data + 1000, LARGE - 1000), LARGE - 1000);
+    CHECK_IS(cwfs_lseek(fs, file, 0, SEEK_CUR), LARGE);
+    CHECK_IS(cwfs_read(fs, file, back, 10), 0);
+    CHECK_IS(cwfs_lseek(fs, file, -10, SEEK_END), LARGE - 10);
+    CHECK_IS(cwfs_read(fs, file, back, 100), 10);
+    CHECK_IS(cwfs_lseek(fs, file, 0, SEEK_SET), 0);
+    CHECK_IS(cwfs_read(fs, file, back, LARGE + 10), LARGE);
+    CHECK(is_filled(back, LARGE, 1));
+    CHECK_IS(cwfs_pwrite(fs, file, "xyz", 3, 5), 3);
+    CHECK_IS(cwfs_pread(fs, file, back, 5, 4), 5);
+    CHECK(back[0] == data[4] && memcmp(back + 1, "xyz", 3) == 0 && back[4] == data[8]);
+    CHECK_IS(cwfs_fsync(fs, file), 0);
+    CHECK_IS(cwfs_fstat(fs, file, &stat), 0);
+    CHECK(stat.size == LARGE && S_ISREG(stat.mode) && (stat.mode & 07777) == 0644 && stat.links == 1);
+    CHECK(stat.servers >= 1 && stat.strip_size >= 4096);
+    CHECK_IS(cwfs_ftruncate(fs, file, 10), 0);
+    CHECK_IS(cwfs_pread(fs, file, back, 100, 0), 10);
+    CHECK_IS(cwfs_truncate(fs, "/large", 20), 0);
+    CHECK_IS(cwfs_pread(fs, file, back, 100, 0), 20);
+    CHECK(back[19] == 0);
+    CHECK_IS(cwfs_close(fs, file), 0);
+    /* Far behind the end, and back again from there. */
+    file = open_file(fs, "/far", O_CREAT | O_RDWR);
+    int64_t far = (int64_t)1 << 41;
+    CHECK_IS(cwfs_pwrite(fs, file, "end", 3, far), 3);
+    CHECK_IS(cwfs_pread(fs, file, back, 10, far - 2), 5);
+    CHECK(memcmp(back, "\0\0end", 5) == 0);
+    CHECK_IS(cwfs_pwrite(fs, file, "12345678", 8, INT64_MAX - 5), -EFBIG);
+    CHECK_IS(cwfs_lseek(fs, file, INT64_MAX, SEEK_END), -EINVAL);
+    CHECK_IS(cwfs_close(fs, file), 0);
+    CHECK_IS(cwfs_unlink(fs, "/far"), 0);
+    free(data);
+    free(back);
+}
+
+static void flags(cwfs_t *fs) {
+    char text[32] = "";
+    cwfs_file_t file, other;
+    CHECK_IS(cwfs_creat(fs, &file, "/log", 0600), 0);
+    CHECK_IS(cwfs_write(fs, file, "first ", 6), 6);
+    CHECK_IS(cwfs_read(fs, file, text, 1), -EBADF);
+    other = open_file(fs, "/log", O_WRONLY | O_APPEND | O_DSYNC);
+    CHECK_IS(cwfs_write(fs, other, "second ", 7), 7);
+    CHECK_IS(cwfs_write(fs, file, "third", 5), 5);
+    CHECK_IS(cwfs_write(fs, other, "!", 1), 1);
+    CHECK_IS(cwfs_close(fs, file), 0);
+    CHECK_IS(cwfs_close(fs, other), 0);
+    file = open_file(fs, "/log", O_RDONLY);
+    CHECK_IS(cwfs_read(fs, file, text, sizeof text), 14);
+    CHECK(strcmp(text, "first thirdd !") == 0);
+    CHECK_IS(cwfs_write(fs, file, "x", 1), -EBADF);
+    CHECK_IS(cwfs_ftruncate(fs, file, 0), -EBADF);
+    CHECK_IS(cwfs_close(fs, file), 0);
+    CHECK_IS(cwfs_open(fs, &file, "/log", O_CREAT | O_EXCL | O_WRONLY, 0644), -EEXIST);
+    CHECK_IS(cwfs_open(fs, &file, "/none", O_RDWR, 0), -ENOENT);
+    CHECK_IS(cwfs_open(fs, &file, "/", O_RDONLY, 0), -EISDIR);
+    CHECK_IS(cwfs_open(fs, &file, "/log/x", O_CREAT | O_RDWR, 0644), -ENOTDIR);
+    file = open_file(fs, "/log", O_RDWR | O_TRUNC);
+    CHECK_IS(cwfs_pread(fs, file, text, 1, 0), 0);
+    /* What is written between opening and reading is read. */
+    other = open_file(fs, "/log", O_RDONLY);
+    CHECK_IS(cwfs_write(fs, file, "late", 4), 4);
+    CHECK_IS(cwfs_read(fs, other, text, sizeof text), 4);
+    CHECK_IS(cwfs_close(fs, other), 0);
+    /* Gone with its last name. */
+    CHECK_IS(cwfs_unlink(fs, "/log"), 0);
+    CHECK_IS(cwfs_pwrite(fs, file, "x", 1, 0), -ESTALE);
+    CHECK_IS(cwfs_close(fs, file), 0);
+}
+
+static void lists(cwfs_t *fs) {
+    enum { PIECES = 300, BYTES = 32, STRIDE = 5000 };
+    char data[PIECES * BYTES], back[PIECES * BYTES], rest[8];
+    struct cwfs_region regions[PIECES];
+    struct iovec memory[2] = {{data, 1000}, {data + 1000, sizeof data - 1000}};
+    fill(data, sizeof data, 3);
+    for (int i = 0; i < PIECES; i++) regions[i] = (struct cwfs_region){(int64_t)i * STRIDE, BYTES};
+    cwfs_file_t file = open_file(fs, "/lists", O_CREAT | O_RDWR);
+    CHECK_IS(cwfs_writex(fs, file, memory, 2, regions, PIECES), sizeof data);
+    CHECK_IS(cwfs_pread(fs, file, rest, sizeof rest, 2 * STRIDE + BYTES - 4), sizeof rest);
+    CHECK(memcmp(rest, data + 3 * BYTES - 4, 4) == 0 && memcmp(rest + 4, "\0\0\0\0", 4) == 0);
+    struct iovec one = {back, sizeof back};
+    CHECK_IS(cwfs_readx(fs, file, &one, 1, regions, PIECES), sizeof back);
+    CHECK(memcmp(data, back, sizeof data) == 0);
+    /* The last region lies behind the end by half. */
+    regions[PIECES - 1].offset += BYTES / 2;
+    CHECK_IS(cwfs_readx(fs, file, &one, 1, regions, PIECES), (int)sizeof back - BYTES / 2);
+    CHECK_IS(cwfs_readx(fs, file, NULL, 0, NULL, 0), 0);
+    CHECK_IS(cwfs_readx(fs, file, &one, 1, regions, PIECES - 1), -EINVAL);
+    CHECK_IS(cwfs_close(fs, file), 0);
+    CHECK_IS(cwfs_unlink(fs, "/lists"), 0);
+}
+
+static void names(cwfs_t *fs) {
+    char target[16], name[300], path[320];
+    struct cwfs_stat stat;
+    CHECK_IS(cwfs_mkdir(fs, "/d", 0755), 0);
+    CHECK_IS(cwfs_mkdir(fs, "/d", 0755), -EEXIST);
+    CHECK_IS(cwfs_close(fs, open_file(fs, "d/a", O_CREAT | O_WRONLY)), 0);
+    CHECK_IS(cwfs_link(fs, "/d/a", "/d/b"), 0);
+    CHECK_IS(cwfs_symlink(fs, "a", "/d/link"), 0);
+    CHECK_IS(cwfs_readlink(fs, "/d/link", target, sizeof target), 1);
+    CHECK(strcmp(target, "a") == 0);
+    CHECK_IS(cwfs_readlink(fs, "/d/a", target, sizeof target), -EINVAL);
+    CHECK_IS(cwfs_stat(fs, "/d/link", &stat), 0);
+    CHECK(S_ISREG(stat.mode) && stat.links == 2);
+    CHECK_IS(cwfs_lstat(fs, "/d/link", &stat), 0);
+    CHECK(S_ISLNK(stat.mode) && stat.size == 1);
+    cwfs_file_t file;
+    CHECK_IS(cwfs_open(fs, &file, "/d/link", O_RDONLY | O_NOFOLLOW, 0), -ELOOP);
+    CHECK_IS(cwfs_close(fs, open_file(fs, "/d/link", O_CREAT | O_WRONLY)), 0);
+    CHECK_IS(cwfs_rename(fs, "/d/a", "/d/b", CWFS_NOREPLACE), -EEXIST);
+    CHECK_IS(cwfs_rename(fs, "/d/link", "/d/b", 0), 0);
+    CHECK_IS(cwfs_chmod(fs, "/d/a", 0640), 0);
+    CHECK_IS(cwfs_chown(fs, "/d/a", (uint32_t)-1, (uint32_t)-1, 0), 0);
+    struct cwfs_time times[2] = {{0, CWFS_OMIT}, {-5, 17}};
+    CHECK_IS(cwfs_utimens(fs, "/d/a", times, 0), 0);
+    CHECK_IS(cwfs_stat(fs, "/d/a", &stat), 0);
+    CHECK((stat.mode & 07777) == 0640 && stat.modified.seconds == -5 && stat.modified.nanoseconds == 17);
+    CHECK_IS(cwfs_utimens(fs, "/d/a", NULL, 0), 0);
+    CHECK_IS(cwfs_rmdir(fs, "/d"), -ENOTEMPTY);
+    /* Every byte that a name may have, 255 of them. */
+    memset(name, 'n', sizeof name);
+    for (int i = 1; i < 256; i++) name[i - 1] = i == '/' ? 'x' : (char)i;
+    name[255] = '\0';
+    snprintf(path, sizeof path, "/d/%s", name);
+    CHECK_IS(cwfs_mkdir(fs, path, 0700), 0);
+    cwfs_dir_t directory;
+    struct cwfs_dirent entry;
+    int count = 0, found = 0;
+    CHECK_IS(cwfs_opendir(fs, &directory, "/d", 1), 0);
+    while (cwfs_readdir(fs, directory, &entry) == 1) {
+        count++;
+        found |= entry.name_length == 255 && strcmp(entry.name, name) == 0 && S_ISDIR(entry.stat.mode);
+    }
+    CHECK(count == 3 && found);
+    CHECK_IS(cwfs_closedir(fs, directory), 0);
+    CHECK_IS(cwfs_rmdir(fs, path), 0);
+    name[255] = 'n', name[256] = '\0';
+    snprintf(path, sizeof path, "/d/%s", name);
+    CHECK_IS(cwfs_mkdir(fs, path, 0700), -ENAMETOOLONG);
+    CHECK_IS(cwfs_unlink(fs, "/d/a"), 0);
+    CHECK_IS(cwfs_unlink(fs, "/d/b"), 0);
+    CHECK_IS(cwfs_rmdir(fs, "/d"), 0);
+}
+
+static void many_names(cwfs_t *fs) {
+    enum { NAMES = 1200 };
+    char path[32];
+    struct cwfs_dirent entry;
+    cwfs_dir_t directory;
+    CHECK_IS(cwfs_mkdir(fs, "/many", 0755), 0);
+    for (int i = 0; i < NAMES; i++) {
+        snprintf(path, sizeof path, "/many/%04d", i);
+        CHECK_IS(cwfs_symlink(fs, "x", path), 0);
+    }
+    CHECK_IS(cwfs_opendir(fs, &directory, "/many", 0), 0);
+    for (int i = 0; i < NAMES; i++) {
+        snprintf(path, sizeof path, "%04d", i);
+        CHECK_IS(cwfs_readdir(fs, directory, &entry), 1);
+        CHECK(strcmp(entry.name, path) == 0 && S_ISLNK(entry.stat.mode));
+    }
+    CHECK_IS(cwfs_readdir(fs, directory, &entry), 0);
+    CHECK_IS(cwfs_readdir(fs, directory, &entry), 0);
+    CHECK_IS(cwfs_closedir(fs, directory), 0);
+}
+
+int main(int argc, char **argv) {
+    cwfs_t *fs = begin(argc, argv);
+    struct cwfs_statfs state;
+    CHECK_IS(cwfs_statfs(fs, &state), 0);
+    CHECK(state.total_bytes >= state.free_bytes && state.free_bytes > 0);
+    contents(fs);
+    flags(fs);
+    lists(fs);
+    names(fs);
+    many_names(fs);
+    CHECK_IS(cwfs_sync(fs), 0);
+    CHECK_IS(cwfs_disconnect(fs), 0);
+    return 0;
+}

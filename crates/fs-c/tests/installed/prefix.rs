@@ -1,0 +1,14 @@
+//! The library as `make install` leaves it.
+
+use std::sync::OnceLock;
+
+use causeway_testkit::installed::Library;
+
+pub(crate) static LIBRARY: Library = Library {
+    crate_directory: env!("CARGO_MANIFEST_DIR"),
+    scratch_directory: env!("CARGO_TARGET_TMPDIR"),
+    name: "fs-c",
+    target: "install-fs",
+    package: "causeway-fs",
+    prefix: OnceLock::new(),
+};

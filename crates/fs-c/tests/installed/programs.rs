@@ -1,0 +1,204 @@
+//! C programs, compiled against the installed header and library, under the address and undefined
+//! behaviour sanitizers, with a file system of real server processes. What leaks fails.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use causeway_fs::config::Durability;
+use causeway_fs::dev::{DevCluster, ServerCommand};
+use causeway_testkit::installed::succeed;
+
+use crate::prefix::LIBRARY;
+
+const OPTIONS: &[&str] = &[
+    "-g",
+    "-pthread",
+    "-D_GNU_SOURCE",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+    "-fno-omit-frame-pointer",
+];
+
+fn source(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
+    folder.join(name).with_extension("c")
+}
+
+/// A running file system and its directory.
+struct Running {
+    cluster: DevCluster,
+    _directory: tempfile::TempDir,
+}
+
+/// Starts a file system whose servers are this program: see `server_process`.
+fn start(servers: usize) -> Running {
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = [
+        "--exact",
+        "server_process",
+        "--nocapture",
+        "--test-threads=1",
+        "{config}",
+        "{server}",
+    ];
+    let command = ServerCommand {
+        program: std::env::current_exe().unwrap(),
+        arguments: arguments.map(str::to_owned).to_vec(),
+        environment: vec![("CAUSEWAY_TEST_SERVER".to_owned(), "1".to_owned())],
+    };
+    let place = directory.path();
+    let cluster = DevCluster::start(place, servers, Durability::Relaxed, command).unwrap();
+    Running {
+        cluster,
+        _directory: directory,
+    }
+}
+
+impl Running {
+    fn file(&self) -> &Path {
+        self.cluster.configuration_file()
+    }
+
+    fn run(&self, program: &Path) {
+        let mut command = Command::new(program);
+        command.env("ASAN_OPTIONS", "detect_leaks=1");
+        succeed(command.arg(self.file()));
+    }
+}
+
+fn run(name: &str) {
+    let program = LIBRARY.compile(&source(name), OPTIONS, name);
+    start(2).run(&program);
+}
+
+#[test]
+fn files() {
+    run("files");
+}
+
+#[test]
+fn arguments() {
+    run("arguments");
+}
+
+#[test]
+fn posted() {
+    run("posted");
+}
+
+#[test]
+fn fork() {
+    run("fork");
+}
+
+/// The same program with the archive, which has no name in common with others.
+#[test]
+fn the_archive_does_what_the_shared_library_does() {
+    let prefix = LIBRARY.installed();
+    let program = LIBRARY.scratch("static").join("program");
+    let mut cc = Command::new("cc");
+    cc.args([
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-pthread",
+        "-D_GNU_SOURCE",
+    ])
+    .args(prefix.cflags())
+    .arg(source("files"))
+    .arg(prefix.path.join("lib/libcauseway_fs.a"))
+    .args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-o"])
+    .arg(&program);
+    succeed(&mut cc);
+    let needed = succeed(Command::new("readelf").arg("-d").arg(&program));
+    assert!(!needed.contains("libcauseway"), "{needed}");
+    start(1).run(&program);
+    let archive = prefix.path.join("lib/libcauseway_fs.a");
+    let symbols = succeed(
+        Command::new("nm")
+            .args(["-g", "--defined-only"])
+            .arg(archive),
+    );
+    let foreign = symbols
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2))
+        .find(|name| !name.starts_with("cwfs_"));
+    assert_eq!(foreign, None);
+}
+
+/// The program tells when it is ready; then a server is killed, and later started again.
+#[test]
+fn a_killed_server_is_an_error_and_no_hang() {
+    let program = LIBRARY.compile(&source("killed"), OPTIONS, "killed");
+    let mut running = start(2);
+    let mut child = Command::new(program)
+        .arg(running.file())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut say = child.stdin.take().unwrap();
+    let mut next = || told.next().map(Result::unwrap);
+    assert_eq!(next().as_deref(), Some("ready"));
+    let server = running.cluster.configuration().io_servers()[0];
+    running.cluster.kill(server).unwrap();
+    say.write_all(b"\n").unwrap();
+    assert_eq!(next().as_deref(), Some("failed"));
+    running.cluster.restart(server).unwrap();
+    say.write_all(b"\n").unwrap();
+    assert_eq!(next().as_deref(), Some("went on"));
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn the_example_copies_files_in_and_out() {
+    let source = LIBRARY.root().join("examples/fs.c");
+    let lines = std::fs::read_to_string(&source).unwrap().lines().count();
+    assert!(lines <= 60, "an example of {lines} lines");
+    let program = LIBRARY.compile(&source, OPTIONS, "example");
+    let running = start(1);
+    let folder = tempfile::tempdir().unwrap();
+    let (from, back) = (folder.path().join("from"), folder.path().join("back"));
+    let content: Vec<u8> = (0..3_000_000u32)
+        .map(|at| (at / 251 + at * 7) as u8)
+        .collect();
+    std::fs::write(&from, &content).unwrap();
+    let example = |arguments: [&str; 3]| {
+        let mut command = Command::new(&program);
+        command.env("CAUSEWAY_CONFIG", running.file());
+        succeed(command.args(arguments))
+    };
+    example(["put", from.to_str().unwrap(), "/copy"]);
+    example(["get", "/copy", back.to_str().unwrap()]);
+    assert!(std::fs::read(&back).unwrap() == content);
+}
+
+/// Packing for another place, and taking away again.
+#[test]
+fn what_is_installed_is_uninstalled() {
+    let stage = LIBRARY.scratch("stage");
+    let settings = [
+        format!("DESTDIR={}", stage.display()),
+        "PREFIX=/opt/x".to_owned(),
+    ];
+    LIBRARY.make("install-fs", &settings);
+    let placed = |path: &str| stage.join("opt/x").join(path);
+    let pc = std::fs::read_to_string(placed("lib/pkgconfig/causeway-fs.pc")).unwrap();
+    assert!(
+        pc.starts_with("prefix=/opt/x\n") && !pc.contains('@'),
+        "{pc}"
+    );
+    for path in [
+        "include/causeway/fs.h",
+        "lib/libcauseway_fs.so",
+        "lib/libcauseway_fs.a",
+    ] {
+        assert!(placed(path).is_file(), "{path}");
+    }
+    LIBRARY.make("uninstall", &settings);
+    let left = succeed(Command::new("find").arg(&stage).args(["!", "-type", "d"]));
+    assert_eq!(left, "");
+}

@@ -1,0 +1,309 @@
+//! Files as programs know them: opened with flags, with a position, used by several threads.
+//!
+//! Whoever writes a file keeps to one client, which knows what an fsync has to make durable. A file that is only read has none of its
+//! own: threads read it at the same time, each with a client of the pool's.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use causeway_wire::fs::{Attributes, Body, Errno, ObjectId, Place, Region};
+
+use crate::Error;
+use crate::client::{Client, CreateOptions, File};
+use crate::pool::Clients;
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OpenFlags {
+    /// To be read.
+    pub read: bool,
+    /// To be written.
+    pub write: bool,
+    /// Make it if it does not exist.
+    pub create: bool,
+    /// Make it, and fail if the name exists.
+    pub exclusive: bool,
+    /// Discard its content.
+    pub truncate: bool,
+    /// Write behind its end, wherever that is then.
+    pub append: bool,
+    /// Fail if the name is a symbolic link.
+    pub no_follow: bool,
+    /// Make every write durable before it returns.
+    pub sync: bool,
+}
+
+/// From where a seek counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whence {
+    /// From the file's start.
+    Start,
+    /// From the position.
+    Current,
+    /// From the file's end, as it is at the server.
+    End,
+}
+
+/// An open file.
+pub struct OpenFile {
+    clients: Arc<Clients>,
+    flags: OpenFlags,
+    object: ObjectId,
+    /// Of a file that may be written.
+    client: Option<usize>,
+    file: Mutex<File>,
+    position: Mutex<u64>,
+}
+
+/// A failure of this side.
+fn refuse(operation: &'static str, object: ObjectId, errno: Errno, message: &str) -> Error {
+    Error {
+        operation,
+        subject: format!("object {}", object.0),
+        errno,
+        message: message.to_owned(),
+        server: None,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl OpenFile {
+    /// Opens a file. A new one gets the permission bits `mode`.
+    pub fn open(
+        clients: &Arc<Clients>,
+        path: &[u8],
+        flags: OpenFlags,
+        mode: u16,
+    ) -> Result<Self, Error> {
+        let changes = flags.write || flags.truncate;
+        let client = changes.then(|| clients.next());
+        let file = clients.call(client, |client| open(client, path, flags, mode))?;
+        Ok(Self {
+            clients: Arc::clone(clients),
+            flags,
+            object: file.node.object,
+            client,
+            file: Mutex::new(file),
+            position: Mutex::new(0),
+        })
+    }
+
+    /// Which object it is.
+    pub fn object(&self) -> ObjectId {
+        self.object
+    }
+
+    /// The client that everything is done with, if there is such a one.
+    pub fn client(&self) -> Option<usize> {
+        self.client
+    }
+
+    /// How it was opened.
+    pub fn flags(&self) -> OpenFlags {
+        self.flags
+    }
+
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&mut Client, &mut File) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.clients.call(self.client, |client| {
+            if self.client.is_some() {
+                return work(client, &mut lock(&self.file));
+            }
+            // Others read meanwhile. What is found out about the file is the newest that is known, or will be found out again.
+            let mut file = lock(&self.file).clone();
+            let done = work(client, &mut file);
+            *lock(&self.file) = file;
+            done
+        })
+    }
+
+    fn check(&self, allowed: bool, operation: &'static str, what: &str) -> Result<(), Error> {
+        match allowed {
+            true => Ok(()),
+            false => Err(refuse(operation, self.object, Errno::EBADF, what)),
+        }
+    }
+
+    fn check_read(&self) -> Result<(), Error> {
+        self.check(
+            self.flags.read,
+            "read",
+            "the file was not opened for reading",
+        )
+    }
+
+    fn check_write(&self, operation: &'static str) -> Result<(), Error> {
+        let what = "the file was not opened for writing";
+        self.check(self.flags.write, operation, what)
+    }
+
+    /// Does something that reads the file's content.
+    pub fn reading<T>(
+        &self,
+        work: impl FnOnce(&mut Client, &mut File) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.check_read()?;
+        self.with(work)
+    }
+
+    /// Does something that writes the file's content, and makes it durable if the file was opened so.
+    pub fn writing<T>(
+        &self,
+        work: impl FnOnce(&mut Client, &mut File) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.check_write("write")?;
+        self.with(|client, file| {
+            let done = work(client, file)?;
+            match self.flags.sync {
+                true => client.fsync(file).map(|()| done),
+                false => Ok(done),
+            }
+        })
+    }
+
+    /// Reads at the position with `read`, which is given that and returns how many bytes there were.
+    pub fn read_on(
+        &self,
+        read: impl FnOnce(&mut Client, &mut File, u64) -> Result<u64, Error>,
+    ) -> Result<u64, Error> {
+        self.check_read()?;
+        let mut position = lock(&self.position);
+        let count = self.with(|client, file| read(client, file, *position))?;
+        *position = position.saturating_add(count);
+        Ok(count)
+    }
+
+    /// Writes `count` bytes with `write`, which is given where: at the position, or at the end as it is now if the
+    /// file was opened to append.
+    pub fn write_on(
+        &self,
+        count: u64,
+        write: impl FnOnce(&mut Client, &mut File, u64) -> Result<(), Error>,
+    ) -> Result<u64, Error> {
+        self.check_write("write")?;
+        let mut position = lock(&self.position);
+        let start = self.writing(|client, file| {
+            let start = match self.flags.append {
+                true => {
+                    client.open_again(file)?;
+                    file.node.attributes.size
+                }
+                false => *position,
+            };
+            write(client, file, start).map(|()| start)
+        })?;
+        *position = start.saturating_add(count);
+        Ok(count)
+    }
+
+    /// Sets the position, which may lie behind the end. Returns it.
+    pub fn seek(&self, offset: i64, whence: Whence) -> Result<u64, Error> {
+        let mut position = lock(&self.position);
+        let base = match whence {
+            Whence::Start => 0,
+            Whence::Current => *position,
+            Whence::End => self.attributes()?.size,
+        };
+        let target = base
+            .checked_add_signed(offset)
+            .filter(|target| i64::try_from(*target).is_ok());
+        let Some(target) = target else {
+            let message =
+                "the position would lie before the start of the file or behind byte 2^63 - 1";
+            return Err(refuse("seek", self.object, Errno::EINVAL, message));
+        };
+        *position = target;
+        Ok(target)
+    }
+
+    /// The attributes as they are at the server.
+    pub fn attributes(&self) -> Result<Attributes, Error> {
+        self.clients
+            .call(None, |client| client.stat_object(self.object))
+            .map(|node| node.attributes)
+    }
+
+    /// The size as it was last seen.
+    pub fn known_size(&self) -> u64 {
+        lock(&self.file).node.attributes.size
+    }
+
+    /// Truncates or extends it.
+    pub fn truncate(&self, size: u64) -> Result<(), Error> {
+        self.check_write("truncate")?;
+        self.with(|client, file| client.truncate(file, size))
+    }
+
+    /// Makes content and size durable.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.with(Client::fsync)
+    }
+}
+
+/// A part of a file.
+pub fn region(offset: u64, len: usize) -> Region {
+    Region {
+        offset,
+        len: len as u64,
+    }
+}
+
+fn open(client: &mut Client, path: &[u8], flags: OpenFlags, mode: u16) -> Result<File, Error> {
+    let mut file = match flags.create || flags.exclusive {
+        true => make(client, path, flags, mode)?,
+        false => find(client, path, flags)?,
+    };
+    let refused = |errno: Errno, message: &str| Error {
+        operation: "open",
+        subject: String::from_utf8_lossy(path).escape_debug().to_string(),
+        errno,
+        message: message.to_owned(),
+        server: None,
+    };
+    match file.node.body {
+        Body::Directory(_) => return Err(refused(Errno::EISDIR, &Errno::EISDIR.to_string())),
+        Body::Link(_) => {
+            let message = "a symbolic link, and the file was to be opened without following one";
+            return Err(refused(Errno::ELOOP, message));
+        }
+        Body::Stuffed { .. } | Body::Striped { .. } => {}
+    }
+    if flags.read {
+        client.check_readable(&file)?;
+    }
+    if flags.write || flags.truncate {
+        client.check_writable(&file)?;
+    }
+    if flags.truncate && file.node.attributes.size > 0 {
+        client.truncate(&mut file, 0)?;
+    }
+    Ok(file)
+}
+
+/// Without the content that could come along: what is written between opening and reading must be read.
+fn find(client: &mut Client, path: &[u8], flags: OpenFlags) -> Result<File, Error> {
+    client
+        .stat(path, !flags.no_follow)
+        .map(File::new)
+        .map_err(|error| Error {
+            operation: "open",
+            ..error
+        })
+}
+
+fn make(client: &mut Client, path: &[u8], flags: OpenFlags, mode: u16) -> Result<File, Error> {
+    let options = CreateOptions {
+        exclusive: flags.exclusive,
+        mode,
+        ..CreateOptions::default()
+    };
+    match client.create(Place::from(path), &options) {
+        // A directory, or a link to what is meant.
+        Err(error) if error.errno == Errno::EEXIST && !flags.exclusive => find(client, path, flags),
+        made => made,
+    }
+}

@@ -1,0 +1,176 @@
+//! Clients that threads share. A client belongs to one thread at a time, so there are several: a call takes any that is
+//! free, or a certain one, such as that of an open file, which knows what of the file an fsync has to make durable.
+//!
+//! A call has the file system's one time-out for everything: waiting for a client counts. So calls that
+//! queue up behind a dead server fail when their own time is over, not one after the other.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use causeway_wire::fs::Errno;
+
+use crate::Error;
+use crate::client::{Client, ClientOptions};
+use crate::config::Configuration;
+
+/// The least time that a call gets: one that had to wait for long may still reach a server that replies.
+const LEAST_TIME: Duration = Duration::from_millis(100);
+
+/// A place for a client.
+enum Seat {
+    /// Nobody has needed it yet.
+    Empty,
+    Idle(Box<Client>),
+    /// A thread has it.
+    Taken,
+}
+
+/// A bounded number of clients of one file system, made when they are needed.
+pub struct Clients {
+    configuration: Configuration,
+    options: ClientOptions,
+    seats: Mutex<Vec<Seat>>,
+    returned: Condvar,
+    count: usize,
+    /// A thread has found no client free: from now on, files are spread over all of them.
+    is_shared: AtomicBool,
+    next: AtomicUsize,
+}
+
+/// A client for the time of one call.
+struct Borrowed<'a> {
+    clients: &'a Clients,
+    index: usize,
+    client: Option<Box<Client>>,
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        // One that has panicked may be in any state, and another takes its place.
+        let seat = match self.client.take() {
+            Some(client) if !std::thread::panicking() => Seat::Idle(client),
+            _ => Seat::Empty,
+        };
+        self.clients.lock()[self.index] = seat;
+        self.clients.returned.notify_all();
+    }
+}
+
+impl Clients {
+    /// Prepares `count` clients, at least one. No connections are made yet.
+    pub fn connect(
+        configuration: &Configuration,
+        options: &ClientOptions,
+        count: usize,
+    ) -> Result<Self, Error> {
+        let first = Client::connect(configuration, options.clone())?;
+        let mut seats = vec![Seat::Idle(Box::new(first))];
+        seats.resize_with(count.max(1), || Seat::Empty);
+        Ok(Self {
+            configuration: configuration.clone(),
+            options: options.clone(),
+            count: seats.len(),
+            seats: Mutex::new(seats),
+            returned: Condvar::new(),
+            is_shared: AtomicBool::new(false),
+            next: AtomicUsize::new(0),
+        })
+    }
+
+    /// How many there are at most.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The client for the next file that is to have one of its own: always the first one, as long as no thread has had to wait
+    /// for a client.
+    pub fn next(&self) -> usize {
+        match self.is_shared.load(Ordering::Relaxed) {
+            true => self.next.fetch_add(1, Ordering::Relaxed) % self.count,
+            false => 0,
+        }
+    }
+
+    /// What all of them are clients of.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// Carries something out with a client, with this one (below [`Self::count`]) or with any, in the rest of the time that
+    /// a call has.
+    pub fn call<T>(
+        &self,
+        which: Option<usize>,
+        work: impl FnOnce(&mut Client) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut borrowed = self.borrow(which)?;
+        let client = borrowed.client.as_mut();
+        work(client.expect("it is returned when this is dropped"))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Seat>> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn borrow(&self, which: Option<usize>) -> Result<Borrowed<'_>, Error> {
+        let deadline = Instant::now() + self.configuration.timeout;
+        let mut seats = self.lock();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if let Some(index) = free(&seats, which) {
+                let client = match std::mem::replace(&mut seats[index], Seat::Taken) {
+                    Seat::Idle(client) => Some(client),
+                    Seat::Empty | Seat::Taken => None,
+                };
+                drop(seats);
+                let mut borrowed = Borrowed {
+                    clients: self,
+                    index,
+                    client,
+                };
+                let client = match &mut borrowed.client {
+                    Some(client) => client,
+                    none => none.insert(Box::new(Client::connect(
+                        &self.configuration,
+                        self.options.clone(),
+                    )?)),
+                };
+                client.limit(left.max(LEAST_TIME));
+                return Ok(borrowed);
+            }
+            self.is_shared.store(true, Ordering::Relaxed);
+            if left.is_zero() {
+                return Err(self.too_late());
+            }
+            (seats, _) = self
+                .returned
+                .wait_timeout(seats, left)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn too_late(&self) -> Error {
+        Error {
+            operation: "wait",
+            subject: self.configuration.name.escape_debug().to_string(),
+            errno: Errno::ETIMEDOUT,
+            message:
+                "a call has waited for its turn until its time was over: others wait for a server"
+                    .to_owned(),
+            server: None,
+        }
+    }
+}
+
+/// A seat that can be taken: this one if it is free, or one with a client, or else an empty one.
+fn free(seats: &[Seat], which: Option<usize>) -> Option<usize> {
+    match which {
+        Some(index) => (!matches!(seats.get(index)?, Seat::Taken)).then_some(index),
+        None => {
+            let find = |is: fn(&Seat) -> bool| seats.iter().position(is);
+            find(|seat| matches!(seat, Seat::Idle(_)))
+                .or_else(|| find(|seat| matches!(seat, Seat::Empty)))
+        }
+    }
+}

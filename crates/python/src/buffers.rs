@@ -1,0 +1,113 @@
+//! Python's memory, lent to the client library for one call, without a copy and without Python's lock.
+
+use std::ptr::{NonNull, null};
+
+use causeway_fs::Error;
+use causeway_fs::client::{Client, File};
+use causeway_sys::lent::{Buffer, Use, with_lent};
+use causeway_wire::fs::Region;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyBufferError, PyMemoryError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// New bytes that are filled before anything in Python sees them.
+pub(crate) struct NewBytes<'py> {
+    bytes: Bound<'py, PyBytes>,
+    buffer: Buffer,
+}
+
+impl<'py> NewBytes<'py> {
+    /// Of this length, with any content.
+    pub(crate) fn new(py: Python<'py>, len: usize) -> PyResult<Self> {
+        let size = isize::try_from(len)
+            .map_err(|_| PyMemoryError::new_err("more bytes than there is memory"))?;
+        // SAFETY: without a source, Python makes an object of that size, or sets an exception and returns null.
+        let object = unsafe {
+            let made = pyo3::ffi::PyBytes_FromStringAndSize(null(), size);
+            Bound::from_owned_ptr_or_err(py, made)?
+        };
+        let bytes = object.cast_into::<PyBytes>()?;
+        // SAFETY: it is a bytes object, whose memory stays where it is.
+        let base = unsafe { pyo3::ffi::PyBytes_AsString(bytes.as_ptr()) };
+        let base = NonNull::new(base.cast()).unwrap_or(NonNull::dangling());
+        Ok(Self {
+            bytes,
+            buffer: Buffer { base, len },
+        })
+    }
+
+    /// Where they lie.
+    pub(crate) fn buffer(&self) -> Buffer {
+        self.buffer
+    }
+
+    /// The first `len` of them.
+    pub(crate) fn finish(self, len: usize) -> Bound<'py, PyBytes> {
+        match self.bytes.as_bytes().get(..len) {
+            Some(part) if len < self.buffer.len => PyBytes::new(self.bytes.py(), part),
+            _ => self.bytes,
+        }
+    }
+}
+
+/// An object with memory, which stays where it is while this exists.
+pub(crate) struct Exported {
+    _buffer: PyBuffer<u8>,
+    buffer: Buffer,
+}
+
+impl Exported {
+    /// Memory to be read, or to be written.
+    pub(crate) fn new(object: &Bound<'_, PyAny>, usage: Use) -> PyResult<Self> {
+        let exported = PyBuffer::<u8>::get(object)?;
+        if !exported.is_c_contiguous() {
+            return Err(PyBufferError::new_err("the memory has gaps"));
+        }
+        if usage == Use::Write && exported.readonly() {
+            return Err(PyBufferError::new_err("the memory is for reading only"));
+        }
+        let base = NonNull::new(exported.buf_ptr().cast()).unwrap_or(NonNull::dangling());
+        let len = exported.len_bytes();
+        Ok(Self {
+            _buffer: exported,
+            buffer: Buffer { base, len },
+        })
+    }
+
+    /// Where it lies.
+    pub(crate) fn buffer(&self) -> Buffer {
+        self.buffer
+    }
+}
+
+/// Reads regions of a file into buffers, each of [`NewBytes`] or [`Exported`] to be written, which the caller keeps.
+pub(crate) fn read_into(
+    client: &mut Client,
+    file: &mut File,
+    regions: &[Region],
+    buffers: &[Buffer],
+) -> Result<u64, Error> {
+    // SAFETY: the objects outlive the call, since the caller keeps them, and are exported or not yet known to others. When
+    // `read_lent` returns, nothing else holds the memory.
+    unsafe {
+        with_lent(buffers, Use::Write, |memory| {
+            client.read_lent(file, regions, memory)
+        })
+    }
+}
+
+/// Writes a region of a file from a buffer of [`Exported`], which the caller keeps.
+pub(crate) fn write_from(
+    client: &mut Client,
+    file: &mut File,
+    region: Region,
+    buffer: Buffer,
+) -> Result<(), Error> {
+    // SAFETY: the object outlives the call and is exported. A write that has returned holds no memory.
+    unsafe {
+        with_lent(&[buffer], Use::Read, |memory| {
+            client.write_list(file, &[region], memory)
+        })
+    }
+}

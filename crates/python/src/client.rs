@@ -1,0 +1,361 @@
+//! A connected file system: everything about names, and many files at once.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use causeway_fs::Error;
+use causeway_fs::client::{self, ClientOptions, CreateOptions};
+use causeway_fs::clock;
+use causeway_fs::config::Configuration;
+use causeway_fs::listing::Listing;
+use causeway_fs::open_file::{OpenFile, OpenFlags};
+use causeway_fs::pool::Clients;
+use causeway_sys::fork::Owner;
+use causeway_watch::log;
+use causeway_wire::fs::{Body, Errno, MAX_STUFFED_BYTES, Place, SetAttributes};
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+
+use crate::attributes::{self, Attributes, of_node, timestamp};
+use crate::buffers::{NewBytes, read_into};
+use crate::error::{check_owner, failed, refused};
+use crate::file::File;
+
+/// A connected file system. Threads share it.
+#[pyclass(frozen, module = "causeway._causeway")]
+pub struct Client {
+    owner: Owner,
+    clients: Arc<Clients>,
+}
+
+impl Client {
+    /// Something that waits for servers.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut client::Client) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        check_owner(&self.owner)?;
+        py.detach(|| self.clients.call(None, work)).map_err(failed)
+    }
+}
+
+/// What one of many files has become: its content, or why there is none.
+type Fetched<'py> = Result<Bound<'py, PyBytes>, PyErr>;
+
+#[pymethods]
+impl Client {
+    /// By a configuration file: that of the environment, or one in a usual place, if none is named.
+    #[new]
+    #[pyo3(signature = (config=None, clients=4, timeout=None))]
+    fn connect(
+        py: Python<'_>,
+        config: Option<PathBuf>,
+        clients: usize,
+        timeout: Option<f64>,
+    ) -> PyResult<Self> {
+        if !(1..=256).contains(&clients) {
+            return Err(PyValueError::new_err("clients is not between 1 and 256"));
+        }
+        let timeout = timeout
+            .map(Duration::try_from_secs_f64)
+            .transpose()
+            .map_err(|error| PyValueError::new_err(format!("timeout: {error}")))?;
+        log::start_for_library().map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let owner = Owner::this_process()
+            .map_err(|error| PyOSError::new_err(format!("forks cannot be detected: {error}")))?;
+        py.detach(move || {
+            let mut configuration = match config {
+                Some(file) => Configuration::load(&file),
+                None => Configuration::load_usual(),
+            }
+            .map_err(|error| PyOSError::new_err((i32::from(Errno::EINVAL.0), error.to_string())))?;
+            if let Some(timeout) = timeout {
+                configuration.timeout = timeout;
+            }
+            let options = ClientOptions::default();
+            let clients = Clients::connect(&configuration, &options, clients).map_err(failed)?;
+            Ok(Self {
+                owner,
+                clients: Arc::new(clients),
+            })
+        })
+    }
+
+    /// Opens a file with the flags of `open(2)`, each by itself.
+    #[pyo3(signature = (path, *, read=false, write=false, create=false, exclusive=false, truncate=false, append=false,
+                        follow=true, sync=false, mode=0o644))]
+    #[allow(clippy::fn_params_excessive_bools, clippy::too_many_arguments)]
+    fn open(
+        &self,
+        py: Python<'_>,
+        path: PyBackedBytes,
+        read: bool,
+        write: bool,
+        create: bool,
+        exclusive: bool,
+        truncate: bool,
+        append: bool,
+        follow: bool,
+        sync: bool,
+        mode: u16,
+    ) -> PyResult<File> {
+        check_owner(&self.owner)?;
+        let flags = OpenFlags {
+            read,
+            write,
+            create,
+            exclusive,
+            truncate,
+            append,
+            no_follow: !follow,
+            sync,
+        };
+        let opened = py.detach(|| OpenFile::open(&self.clients, &path, flags, mode));
+        Ok(File::new(self.owner, opened.map_err(failed)?))
+    }
+
+    fn stat(&self, py: Python<'_>, path: PyBackedBytes, follow: bool) -> PyResult<Attributes> {
+        self.with(py, |client| Ok(of_node(&client.stat(&*path, follow)?)))
+    }
+
+    /// All names of a directory with their attributes.
+    fn list(&self, py: Python<'_>, path: PyBackedBytes) -> PyResult<Vec<(Vec<u8>, Attributes)>> {
+        check_owner(&self.owner)?;
+        let listed = py.detach(|| {
+            let mut listing = Listing::open(&self.clients, &path, true)?;
+            let mut found = Vec::new();
+            while let Some(entry) = listing.next_entry()? {
+                // One that comes without attributes has just been removed.
+                if let Some(of) = entry.attributes {
+                    found.push((entry.name, attributes::of(entry.object, &of)));
+                }
+            }
+            Ok(found)
+        });
+        listed.map_err(failed)
+    }
+
+    fn mkdir(&self, py: Python<'_>, path: PyBackedBytes, mode: u16) -> PyResult<()> {
+        self.with(py, |client| {
+            client.make_directory(&*path, mode, None).map(drop)
+        })
+    }
+
+    fn rmdir(&self, py: Python<'_>, path: PyBackedBytes) -> PyResult<()> {
+        self.with(py, |client| client.remove_directory(&*path))
+    }
+
+    fn unlink(&self, py: Python<'_>, path: PyBackedBytes) -> PyResult<()> {
+        self.with(py, |client| client.unlink(&*path))
+    }
+
+    fn rename(
+        &self,
+        py: Python<'_>,
+        from_: PyBackedBytes,
+        to: PyBackedBytes,
+        replace: bool,
+    ) -> PyResult<()> {
+        self.with(py, |client| client.rename(&*from_, &*to, !replace))
+    }
+
+    fn link(&self, py: Python<'_>, existing: PyBackedBytes, path: PyBackedBytes) -> PyResult<()> {
+        self.with(py, |client| client.hard_link(&*existing, &*path).map(drop))
+    }
+
+    fn symlink(&self, py: Python<'_>, target: PyBackedBytes, path: PyBackedBytes) -> PyResult<()> {
+        self.with(py, |client| client.symbolic_link(&target, &*path).map(drop))
+    }
+
+    fn readlink<'py>(&self, py: Python<'py>, path: PyBackedBytes) -> PyResult<Bound<'py, PyBytes>> {
+        match self.with(py, |client| client.stat(&*path, false))?.body {
+            Body::Link(target) => Ok(PyBytes::new(py, &target)),
+            _ => Err(refused(Errno::EINVAL.0.into(), "not a symbolic link")),
+        }
+    }
+
+    /// Changes attributes; times are in nanoseconds. The present time is set where `now` is.
+    #[pyo3(signature = (path, *, mode=None, uid=None, gid=None, times=None, now=false, follow=true))]
+    #[allow(clippy::too_many_arguments)]
+    fn set_attributes(
+        &self,
+        py: Python<'_>,
+        path: PyBackedBytes,
+        mode: Option<u16>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        times: Option<(i128, i128)>,
+        now: bool,
+        follow: bool,
+    ) -> PyResult<()> {
+        let times = match times {
+            Some((accessed, modified)) => Some((timestamp(accessed)?, timestamp(modified)?)),
+            None => now.then(|| (clock::now(), clock::now())),
+        };
+        let set = SetAttributes {
+            mode,
+            uid,
+            gid,
+            accessed: times.map(|(accessed, _)| accessed),
+            modified: times.map(|(_, modified)| modified),
+            distribution: None,
+        };
+        self.with(py, |client| {
+            let object = client.stat(&*path, follow)?.object;
+            client.set_attributes(object, set).map(drop)
+        })
+    }
+
+    fn truncate(&self, py: Python<'_>, path: PyBackedBytes, size: u64) -> PyResult<()> {
+        self.with(py, |client| {
+            let mut file = client::File::new(client.stat(&*path, true)?);
+            client.truncate(&mut file, size)
+        })
+    }
+
+    /// Bytes in all, bytes that are free, objects.
+    fn statfs(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
+        let servers = self.clients.configuration().io_servers();
+        let space = self.with(py, |client| client.space(&servers))?;
+        Ok((space.total_bytes, space.free_bytes, space.objects))
+    }
+
+    /// Makes changes of names durable.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, client::Client::commit)
+    }
+
+    /// The whole content of many files, or the exception of each. Small files cost one request each, many of which are under
+    /// way at the same time.
+    fn read_many<'py>(
+        &self,
+        py: Python<'py>,
+        paths: Vec<PyBackedBytes>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let places = paths.iter().map(|path| Place::from(&**path)).collect();
+        let opened = self.with(py, |client| Ok(read_small(client, places)))?;
+        let fetch = |opened| match opened {
+            Opened::Small(content) => Ok(PyBytes::new(py, &content)),
+            Opened::Large(file) => self.read_large(py, *file),
+            Opened::Failed(error) => Err(failed(error)),
+        };
+        let one = |fetched: Fetched<'py>| match fetched {
+            Ok(bytes) => bytes.into_any(),
+            Err(error) => error.into_value(py).into_bound(py).into_any(),
+        };
+        Ok(opened.into_iter().map(fetch).map(one).collect())
+    }
+
+    /// Makes many files with their content, or gives it to those that exist; returns the exception of each, or `None`. Small new
+    /// files cost one request each, many of which are under way at the same time.
+    fn write_many<'py>(
+        &self,
+        py: Python<'py>,
+        files: Vec<(PyBackedBytes, PyBackedBytes)>,
+        mode: u16,
+    ) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
+        let written = self.with(py, |client| Ok(write_all(client, &files, mode)))?;
+        let one = |result: Result<(), Error>| {
+            let error = failed(result.err()?);
+            Some(error.into_value(py).into_bound(py).into_any())
+        };
+        Ok(written.into_iter().map(one).collect())
+    }
+}
+
+impl Client {
+    fn read_large<'py>(&self, py: Python<'py>, file: client::File) -> Fetched<'py> {
+        let size = file.node.attributes.size;
+        let bytes = NewBytes::new(py, usize::try_from(size).unwrap_or(usize::MAX))?;
+        let (buffer, mut file) = (bytes.buffer(), file);
+        let region = causeway_wire::fs::Region {
+            offset: 0,
+            len: size,
+        };
+        let count = self.with(py, move |client| {
+            client.check_readable(&file)?;
+            read_into(client, &mut file, &[region], &[buffer])
+        })?;
+        Ok(bytes.finish(count as usize))
+    }
+}
+
+/// A file that was looked up.
+enum Opened {
+    /// With its content.
+    Small(Vec<u8>),
+    /// To be read still.
+    Large(Box<client::File>),
+    Failed(Error),
+}
+
+/// Looks files up and reads those whose content comes along.
+fn read_small(client: &mut client::Client, places: Vec<Place>) -> Vec<Opened> {
+    let opened = client.open_many(places);
+    let read = |file: Result<client::File, Error>| {
+        let mut file = match file {
+            Ok(file) => file,
+            Err(error) => return Opened::Failed(error),
+        };
+        let size = file.node.attributes.size;
+        if size > MAX_STUFFED_BYTES as u64 {
+            return Opened::Large(Box::new(file));
+        }
+        let mut content = vec![0; size as usize];
+        let read = client
+            .check_readable(&file)
+            .and_then(|()| client.read_at(&mut file, 0, &mut content));
+        match read {
+            Ok(count) => {
+                content.truncate(count);
+                Opened::Small(content)
+            }
+            Err(error) => Opened::Failed(error),
+        }
+    };
+    opened.into_iter().map(read).collect()
+}
+
+/// Makes files, or overwrites those that exist.
+fn write_all(
+    client: &mut client::Client,
+    files: &[(PyBackedBytes, PyBackedBytes)],
+    mode: u16,
+) -> Vec<Result<(), Error>> {
+    let mut results = Vec::with_capacity(files.len());
+    // No more content at a time than a few requests have.
+    for files in files.chunks(causeway_fs::client::MANY) {
+        let make = |(path, content): &(PyBackedBytes, PyBackedBytes)| {
+            let content = match content.len() <= MAX_STUFFED_BYTES {
+                true => content.to_vec(),
+                false => Vec::new(),
+            };
+            let options = CreateOptions {
+                exclusive: true,
+                mode,
+                content,
+                ..CreateOptions::default()
+            };
+            (Place::from(&**path), options)
+        };
+        let made = client.create_many(&files.iter().map(make).collect::<Vec<_>>());
+        for (made, (path, content)) in made.into_iter().zip(files) {
+            let opened = match made {
+                Ok(_) if content.len() <= MAX_STUFFED_BYTES => {
+                    results.push(Ok(()));
+                    continue;
+                }
+                Err(error) if error.errno == Errno::EEXIST => client
+                    .open(Place::from(&**path))
+                    .and_then(|mut file| client.truncate(&mut file, 0).map(|()| file)),
+                made => made,
+            };
+            results.push(opened.and_then(|mut file| client.write_at(&mut file, 0, content)));
+        }
+    }
+    results
+}

@@ -1,0 +1,28 @@
+//! Exceptions: those that Python has for the operating system's errors.
+
+use causeway_fs::Error;
+use causeway_sys::fork::Owner;
+use causeway_wire::fs::Errno;
+use pyo3::exceptions::PyOSError;
+use pyo3::{PyErr, PyResult};
+
+/// `OSError` with number and text; Python makes `FileNotFoundError` and the like of it.
+pub(crate) fn failed(error: Error) -> PyErr {
+    PyOSError::new_err((i32::from(error.system_number()), error.text()))
+}
+
+/// The same for what this side finds wrong.
+pub(crate) fn refused(number: i32, text: &'static str) -> PyErr {
+    PyOSError::new_err((number, text))
+}
+
+/// What belongs to the process that this one was forked off must not be touched.
+pub(crate) fn check_owner(owner: &Owner) -> PyResult<()> {
+    match owner.is_this_process() {
+        true => Ok(()),
+        false => Err(refused(
+            Errno::EBADF.0.into(),
+            "this belongs to the process that this one was forked off: make another Client after the fork",
+        )),
+    }
+}

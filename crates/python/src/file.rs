@@ -1,0 +1,229 @@
+//! Open files.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use causeway_fs::Error;
+use causeway_fs::open_file::{OpenFile, Whence, region};
+use causeway_sys::fork::Owner;
+use causeway_sys::lent::{Buffer, Use};
+use causeway_wire::fs::Region;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::attributes::{self, Attributes};
+use crate::buffers::{Exported, NewBytes, read_into, write_from};
+use crate::error::{check_owner, failed};
+
+/// From how many bytes on the file's size is asked for first, so that no more memory is taken than there is content.
+const MUCH: u64 = 16 << 20;
+/// Most bytes of one read or write.
+const MOST_BYTES: usize = 0x7fff_f000;
+
+/// A file that is open, in bytes.
+#[pyclass(frozen, module = "causeway._causeway")]
+pub struct File {
+    owner: Owner,
+    /// `None` once it is closed.
+    open: Mutex<Option<Arc<OpenFile>>>,
+}
+
+impl File {
+    pub(crate) fn new(owner: Owner, opened: OpenFile) -> Self {
+        Self {
+            owner,
+            open: Mutex::new(Some(Arc::new(opened))),
+        }
+    }
+
+    fn get(&self) -> PyResult<Arc<OpenFile>> {
+        check_owner(&self.owner)?;
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = || PyValueError::new_err("I/O operation on closed file");
+        open.as_ref().map(Arc::clone).ok_or_else(closed)
+    }
+
+    /// Something that waits for servers.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&OpenFile) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        let file = self.get()?;
+        py.detach(move || {
+            let done = work(&file);
+            drop(file);
+            done
+        })
+        .map_err(failed)
+    }
+
+    /// How many of `size` bytes from an offset on are worth memory.
+    fn worth(&self, py: Python<'_>, offset: Option<u64>, size: u64) -> PyResult<usize> {
+        let mut worth = size;
+        if size > MUCH {
+            let rest = self.with(py, |file| {
+                let offset = match offset {
+                    Some(offset) => offset,
+                    None => file.seek(0, Whence::Current)?,
+                };
+                Ok(file.attributes()?.size.saturating_sub(offset))
+            })?;
+            worth = size.min(rest);
+        }
+        Ok(usize::try_from(worth).map_or(MOST_BYTES, |worth| worth.min(MOST_BYTES)))
+    }
+
+    fn read_at_position(file: &OpenFile, buffer: Buffer) -> Result<u64, Error> {
+        file.read_on(|client, file, at| {
+            read_into(client, file, &[region(at, buffer.len)], &[buffer])
+        })
+    }
+
+    fn read_at_offset(file: &OpenFile, buffer: Buffer, offset: u64) -> Result<u64, Error> {
+        file.reading(|client, file| {
+            read_into(client, file, &[region(offset, buffer.len)], &[buffer])
+        })
+    }
+}
+
+#[pymethods]
+impl File {
+    /// Bytes at the position, at most `size`.
+    fn read<'py>(&self, py: Python<'py>, size: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = NewBytes::new(py, self.worth(py, None, size)?)?;
+        let buffer = bytes.buffer();
+        let count = self.with(py, move |file| Self::read_at_position(file, buffer))?;
+        Ok(bytes.finish(count as usize))
+    }
+
+    /// Bytes at an offset, at most `size`.
+    fn pread<'py>(&self, py: Python<'py>, size: u64, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = NewBytes::new(py, self.worth(py, Some(offset), size)?)?;
+        let buffer = bytes.buffer();
+        let count = self.with(py, move |file| Self::read_at_offset(file, buffer, offset))?;
+        Ok(bytes.finish(count as usize))
+    }
+
+    /// Reads into an object's memory, at the position or at an offset.
+    #[pyo3(signature = (into, offset=None))]
+    fn readinto(
+        &self,
+        py: Python<'_>,
+        into: &Bound<'_, PyAny>,
+        offset: Option<u64>,
+    ) -> PyResult<u64> {
+        let exported = Exported::new(into, Use::Write)?;
+        let buffer = exported.buffer();
+        self.with(py, move |file| match offset {
+            Some(offset) => Self::read_at_offset(file, buffer, offset),
+            None => Self::read_at_position(file, buffer),
+        })
+    }
+
+    /// Several ranges, each from a first byte to one behind the last, cut at the end of the file, with one request to each server.
+    fn read_ranges<'py>(
+        &self,
+        py: Python<'py>,
+        ranges: Vec<(u64, u64)>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let size = self.with(py, |file| Ok(file.attributes()?.size))?;
+        let mut found = Vec::with_capacity(ranges.len());
+        let mut regions = Vec::with_capacity(ranges.len());
+        for (start, end) in ranges {
+            let len = end.min(size).saturating_sub(start);
+            let bytes = NewBytes::new(py, usize::try_from(len).unwrap_or(usize::MAX))?;
+            if len > 0 {
+                regions.push(Region { offset: start, len });
+            }
+            found.push(bytes);
+        }
+        let buffers: Vec<Buffer> = found
+            .iter()
+            .map(NewBytes::buffer)
+            .filter(|buffer| buffer.len > 0)
+            .collect();
+        self.with(py, move |file| {
+            file.reading(|client, file| read_into(client, file, &regions, &buffers))
+        })?;
+        let whole = |bytes: NewBytes<'py>| {
+            let len = bytes.buffer().len;
+            bytes.finish(len)
+        };
+        Ok(found.into_iter().map(whole).collect())
+    }
+
+    /// Writes an object's memory, at the position (behind the end, if the file is appended to) or at an offset.
+    #[pyo3(signature = (from_, offset=None))]
+    fn write(
+        &self,
+        py: Python<'_>,
+        from_: &Bound<'_, PyAny>,
+        offset: Option<u64>,
+    ) -> PyResult<u64> {
+        let exported = Exported::new(from_, Use::Read)?;
+        let whole = exported.buffer();
+        let buffer = Buffer {
+            len: whole.len.min(MOST_BYTES),
+            ..whole
+        };
+        let count = buffer.len as u64;
+        self.with(py, move |file| match offset {
+            Some(offset) => file.writing(|client, file| {
+                write_from(client, file, region(offset, buffer.len), buffer).map(|()| count)
+            }),
+            None => file.write_on(count, |client, file, at| {
+                write_from(client, file, region(at, buffer.len), buffer)
+            }),
+        })
+    }
+
+    /// Sets the position; `whence` is 0, 1 or 2.
+    fn seek(&self, py: Python<'_>, offset: i64, whence: u8) -> PyResult<u64> {
+        let whence = match whence {
+            0 => Whence::Start,
+            1 => Whence::Current,
+            2 => Whence::End,
+            _ => return Err(PyValueError::new_err("whence is neither 0 nor 1 nor 2")),
+        };
+        self.with(py, |file| file.seek(offset, whence))
+    }
+
+    fn truncate(&self, py: Python<'_>, size: u64) -> PyResult<()> {
+        self.with(py, |file| file.truncate(size))
+    }
+
+    fn fsync(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, OpenFile::sync)
+    }
+
+    fn stat(&self, py: Python<'_>) -> PyResult<Attributes> {
+        self.with(py, |file| {
+            Ok(attributes::of(file.object(), &file.attributes()?))
+        })
+    }
+
+    /// The size as it was last seen, without a request.
+    #[getter]
+    fn known_size(&self) -> PyResult<u64> {
+        Ok(self.get()?.known_size())
+    }
+
+    #[getter]
+    fn readable(&self) -> PyResult<bool> {
+        Ok(self.get()?.flags().read)
+    }
+
+    #[getter]
+    fn writable(&self) -> PyResult<bool> {
+        Ok(self.get()?.flags().write)
+    }
+
+    /// Calls that are in progress go on.
+    fn close(&self) {
+        self.open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+    }
+}

@@ -1,0 +1,310 @@
+"""Plain functions, clients and files."""
+
+import array
+import errno
+import io
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import causeway
+
+
+def test_files_are_opened_as_the_built_in_function_opens_them(client, place):
+    path = place + "/text"
+    with client.open(path, "w", encoding="utf-8") as file:
+        assert file.write("zwölf\nBoxkämpfer\n") == 17
+    with client.open(path, encoding="utf-8") as file:
+        assert list(file) == ["zwölf\n", "Boxkämpfer\n"]
+    with client.open(path, "rb") as file:
+        assert isinstance(file, io.BufferedReader)
+        assert file.read(5) == "zwöl".encode()
+        file.seek(-4, os.SEEK_END)
+        assert file.read() == b"fer\n"
+    with client.open(path, "r+b") as file:
+        file.write(b"ZW")
+        file.seek(0)
+        assert file.read(5) == "ZWöl".encode()
+        file.truncate(2)
+    with client.open(path, "ab") as file:
+        assert file.tell() == 2
+        file.write(b"end")
+    assert client.read(path) == b"ZWend"
+    with pytest.raises(FileExistsError):
+        client.open(path, "x")
+    for mode in ["", "rw", "b", "rr", "q", "rbt"]:
+        with pytest.raises(ValueError):
+            client.open(path, mode)
+
+
+def test_raw_files(client, place):
+    data = bytes(range(256)) * 40_000
+    with client.open(place + "/raw", "w+b", 0) as file:
+        assert isinstance(file, io.RawIOBase)
+        assert file.write(data) == len(data)
+        assert file.read() == b""
+        assert file.seek(0) == 0
+        assert file.read() == data
+        assert file.pread(10, 256) == data[:10]
+        assert file.pread(1 << 60, len(data) - 3) == data[-3:]
+        assert file.tell() == len(data)
+        assert file.pwrite(b"xyz", 1) == 3
+        into = bytearray(5)
+        assert file.preadinto(into, 0) == 5
+        assert into == b"\0xyz\x04"
+        assert file.read_ranges([(0, 2), (5, 5), (len(data) - 1, len(data) + 9), (1 << 40, 1 << 41), (9, 3)]) == [
+            b"\0x",
+            b"",
+            data[-1:],
+            b"",
+            b"",
+        ]
+        file.fsync()
+        assert file.stat().st_size == len(data)
+        # Other memory than bytes.
+        assert file.pwrite(memoryview(b"abcdefgh").cast("Q"), 0) == 8
+        assert file.pwrite(array.array("d"), 0) == file.preadinto(array.array("d"), 0) == 0
+        numbers = array.array("d", [0.0] * 4)
+        assert file.pwrite(array.array("d", [1.0, 2.0, 3.0]), 0) == 24 and file.preadinto(numbers, 0) == 32
+        assert numbers[:3] == array.array("d", [1.0, 2.0, 3.0])
+        with pytest.raises(BufferError):
+            file.preadinto(b"constant", 0)
+    for call in [file.read, file.tell, file.fsync, lambda: file.pread(1, 0)]:
+        with pytest.raises(ValueError):
+            call()
+    with client.open(place + "/raw", "rb", 0) as file:
+        with pytest.raises(io.UnsupportedOperation):
+            file.write(b"x")
+        with pytest.raises((OverflowError, OSError)):
+            file.seek(-1)
+    with client.open(place + "/raw", "wb", 0) as file:
+        with pytest.raises(io.UnsupportedOperation):
+            file.read(1)
+        with pytest.raises(OSError) as failed:
+            file.pwrite(b"xx", (1 << 63) - 1)
+        assert failed.value.errno == errno.EFBIG
+
+
+def test_names_and_attributes(client, place):
+    client.makedirs(place + "/a/b/c")
+    with pytest.raises(FileExistsError):
+        client.makedirs(place + "/a/b/c")
+    client.makedirs(place + "/a/b/c", exist_ok=True)
+    odd = os.fsdecode(bytes(range(1, 256)).replace(b"/", b""))
+    client.write(place + "/a/" + odd, b"odd")
+    assert sorted(client.listdir(place + "/a")) == sorted(["b", odd])
+    client.symlink(odd, place + "/link")
+    assert client.readlink(place + "/link") == odd
+    assert client.stat(place + "/link", follow_symlinks=False).is_symlink()
+    assert not client.exists(place + "/link")
+    file = place + "/a/" + odd
+    client.chmod(file, 0o600)
+    client.utime(file, (-1, 1_700_000_000_123_456_789))
+    at = client.stat(file)
+    assert (at.st_mode & 0o7777, at.st_size, at.st_mtime_ns, at.st_atime_ns) == (0o600, 3, 1_700_000_000_123_456_789, -1)
+    client.utime(file)
+    assert client.stat(file).st_mtime > 1_700_000_001
+    client.link(file, place + "/second")
+    assert client.stat(file).st_nlink == 2
+    with pytest.raises(FileExistsError):
+        client.rename(place + "/second", file, replace=False)
+    client.rename(place + "/second", place + "/third")
+    client.truncate(place + "/third", 100)
+    assert client.read(file) == b"odd" + bytes(97)
+    client.remove(file)
+    client.rmdir(place + "/a/b/c")
+    total, free, objects = client.statfs()
+    assert total >= free > 0 and objects > 0
+
+
+def test_errors_are_those_of_the_system_and_say_what_to_do(client, place):
+    with pytest.raises(FileNotFoundError) as failed:
+        client.read(place + "/none")
+    assert failed.value.errno == errno.ENOENT and "none" in str(failed.value)
+    with pytest.raises(IsADirectoryError):
+        client.open(place)
+    with pytest.raises(NotADirectoryError):
+        client.write(place + "/file", b"x")
+        client.listdir(place + "/file")
+    with pytest.raises(OSError) as failed:
+        client.rmdir(place)
+    assert failed.value.errno == errno.ENOTEMPTY and "causeway fs rm -r" in str(failed.value)
+    with pytest.raises(OSError) as failed:
+        client.stat("/" + "x" * 256)
+    assert failed.value.errno == errno.ENAMETOOLONG
+    for call in [lambda: client.stat("/" + "x/" * 4000), lambda: client.symlink("x" * 4097, place + "/link")]:
+        with pytest.raises(OSError) as failed:
+            call()
+        assert failed.value.errno == errno.ENAMETOOLONG
+    for wrong in [3, "text", None]:
+        with pytest.raises(TypeError):
+            client.write(place + "/wrong", wrong)
+    with pytest.raises(ValueError):
+        client.stat("/a\0b")
+    with pytest.raises(FileNotFoundError):
+        client.stat("")
+    with pytest.raises(OSError, match="/nonexistent"):
+        causeway.Client("/nonexistent/causeway.toml")
+    for wrong in [{"clients": 0}, {"timeout": -1.0}, {"timeout": float("nan")}]:
+        with pytest.raises(ValueError):
+            causeway.Client(client.config, **wrong)
+
+
+def test_many_files_at_once(client, place):
+    files = {f"{place}/{number}": b"%d" % number * (number % 50) for number in range(300)}
+    files[place + "/large"] = os.urandom(3_000_000)
+    files[place + "/empty"] = b""
+    assert client.write_many(files) == [None] * len(files)
+    # Again, with other contents of other sizes.
+    files = {path: content[::-1] + b"!" for path, content in files.items()}
+    assert client.write_many(files) == [None] * len(files)
+    assert client.read_many(list(files)) == list(files.values())
+    found = client.read_many([place + "/1", place + "/none", place])
+    assert found[0] == files[place + "/1"]
+    assert isinstance(found[1], FileNotFoundError) and isinstance(found[2], IsADirectoryError)
+    failed = client.write_many({place + "/none/x": b"", place: b"x"})
+    assert isinstance(failed[0], FileNotFoundError) and isinstance(failed[1], IsADirectoryError)
+
+
+def test_threads_share_a_client_and_a_file(client, place):
+    piece, rounds, threads = 5000, 20, 4
+    failures = []
+
+    def work(number, file):
+        try:
+            for turn in range(rounds):
+                data = bytes([number * rounds + turn]) * piece
+                at = (number * rounds + turn) * piece
+                assert file.pwrite(data, at) == piece
+                assert file.pread(piece, at) == data
+                client.write(f"{place}/own{number}", data)
+                assert client.read(f"{place}/own{number}") == data
+        except BaseException as failure:
+            failures.append(failure)
+
+    with client.open(place + "/shared", "w+b", 0) as file:
+        running = [threading.Thread(target=work, args=(number, file)) for number in range(threads)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+        assert not failures
+        assert file.stat().st_size == threads * rounds * piece
+
+
+def test_a_waiting_call_lets_other_threads_run(place):
+    """A stopped server keeps a call waiting; meanwhile another thread runs."""
+    with causeway.dev(servers=1) as running:
+        client = running.client(timeout=60)
+        client.write("/large", bytes(1 << 20))
+        pid = running.pids["io0"]
+        os.kill(pid, signal.SIGSTOP)
+        seen = []
+        reader = threading.Thread(target=lambda: seen.append(client.read("/large")))
+        try:
+            reader.start()
+            # If the reader kept Python's lock, this would not be reached before it is over.
+            assert not seen
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        reader.join()
+        assert seen == [bytes(1 << 20)]
+
+
+def test_a_killed_server_is_an_error_in_time():
+    with causeway.dev(servers=1) as running:
+        client = running.client(timeout=0.5)
+        client.write("/large", bytes(1 << 20))
+        os.kill(running.pids["io0"], signal.SIGKILL)
+        with pytest.raises((ConnectionError, TimeoutError, OSError)) as failed:
+            client.read("/large")
+        assert failed.value.errno in (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ETIMEDOUT, errno.ECONNRESET)
+        assert "causeway fs ping" in str(failed.value)
+        assert client.exists("/large"), "the metadata server is still there"
+
+
+def test_pickling(client, place):
+    client.write(place + "/x", b"x")
+    again = pickle.loads(pickle.dumps(client))
+    assert again.read(place + "/x") == b"x"
+
+
+def _child(client, path, results):
+    try:
+        client.read(path)
+    except OSError as error:
+        results.put(str(error))
+    own = causeway.Client(client.config)
+    results.put(own.read(path))
+
+
+def test_a_forked_child_makes_a_client_of_its_own(client, place):
+    client.write(place + "/x", b"x")
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    child = context.Process(target=_child, args=(client, place + "/x", results))
+    child.start()
+    assert "after the fork" in results.get(timeout=60)
+    assert results.get(timeout=60) == b"x"
+    child.join()
+    assert child.exitcode == 0
+    assert client.read(place + "/x") == b"x"
+
+
+def test_plain_functions(dev, place, monkeypatch):
+    monkeypatch.setenv("CAUSEWAY_CONFIG", dev.config)
+    causeway.makedirs(place + "/a")
+    causeway.write(place + "/a/x", b"plain")
+    assert causeway.exists(place + "/a/x") and causeway.listdir(place + "/a") == ["x"]
+    assert causeway.read(place + "/a/x") == b"plain"
+    causeway.rename(place + "/a/x", place + "/a/y")
+    with causeway.open(place + "/a/y") as file:
+        assert file.read() == "plain"
+    assert causeway.stat(place + "/a/y").st_size == 5
+    causeway.remove(place + "/a/y")
+    assert causeway.connect(dev.config).listdir(place + "/a") == []
+
+
+def _is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            # One that has ended stays until its parent asks.
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_dev_ends_its_servers_and_says_why_it_does_not_start(tmp_path):
+    with causeway.dev(servers=1, directory=tmp_path / "fs") as running:
+        pids = list(running.pids.values())
+        assert all(map(_is_running, pids))
+        running.client().write("/kept", b"kept")
+    assert not any(map(_is_running, pids))
+    with causeway.dev(servers=1, directory=tmp_path / "fs") as running:
+        assert running.client().read("/kept") == b"kept"
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="has not started: .*file"):
+        with causeway.dev(directory=tmp_path / "file"):
+            pass
+    with pytest.raises(OSError, match="has not started"):
+        with causeway.dev(command="/nonexistent/causeway"):
+            pass
+
+
+def test_dev_ends_with_a_process_that_is_killed():
+    program = "import causeway\nwith causeway.dev(servers=1) as fs: print(*fs.pids.values(), flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        pids = [int(pid) for pid in child.stdout.readline().split()]
+        assert len(pids) == 2 and all(map(_is_running, pids))
+        child.kill()
+    until = time.monotonic() + 60
+    while any(map(_is_running, pids)):
+        assert time.monotonic() < until
+        time.sleep(0.01)
