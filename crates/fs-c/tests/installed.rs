@@ -21,6 +21,6 @@ fn server_process() {
     let [.., configuration, server] = &arguments[..] else {
         panic!("the configuration and the server's name must come last");
     };
-    causeway_fs::server::serve(configuration.as_ref(), server).unwrap();
+    causeway_fs::server::serve(configuration.as_ref(), server, |_| Ok(())).unwrap();
     std::process::exit(0);
 }
