@@ -657,7 +657,7 @@ fn judge_tailgating(rows: Rows<'_>, verdicts: &mut Verdicts) {
     *verdicts = judge_gains(rows, "");
     verdicts.otherwise(
         DOORBELLS_LAST,
-        judge_gains(rows, &prefix_of(DOORBELLS_LAST)),
+        &judge_gains(rows, &prefix_of(DOORBELLS_LAST)),
     );
 }
 
