@@ -10,20 +10,20 @@ mod transferring;
 
 use std::time::Instant;
 
-use causeway_sys::memory::{HeldSpans, Memory};
+use causeway_sys::memory::Memory;
 use causeway_transport::{Access, Error as TransportError, Packet, PeerError, Spans, Transfer};
 use causeway_wire::bmi::{Header, Introduction};
 use causeway_wire::formats::Formats;
 use causeway_wire::region::Regions;
 
 use crate::conversation::moving::Short;
-use crate::conversation::receiving::{add_receive, post_again};
+use crate::conversation::receiving::{Keep, add_receive, post_again};
 use crate::conversation::rendezvous::has_withdrawable_message;
 use crate::conversation::{Conversation, LinkLimits, Phase, Transmit};
 use crate::handshake::{Meeting, Rival};
 use crate::lists::NONE;
 use crate::matcher::Matcher;
-use crate::operation::{Op, State};
+use crate::operation::State;
 use crate::shared::{EarlyBody, NO_QUEUE, Shared, Tuning, Work};
 use crate::slab::Slab;
 use crate::transfers::Behind;
@@ -663,14 +663,14 @@ impl<M: Matcher> Conversations<M> {
         Some((message, envelope))
     }
 
-    /// Posts a receive that waits; `keep` gives it its memory. Returns its key.
+    /// Posts a receive that waits. Returns its key.
     #[inline(always)]
     pub(crate) fn add_receive(
         &mut self,
         caller: (u32, u64),
         pattern: M::Pattern,
         room: u64,
-        keep: impl FnOnce(&mut HeldSpans, &mut Op),
+        keep: Keep<'_>,
     ) -> u64 {
         let Self { peers, shared } = self;
         let peer = M::only_peer(pattern).map(|peer| &mut peers[peer]);

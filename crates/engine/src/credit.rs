@@ -134,6 +134,9 @@ pub(crate) struct Grant {
     held: u32,
     /// Counted among the peers that need more.
     wanting: bool,
+    /// A message that leaves at once, and after which the peer may send this much or more, commits no other part of the
+    /// budget, and makes no credit due.
+    quiet_from: u32,
 }
 
 impl Grant {
@@ -142,7 +145,22 @@ impl Grant {
         self.close(budget);
         let before = self.commitment();
         self.window = budget.first_window();
+        self.settle(before, budget);
+    }
+
+    /// Something was changed that had committed so much.
+    fn settle(&mut self, before: u32, budget: &mut Budget) {
         budget.settle(before, self.commitment());
+        self.note_quiet();
+    }
+
+    #[inline]
+    fn note_quiet(&mut self) {
+        let free = self.window.checked_sub(self.held);
+        self.quiet_from = match free.filter(|free| self.granted <= *free) {
+            Some(free) => (free + 1).saturating_sub(self.due_part().max(1)),
+            None => u32::MAX,
+        };
     }
 
     /// Takes over what a connection grants, from the peer that it belonged to. What is held stays held.
@@ -155,7 +173,7 @@ impl Grant {
         self.granted = given.granted;
         self.held += given.held;
         self.wanting = given.wanting;
-        budget.settle(before, self.commitment());
+        self.settle(before, budget);
     }
 
     #[inline]
@@ -189,6 +207,7 @@ impl Grant {
         if allowed {
             self.granted -= cost;
             self.held += cost;
+            self.note_quiet();
         }
         allowed
     }
@@ -199,28 +218,31 @@ impl Grant {
         cost <= self.granted
     }
 
-    /// An allowed message of this cost has arrived and left at once.
+    /// An allowed message of this cost has arrived and left at once. Returns whether [credit is due](Self::is_due).
     #[inline]
-    pub(crate) fn pass(&mut self, cost: u32, budget: &mut Budget) {
-        if self.outstanding() > self.window {
-            let before = self.commitment();
-            self.granted -= cost;
-            budget.settle(before, self.commitment());
-        } else {
-            self.granted -= cost;
+    pub(crate) fn pass(&mut self, cost: u32, budget: &mut Budget) -> bool {
+        let left = self.granted - cost;
+        if left >= self.quiet_from {
+            self.granted = left;
+            return false;
         }
+        self.pass_noted(left, budget)
+    }
+
+    #[inline(never)]
+    fn pass_noted(&mut self, left: u32, budget: &mut Budget) -> bool {
+        let before = self.commitment();
+        self.granted = left;
+        self.settle(before, budget);
+        self.is_due()
     }
 
     /// A message of this cost has left early memory.
     #[inline]
     pub(crate) fn leave(&mut self, cost: u32, budget: &mut Budget) {
-        if self.outstanding() > self.window {
-            let before = self.commitment();
-            self.held -= cost;
-            budget.settle(before, self.commitment());
-        } else {
-            self.held -= cost;
-        }
+        let before = self.commitment();
+        self.held -= cost;
+        self.settle(before, budget);
     }
 
     /// What may be granted now.
@@ -232,7 +254,10 @@ impl Grant {
     /// [`Grant::owed`] has been sent.
     #[inline]
     pub(crate) fn grant(&mut self, owed: u32) {
-        self.granted += owed;
+        if owed > 0 {
+            self.granted += owed;
+            self.note_quiet();
+        }
     }
 
     /// What a message should carry of it: nothing as long as the peer has most of its window. A message that carries
@@ -252,8 +277,13 @@ impl Grant {
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         let owed = self.owed();
+        owed > 0 && owed >= self.due_part()
+    }
+
+    #[inline]
+    fn due_part(&self) -> u32 {
         let part = if self.window >= MAX_WINDOW / 2 { 4 } else { 2 };
-        owed > 0 && owed >= self.window / part
+        self.window / part
     }
 
     /// Whether it has less than an even share.
@@ -280,7 +310,7 @@ impl Grant {
         }
         let before = self.commitment();
         self.window = goal;
-        budget.settle(before, self.commitment());
+        self.settle(before, budget);
         true
     }
 
@@ -295,7 +325,7 @@ impl Grant {
         self.clear_demand(budget);
         let before = self.commitment();
         self.window = (self.window / 2).max(least);
-        budget.settle(before, self.commitment());
+        self.settle(before, budget);
         true
     }
 
@@ -309,7 +339,7 @@ impl Grant {
         if allowed {
             let before = self.commitment();
             self.granted -= bytes as u32;
-            budget.settle(before, self.commitment());
+            self.settle(before, budget);
         }
         allowed
     }
@@ -320,7 +350,7 @@ impl Grant {
         let before = self.commitment();
         self.window = 0;
         self.granted = 0;
-        budget.settle(before, self.commitment());
+        self.settle(before, budget);
     }
 }
 
@@ -427,7 +457,8 @@ mod tests {
                         account.spend(cost);
                         prop_assert!(grant.allows(cost));
                         if what == 2 {
-                            grant.pass(cost, &mut budget);
+                            let is_due = grant.pass(cost, &mut budget);
+                            prop_assert_eq!(is_due, grant.is_due());
                         } else {
                             prop_assert!(grant.arrive(cost));
                             early.push(cost);

@@ -94,6 +94,11 @@ impl Room<'_> {
 /// Bytes of a list.
 #[inline]
 pub(crate) fn total(list: &[Memory]) -> Result<u64, Error> {
+    if let [memory] = list
+        && memory.len() as u64 <= causeway_wire::bmi::MAX_MESSAGE_BYTES
+    {
+        return Ok(memory.len() as u64);
+    }
     let mut sum = 0u64;
     for memory in list {
         sum = sum

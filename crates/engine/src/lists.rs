@@ -6,7 +6,7 @@ use std::ops::IndexMut;
 /// No entry.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// An entry's neighbours in the list that it is in.
+/// An entry's neighbours in the list that it is in. Nothing precedes the first entry, whatever stands there.
 #[derive(Debug, Clone, Copy)]
 pub struct Links {
     prev: u32,
@@ -18,6 +18,12 @@ impl Links {
     #[inline]
     pub fn next(&self) -> Option<u32> {
         (self.next != NONE).then_some(self.next)
+    }
+
+    /// This entry follows, which was [appended](List::append).
+    #[inline]
+    pub fn set_next(&mut self, next: u32) {
+        self.next = next;
     }
 }
 
@@ -89,15 +95,24 @@ impl<Kind> List<Kind> {
     where
         S: IndexMut<u32, Output: Linked<Kind>> + ?Sized,
     {
-        *slab[index].links() = Links {
+        if let Some(before) = self.append(index, slab[index].links()) {
+            slab[before].links().next = index;
+        }
+    }
+
+    /// Appends an entry that is in no list, whose links these are. Returns the entry before it, which the caller links
+    /// to this one.
+    #[inline(always)]
+    pub fn append(&mut self, index: u32, links: &mut Links) -> Option<u32> {
+        *links = Links {
             prev: self.tail,
             next: NONE,
         };
-        match self.tail {
-            NONE => self.head = index,
-            tail => slab[tail].links().next = index,
+        let before = std::mem::replace(&mut self.tail, index);
+        if before == NONE {
+            self.head = index;
         }
-        self.tail = index;
+        (before != NONE).then_some(before)
     }
 
     /// Takes an entry out that is in this list.
@@ -106,13 +121,26 @@ impl<Kind> List<Kind> {
     where
         S: IndexMut<u32, Output: Linked<Kind>> + ?Sized,
     {
-        if index != self.head {
-            return self.remove_inner(slab, index);
+        if index == self.head {
+            let links = *slab[index].links();
+            self.remove_first(links);
+        } else {
+            self.remove_inner(slab, index);
         }
-        self.head = slab[index].links().next;
-        match self.head {
-            NONE => self.tail = NONE,
-            next => slab[next].links().prev = NONE,
+    }
+
+    /// Whether this entry is the first.
+    #[inline(always)]
+    pub fn starts_with(&self, index: u32) -> bool {
+        self.head == index
+    }
+
+    /// Takes the first entry out, whose links these are. The entry behind it is not touched: it may lie in another cache line.
+    #[inline(always)]
+    pub fn remove_first(&mut self, links: Links) {
+        self.head = links.next;
+        if links.next == NONE {
+            self.tail = NONE;
         }
     }
 
@@ -138,10 +166,7 @@ impl<Kind> List<Kind> {
         S: IndexMut<u32, Output: Linked<Kind>> + ?Sized,
     {
         let Links { prev, next } = std::mem::take(slab[index].links());
-        match prev {
-            NONE => self.head = next,
-            prev => slab[prev].links().next = next,
-        }
+        slab[prev].links().next = next;
         match next {
             NONE => self.tail = prev,
             next => slab[next].links().prev = prev,

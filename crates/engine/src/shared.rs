@@ -322,16 +322,30 @@ impl<M: Matcher> Shared<M> {
             State::Done => return Tested::Otherwise,
             _ => return Tested::Pending,
         }
-        let (user, bytes, queue) = (entry.user, entry.moved, entry.queue);
+        let op = id.0 as u32;
+        let queue = &mut self.queues[entry.queue];
+        if !queue.starts_with(op) {
+            return self.take_successful_inner(op);
+        }
+        queue.remove_first(entry.links);
+        let (user, bytes) = (entry.user, entry.moved);
         self.envelope = Envelope {
             peer: entry.peer,
             tag: entry.tag,
             size: bytes,
         };
-        let op = id.0 as u32;
-        self.queues[queue].remove(&mut self.ops, op);
         self.ops.vacate(op);
         Tested::Successful { user, bytes }
+    }
+
+    /// The same for one that was successful, and is not the first of its queue.
+    #[inline(never)]
+    fn take_successful_inner(&mut self, op: u32) -> Tested {
+        let Completion { user, result, .. } = self.take(op);
+        match result {
+            Ok(bytes) => Tested::Successful { user, bytes },
+            Err(_) => Tested::Otherwise,
+        }
     }
 
     /// Takes a done operation out, as the caller asked.

@@ -258,6 +258,13 @@ impl SlotWord {
         Self::MARK << 56 | kind << 32 | u64::from(self.len)
     }
 
+    /// The length of the packet for the method's user that this word stands before: [`SlotWord::unpack`] for the most
+    /// frequent words.
+    #[inline]
+    pub fn len_of_packet(word: u64) -> Option<u32> {
+        (word >> 32 == 0xC500_0001).then_some(word as u32)
+    }
+
     /// What a word other than 0 says.
     #[inline]
     pub fn unpack(word: u64) -> Result<Self, Malformed> {

@@ -4,7 +4,7 @@
 //! ([`HeldSpans`](causeway_sys::memory::HeldSpans)); an operation that something slower than a copy happens to has a
 //! reference of its own.
 
-use causeway_sys::memory::HeldSpans;
+use causeway_sys::memory::Memory;
 use causeway_transport::Packet;
 use causeway_wire::bmi as wire;
 
@@ -14,8 +14,8 @@ use crate::credit::cost;
 use crate::fragments::{Fragments, Room, scatter};
 use crate::lists::NONE;
 use crate::matcher::Matcher;
-use crate::operation::{Op, State, What};
-use crate::shared::{EarlyBody, Shared};
+use crate::operation::{State, What};
+use crate::shared::{EarlyBody, NO_QUEUE, Shared};
 use crate::types::{Envelope, OpError, Tag};
 
 /// Has a receive that was matched, and is in no list, wait again, before all others.
@@ -30,8 +30,15 @@ pub(crate) fn post_again<M: Matcher>(shared: &mut Shared<M>, peer: &mut Conversa
     shared.matcher.post_again(op);
 }
 
-/// Adds a receive that waits, of a pattern that `peer` alone can satisfy if there is one; `keep` gives it its memory. Returns
-/// its key.
+/// How a receive that waits keeps its memory.
+pub(crate) enum Keep<'a> {
+    /// One fragment, by a shared reference.
+    Shared(&'a Memory),
+    /// By references of its own.
+    Own(Fragments),
+}
+
+/// Adds a receive that waits, of a pattern that `peer` alone can satisfy if there is one. Returns its key.
 #[inline(always)]
 pub(crate) fn add_receive<M: Matcher>(
     shared: &mut Shared<M>,
@@ -39,7 +46,7 @@ pub(crate) fn add_receive<M: Matcher>(
     caller: (u32, u64),
     pattern: M::Pattern,
     room: u64,
-    keep: impl FnOnce(&mut HeldSpans, &mut Op),
+    keep: Keep<'_>,
 ) -> u64 {
     let id = peer.as_ref().map_or(NONE, |peer| peer.id);
     let (key, op) = shared.ops.reuse();
@@ -47,7 +54,10 @@ pub(crate) fn add_receive<M: Matcher>(
     op.renew(What::Receive, id, caller, M::tag(pattern), room);
     op.any_peer = id == NONE;
     op.wait_for_message();
-    keep(&mut shared.references, op);
+    match keep {
+        Keep::Shared(memory) => shared.references.hold(memory, &mut op.held),
+        Keep::Own(fragments) => op.fragments = fragments,
+    }
     shared.matcher.post(index, pattern);
     if let Some(peer) = peer {
         peer.receives += 1;
@@ -62,7 +72,6 @@ pub(crate) fn add_receive<M: Matcher>(
 impl Conversation {
     /// A receive has been found for a message of this peer: it waits no more, and is in no list. Returns whether it was
     /// offered, so that its memory may be exported.
-    #[inline(always)]
     fn matched<M>(&mut self, shared: &mut Shared<M>, op: u32, tag: Tag) -> bool {
         let entry = &mut shared.ops[op];
         entry.tag = tag;
@@ -115,30 +124,57 @@ impl Conversation {
         let Some(op) = shared.matcher.arrive(self.id, tag) else {
             return self.eager_early(shared, tag, packet);
         };
-        let offered = self.matched(shared, op, tag);
-        self.grant.pass(cost, &mut shared.budget);
+        let is_due = self.grant.pass(cost, &mut shared.budget);
         self.traffic.received(len, self.id, &mut shared.touched);
-        if self.grant.is_due() || self.starving {
+        if is_due || self.starving {
             self.mark_dirty(shared);
-        }
-        self.release_if_unused(shared);
-        if offered {
-            return self.eager_into_offered(shared, op, packet);
         }
         let entry = &mut shared.ops[op];
         let size = len as u64;
-        if entry.held.is_empty() || size > entry.size {
-            return scatter_eager(shared, op, packet);
+        let is_usual = !entry.offered
+            && !entry.held.is_empty()
+            && size <= entry.size
+            && entry.queue != NO_QUEUE;
+        if !is_usual {
+            return self.eager_otherwise(shared, op, tag, packet);
+        }
+        entry.tag = tag;
+        match entry.any_peer {
+            true => entry.peer = self.id,
+            false => self.receives -= 1,
         }
         let into = shared.references.get(&entry.held);
         packet.copy_part_to(wire::HEADER_BYTES, len, &into);
         shared.references.release(&mut entry.held);
-        shared.set_done(op, size);
+        entry.moved = size;
+        entry.be_done();
+        shared.completions += 1;
+        let queue = &mut shared.queues[entry.queue];
+        if let Some(before) = queue.append(op, &mut entry.links) {
+            shared.ops[before].links.set_next(op);
+        }
+        self.release_if_unused(shared);
+    }
+
+    /// A whole message for a receive that was offered, or is of several fragments, or has too little room.
+    #[inline(never)]
+    fn eager_otherwise<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        op: u32,
+        tag: Tag,
+        packet: Packet<'_>,
+    ) {
+        let offered = self.matched(shared, op, tag);
+        self.release_if_unused(shared);
+        match offered {
+            true => self.eager_into_offered(shared, op, packet),
+            false => scatter_eager(shared, op, packet),
+        }
     }
 
     /// A whole message for a receive that was offered: the sender has not used the offer.
     #[cold]
-    #[inline(never)]
     fn eager_into_offered<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -197,7 +233,6 @@ impl Conversation {
 }
 
 /// Ends a receive that is not the usual one: it has several fragments, or pieces, or too little room.
-#[inline(never)]
 fn scatter_eager<M: Matcher>(shared: &mut Shared<M>, op: u32, packet: Packet<'_>) {
     let entry = &mut shared.ops[op];
     let size = (packet.len() - wire::HEADER_BYTES) as u64;

@@ -5,6 +5,7 @@ use causeway_sys::memory::Memory;
 
 use super::Conversations;
 use crate::conversation::Conversation;
+use crate::conversation::receiving::Keep;
 use crate::fragments::{Fragments, Room};
 use crate::matcher::Matcher;
 use crate::pieces::Pieces;
@@ -58,7 +59,7 @@ impl<M: Matcher> Conversations<M> {
             return peer.receive_early(shared, (message, pattern), into, caller);
         }
         let room = into.bytes();
-        let key = self.add_receive(caller, pattern, room, |_, op| op.fragments = into.keep());
+        let key = self.add_receive(caller, pattern, room, Keep::Own(into.keep()));
         Err(key as u32)
     }
 

@@ -76,12 +76,11 @@ impl<M: Matcher> Endpoint<M> {
         };
         let now = self.methods.read_clock();
         let slot = &mut self.methods.slots[method];
-        let mut delivery = Delivery {
-            conversations: &mut self.conversations,
-            connections: &mut self.connections,
-            method,
-            limits: slot.limits,
-        };
+        let mut delivery = Delivery::new(
+            &mut self.conversations,
+            &mut self.connections,
+            (method, slot.limits),
+        );
         slot.method.disconnect(now, handle, &mut delivery);
         self.connections.clear_link(peer);
     }

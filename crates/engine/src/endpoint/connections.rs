@@ -274,14 +274,41 @@ pub(super) struct Delivery<'a, M> {
     pub(super) conversations: &'a mut Conversations<M>,
     pub(super) connections: &'a mut Connections,
     /// The method's index, and what it can do.
-    pub(super) method: usize,
-    pub(super) limits: LinkLimits,
+    method: usize,
+    limits: LinkLimits,
+    /// The peer that was looked up last: packets often come in a row.
+    latest: Option<(Handle, u32)>,
 }
 
-impl<M> Delivery<'_, M> {
+impl<'a, M> Delivery<'a, M> {
+    /// Of a method, by index, that can do this.
+    pub(super) fn new(
+        conversations: &'a mut Conversations<M>,
+        connections: &'a mut Connections,
+        (method, limits): (usize, LinkLimits),
+    ) -> Self {
+        Self {
+            conversations,
+            connections,
+            method,
+            limits,
+            latest: None,
+        }
+    }
+
     #[inline]
-    fn peer(&self, handle: Handle) -> Option<u32> {
-        self.connections.peer(self.method, handle)
+    fn peer(&mut self, handle: Handle) -> Option<u32> {
+        match self.latest {
+            Some((known, peer)) if known == handle => Some(peer),
+            _ => self.look_up(handle),
+        }
+    }
+
+    #[inline]
+    fn look_up(&mut self, handle: Handle) -> Option<u32> {
+        let peer = self.connections.peer(self.method, handle)?;
+        self.latest = Some((handle, peer));
+        Some(peer)
     }
 }
 
@@ -330,6 +357,7 @@ impl<M: Matcher> Sink for Delivery<'_, M> {
         let peer = self.conversations.add_caller(self.limits);
         self.connections.add(peer, false);
         self.connections.set_link(peer, (self.method, handle));
+        self.latest = None;
     }
 
     fn peer_down(&mut self, handle: Handle, cause: PeerError) {

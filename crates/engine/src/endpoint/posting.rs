@@ -7,6 +7,7 @@ use causeway_wire::bmi::send_complete;
 use super::Endpoint;
 use crate::conversation::Phase;
 use crate::conversation::Transmit;
+use crate::conversation::receiving::Keep;
 use crate::conversations::Conversations;
 use crate::fragments::{Fragments, Room, check_writable, total};
 use crate::matcher::Matcher;
@@ -130,9 +131,8 @@ impl<M: Matcher> Endpoint<M> {
             return None;
         }
         let caller = (queue, user);
-        let key = all.add_receive(caller, pattern, memory.len() as u64, |references, op| {
-            references.hold(memory, &mut op.held);
-        });
+        let room = memory.len() as u64;
+        let key = all.add_receive(caller, pattern, room, Keep::Shared(memory));
         if all.has_offers() || all.wants_time() {
             self.offer_or_watch();
         }

@@ -103,12 +103,11 @@ impl<M: Matcher> Endpoint<M> {
         let now = self.methods.now();
         let slot = &mut self.methods.slots[method];
         let now = slot.time(&self.methods.clock, now);
-        let sink = &mut Delivery {
-            conversations: &mut self.conversations,
-            connections: &mut self.connections,
-            method,
-            limits: slot.limits,
-        };
+        let sink = &mut Delivery::new(
+            &mut self.conversations,
+            &mut self.connections,
+            (method, slot.limits),
+        );
         let any = match spins {
             1 => slot.method.poll(now, sink),
             _ => slot.method.spin(now, sink, spins),
@@ -129,12 +128,11 @@ impl<M: Matcher> Endpoint<M> {
                 Polling::Seldom if seldom => {}
                 Polling::Seldom | Polling::Never => continue,
             }
-            let sink = &mut Delivery {
-                conversations: &mut self.conversations,
-                connections: &mut self.connections,
-                method,
-                limits: slot.limits,
-            };
+            let sink = &mut Delivery::new(
+                &mut self.conversations,
+                &mut self.connections,
+                (method, slot.limits),
+            );
             let polled = slot.method.poll(slot.time(&self.methods.clock, now), sink);
             slot.polled(polled);
             any |= polled;
@@ -161,12 +159,11 @@ impl<M: Matcher> Endpoint<M> {
         for (method, slot) in self.methods.slots.iter_mut().enumerate() {
             slot.method.tick(
                 now,
-                &mut Delivery {
-                    conversations: &mut self.conversations,
-                    connections: &mut self.connections,
-                    method,
-                    limits: slot.limits,
-                },
+                &mut Delivery::new(
+                    &mut self.conversations,
+                    &mut self.connections,
+                    (method, slot.limits),
+                ),
             );
         }
         self.conversations.retry_held();

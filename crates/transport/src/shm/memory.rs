@@ -76,15 +76,22 @@ impl Parts for HeadAndBody<'_> {
     #[inline]
     fn total(&self) -> usize {
         let Self(head, body) = self;
-        head.len() + body.iter().map(Memory::len).sum::<usize>()
+        let body = match body {
+            [one] => one.len(),
+            _ => body.iter().map(Memory::len).sum(),
+        };
+        head.len() + body
     }
 
     #[inline]
     fn each(&self, mut give: impl FnMut(*const u8, usize)) {
         let Self(head, body) = self;
         give(head.as_ptr(), head.len());
-        for memory in *body {
-            give(memory.as_ptr(), memory.len());
+        match body {
+            [one] => give(one.as_ptr(), one.len()),
+            _ => body
+                .iter()
+                .for_each(|memory| give(memory.as_ptr(), memory.len())),
         }
     }
 }
@@ -179,15 +186,13 @@ impl MappedRing {
 
     /// The bytes of the packet that begins in `slot`.
     ///
-    /// # Panics
-    /// If they would not end inside the ring.
-    ///
     /// # Safety
-    /// The ring must outlive the packet: the caller may change what it belongs to meanwhile, but not drop it.
+    /// The packet is one that [`Consumer::peek`](super::ring::Consumer::peek) has found: it ends inside the ring. The
+    /// ring must outlive the packet: the caller may change what it belongs to meanwhile, but not drop it.
     #[inline]
     pub(super) unsafe fn packet<'a>(&self, slot: u64, len: usize) -> crate::method::Packet<'a> {
         let end = slot as usize * SLOT_BYTES + SLOT_WORD_BYTES + len;
-        assert!(slot < self.slots && end <= self.slots as usize * SLOT_BYTES);
+        debug_assert!(slot < self.slots && end <= self.slots as usize * SLOT_BYTES);
         // SAFETY: inside the ring, which stays mapped as long as `self`, and so as long as the packet.
         unsafe { crate::method::Packet::shared(self.payload(slot), len) }
     }

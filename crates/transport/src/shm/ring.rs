@@ -118,6 +118,11 @@ pub(super) struct Producer<M> {
     recent_replies: u32,
     /// Slots at the ring's start that are cleared for the first packet after the next wrap.
     wrap: Range<u64>,
+    /// Slots below this one are free and cleared, without a wrap before them that is due: what packets of one slot need.
+    prepared_until: u64,
+    /// No packet of late was a reply, and the next is none: packets of one slot are written and nothing else, and the slots
+    /// ahead are prepared for some of them together.
+    is_stream: bool,
 }
 
 impl<M: RingMemory> Producer<M> {
@@ -130,6 +135,8 @@ impl<M: RingMemory> Producer<M> {
             next_is_reply: false,
             recent_replies: 0,
             wrap: 0..0,
+            prepared_until: 0,
+            is_stream: false,
             memory,
         }
     }
@@ -160,29 +167,22 @@ impl<M: RingMemory> Producer<M> {
     #[inline]
     pub(super) fn send(&mut self, kind: SlotKind, len: usize, fill: impl FnOnce(&M, u64)) -> Sent {
         let mask = self.memory.slots() - 1;
-        let (skip, need) = self.placement(len);
-        let start = self.tail + skip;
-        let end = start + need;
-        if end >= self.limit {
-            match self.make_room(end) {
-                Sent::Published => {}
-                other => return other,
+        let is_prepared = self.tail + 1 < self.prepared_until && slots_of(len) == 1;
+        let (start, end) = if is_prepared {
+            (self.tail, self.tail + 1)
+        } else {
+            match self.claim(len) {
+                Ok(slots) => (slots.start, slots.end),
+                Err(refused) => return refused,
             }
-        }
-        if start == self.wrap.start && self.cleared < self.wrap.end {
-            self.cleared = self.wrap.end;
-        }
-        if end >= self.cleared {
-            self.memory.header(end & mask).store(0, Relaxed);
-            self.cleared = end + 1;
-        }
+        };
         fill(&self.memory, start & mask);
         let word = SlotWord {
             kind,
             len: len as u32,
         };
         self.memory.header(start & mask).store(word.pack(), Release);
-        if skip > 0 {
+        if start != self.tail {
             let pad = SlotWord {
                 kind: SlotKind::Pad,
                 len: 0,
@@ -192,23 +192,62 @@ impl<M: RingMemory> Producer<M> {
         }
         self.tail = end;
         self.memory.light_fence();
-        let notify = self.memory.notify().load(Relaxed) != 0;
+        let notify = self.memory.notify().load(Relaxed);
+        if !(is_prepared && self.is_stream) {
+            self.prepare(start..end, len);
+        }
+        match notify {
+            0 => Sent::Published,
+            _ => Sent::MustRing,
+        }
+    }
+
+    /// The slots of a packet of `len` bytes, with the word behind them cleared.
+    #[inline(never)]
+    fn claim(&mut self, len: usize) -> Result<Range<u64>, Sent> {
+        let mask = self.memory.slots() - 1;
+        let (skip, need) = self.placement(len);
+        let start = self.tail + skip;
+        let end = start + need;
+        if end >= self.limit {
+            match self.make_room(end) {
+                Sent::Published => {}
+                other => return Err(other),
+            }
+        }
+        if start == self.wrap.start && self.cleared < self.wrap.end {
+            self.cleared = self.wrap.end;
+        }
+        if end >= self.cleared {
+            self.memory.header(end & mask).store(0, Relaxed);
+            self.cleared = end + 1;
+        }
+        Ok(start..end)
+    }
+
+    /// Prepares slots for the packets that follow one of `len` bytes, which was published in `sent`.
+    #[inline(never)]
+    fn prepare(&mut self, sent: Range<u64>, len: usize) {
+        let mask = self.memory.slots() - 1;
+        let (end, need) = (sent.end, sent.end - sent.start);
         self.recent_replies = self.recent_replies.saturating_sub(1);
         let ahead;
         if std::mem::take(&mut self.next_is_reply) {
             self.recent_replies = (self.recent_replies + REPLY_WEIGHT.0).min(REPLY_WEIGHT.1);
             // Handed to the shared cache, the lines are nearer for a receiver that waits for them. In
             // a stream of packets that would take them from the sender too early.
-            for slot in start..end {
+            for slot in sent {
                 self.memory.demote(slot & mask);
             }
             ahead = (need + 2).clamp(CLEAR_AHEAD_OF_REPLY.0, CLEAR_AHEAD_OF_REPLY.1);
         } else {
             ahead = CLEAR_AHEAD;
             let wanted = end + WRITE_AHEAD;
+            // Those that follow in a stream are prepared for, too.
+            let lines = if need == 1 { ahead + 1 } else { need };
             // What the receiver may still have to read is not taken from it.
-            if wanted + need <= self.limit {
-                for slot in wanted..wanted + need {
+            if wanted + lines <= self.limit {
+                for slot in wanted..wanted + lines {
                     self.memory.prefetch_to_write(slot & mask);
                 }
             }
@@ -222,10 +261,11 @@ impl<M: RingMemory> Producer<M> {
             let start = end + skip;
             self.wrap = start..self.clear(start..start + ahead);
         }
-        if notify {
-            Sent::MustRing
-        } else {
-            Sent::Published
+        self.is_stream = self.recent_replies == 0;
+        self.prepared_until = self.cleared.min(self.limit);
+        let at = end & mask;
+        if at <= SHORT_WRAP && self.mostly_replies(1) {
+            self.prepared_until = self.prepared_until.min(end - at + SHORT_WRAP + 1);
         }
     }
 
@@ -244,6 +284,7 @@ impl<M: RingMemory> Producer<M> {
     #[inline]
     pub(super) fn expect_reply(&mut self) {
         self.next_is_reply = true;
+        self.is_stream = false;
     }
 
     /// A packet of `len` bytes has come alone. The reply is likely to be like it and to follow soon: by then the lines
@@ -333,6 +374,8 @@ pub(super) struct Consumer<M> {
     head: u64,
     /// What the sender knows of that.
     told: u64,
+    /// No telling before that many.
+    untold_until: u64,
     max_packet: usize,
 }
 
@@ -342,6 +385,7 @@ impl<M: RingMemory> Consumer<M> {
         Self {
             head: memory.first(),
             told: memory.first(),
+            untold_until: 0,
             max_packet,
             memory,
         }
@@ -384,6 +428,27 @@ impl<M: RingMemory> Consumer<M> {
     #[inline]
     pub(super) fn peek(&mut self) -> Peeked {
         let slots = self.memory.slots();
+        let slot = self.head & (slots - 1);
+        let word = self.memory.header(slot).load(Acquire);
+        if word == 0 {
+            return Peeked::Empty;
+        }
+        if let Some(len) = SlotWord::len_of_packet(word)
+            && len as usize <= self.max_packet
+            && slot + slots_of(len as usize) <= slots
+        {
+            return Peeked::Packet {
+                slot,
+                kind: SlotKind::Packet,
+                len: len as usize,
+            };
+        }
+        self.peek_otherwise()
+    }
+
+    #[inline(never)]
+    fn peek_otherwise(&mut self) -> Peeked {
+        let slots = self.memory.slots();
         loop {
             let slot = self.head & (slots - 1);
             let word = self.memory.header(slot).load(Acquire);
@@ -412,11 +477,21 @@ impl<M: RingMemory> Consumer<M> {
     #[inline]
     pub(super) fn consume(&mut self, len: usize) -> bool {
         self.head += slots_of(len);
+        self.head >= self.untold_until && self.tell_if_due()
+    }
+
+    #[inline(never)]
+    fn tell_if_due(&mut self) -> bool {
         let slots = self.memory.slots();
-        let untold = self.head - self.told;
-        untold >= tell_every(0, slots)
-            && untold >= tell_every(self.head & (slots - 1), slots)
-            && self.tell()
+        let at = self.head & (slots - 1);
+        let due_from = |at| self.told + tell_every(at, slots);
+        if self.head >= due_from(at) {
+            return self.tell();
+        }
+        // More often at the ring's start, which comes before that or behind.
+        let next_start = self.head - at + slots;
+        self.untold_until = due_from(at).min(next_start.max(due_from(0)));
+        false
     }
 
     /// To be called when the ring was found empty: a sender that waits is told of the last of the room.
@@ -432,6 +507,7 @@ impl<M: RingMemory> Consumer<M> {
             return false;
         }
         self.told = self.head;
+        self.untold_until = self.told + tell_every(0, self.memory.slots());
         let consumed = self.head - self.memory.first();
         self.memory.consumed().store(consumed, Release);
         self.memory.full_fence();
