@@ -165,8 +165,9 @@ impl Jobs {
                 ..one(case("node-0"), "share", mean(&shares))
             }));
         }
-        let spread = times.iter().map(|time| (time - mean(&times)).powi(2));
-        let deviation = mean(&spread.collect::<Vec<_>>()).sqrt();
+        let apart = times.iter().map(|time| time - mean(&times));
+        let spread: Vec<f64> = apart.map(|apart| apart * apart).collect();
+        let deviation = mean(&spread).sqrt();
         measures.push(Measure {
             of: Parts::Instances(times.clone()),
             ..one("each/completion".to_owned(), "time_us", mean(&times))

@@ -326,14 +326,13 @@ fn number(messages: &mut [Message], ranks: &mut [Vec<Event>]) -> Result<(), Trac
     // Stable, so that messages of a pair stay in their order.
     messages.sort_by_key(|message| (message.from, message.to));
     for pair in messages.chunk_by(|a, b| (a.from, a.to) == (b.from, b.to)) {
-        let with_mark = |is_sent: bool| {
+        let with_mark = |is_sent: bool| -> Vec<(u64, &Message)> {
             let ends = pair.iter().filter(|message| message.is_sent == is_sent);
             let mut ends = Vec::from_iter((1..).zip(ends));
             ends.sort_by_key(|(_, message)| message.mark);
             ends
         };
-        let (sent, received): (Vec<(u64, &Message)>, Vec<(u64, &Message)>) =
-            (with_mark(true), with_mark(false));
+        let (sent, received) = (with_mark(true), with_mark(false));
         let (from, to) = (pair[0].from, pair[0].to);
         let is_alike = sent.len() == received.len();
         let marks = || sent.iter().zip(&received);
