@@ -16,8 +16,12 @@ use causeway_wire::bmi::EARLY_RECORD_BYTES;
 const FIRST_WINDOW: u32 = 32 << 10;
 /// What it is granted when half of the budget is committed.
 const SMALL_WINDOW: u32 = 8 << 10;
-/// No window grows beyond this: it covers the bandwidth-delay product of a fast local network.
-const MAX_WINDOW: u32 = 1 << 20;
+/// No window grows beyond this. Half of it is for expected messages: as much as 128 messages of 16 KiB, so that programs that post that many
+/// at once never announce what could travel whole. (With 1 MiB, 64 messages of 12,000 B took 0.93 µs each instead of 0.26
+/// on an EPYC of the fifth generation, as a third of them were announced.)
+const MAX_WINDOW: u32 = 4 << 20;
+/// Peers with this much or more stream: see [`Grant::is_due`].
+const STREAM_WINDOW: u32 = 512 << 10;
 
 /// What an eager message of `len` bytes costs.
 #[inline]
@@ -282,7 +286,7 @@ impl Grant {
 
     #[inline]
     fn due_part(&self) -> u32 {
-        let part = if self.window >= MAX_WINDOW / 2 { 4 } else { 2 };
+        let part = if self.window >= STREAM_WINDOW { 4 } else { 2 };
         self.window / part
     }
 

@@ -17,12 +17,7 @@ const PAGE: usize = 4096;
 /// Targets that lie less further on are slow.
 const SPREAD: usize = 32;
 /// Copies of at most so many bytes are not made by the instruction.
-const STEP_BYTES: usize = 2048;
-/// Up to here copies are made in steps without the instruction on every processor, as it takes long to begin. On an EPYC of the
-/// fifth generation 4 KiB through a ring take 0.25 µs instead of 0.29, and stream at 27 GB/s instead of 19; 8 KiB at 28 instead
-/// of 25; 16 KiB take longer in steps. On a Xeon, vector instructions filled a ring with 4 KiB at 17 GB/s instead of 12, with 8 KiB at 16
-/// instead of 14.
-const MOST_IN_STEPS: usize = 8448;
+pub const STEP_BYTES: usize = 2048;
 /// What is copied to find out.
 const SAMPLE_BYTES: usize = 8192;
 /// How much longer a copy takes where the instruction slows down (28 times, measured); others differ by up to two.
@@ -69,10 +64,9 @@ pub(crate) fn slows_down(mut copy: impl FnMut(&[u8], &mut [u8]) -> bool) -> bool
 /// As there: `from` is valid for reads and `to` for writes of `len` bytes, and they do not overlap.
 #[inline(never)]
 pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    let in_steps = |len| len <= MOST_IN_STEPS || (is_close(from.addr(), to.addr()) && is_slow());
     // SAFETY: as the caller vouches for.
     unsafe {
-        if len > STEP_BYTES && in_steps(len) {
+        if len > STEP_BYTES && is_close(from.addr(), to.addr()) && is_slow() {
             copy_in_steps(from, to, len);
         } else {
             ptr::copy_nonoverlapping(from, to, len);
@@ -80,11 +74,11 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Copies without the instruction that copies strings.
+/// Copies without the instruction that copies strings: by the C library's vector instructions.
 ///
 /// # Safety
 /// As [`copy`].
-unsafe fn copy_in_steps(from: *const u8, to: *mut u8, len: usize) {
+pub unsafe fn copy_in_steps(from: *const u8, to: *mut u8, len: usize) {
     for at in (0..len).step_by(STEP_BYTES) {
         let step = STEP_BYTES.min(len - at);
         // SAFETY: inside the `len` bytes.

@@ -7,7 +7,7 @@
 //! them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow
 //! side pays for) and [`attach`] (copying from and to another process's memory). [`net`] and
 //! [`datagram`] are the sockets between hosts. [`lock`] and [`entering`] are how the threads of a program share one instance. Resources that a forked child must not touch check [`fork`];
-//! [`aliasing`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pmix`], [`prices`], [`process`], [`random`], [`shared`], [`small`],
+//! [`aliasing`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pmix`], [`prices`], [`process`], [`random`], [`shared`], [`small`],
 //! [`thread`], [`waits`] and [`word`] stand alone.
 //!
 //! This crate knows no protocol. It is one of four that may use `unsafe`, with
@@ -16,6 +16,7 @@
 pub mod aliasing;
 pub mod attach;
 pub mod blocks;
+pub mod choice;
 pub mod combine;
 pub mod datagram;
 mod diag;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use causeway_sys::blocks::Target;
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::Memory;
-use causeway_sys::{futex, membarrier, small};
+use causeway_sys::{aliasing, futex, membarrier, small};
 use causeway_wire::shm::{PairLayout, SLOT_BYTES, SLOT_WORD_BYTES, doorbell};
 
 use super::doorbell::{self as bell, BellMemory};
@@ -29,18 +29,48 @@ pub(super) trait Parts {
     /// # Panics
     /// If they have more.
     #[inline(always)]
-    unsafe fn copy_to(&self, mut to: *mut u8, len: usize) {
-        let mut left = len;
-        self.each(|part, bytes| {
-            assert!(bytes <= left);
-            left -= bytes;
-            // SAFETY: the part is valid for its length, which fits into what is left.
-            unsafe {
-                small::copy(part, to, bytes);
-                to = to.add(bytes);
-            }
-        });
+    unsafe fn copy_to(&self, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { copy_each(self, to, len, |from, to, len| small::copy(from, to, len)) };
     }
+
+    /// The same by vector instructions: see [`Ways`](super::ways::Ways).
+    ///
+    /// # Safety
+    /// As [`Parts::copy_to`].
+    #[inline(never)]
+    unsafe fn copy_in_vectors_to(&self, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            copy_each(self, to, len, |from, to, len| {
+                aliasing::copy_in_steps(from, to, len);
+            });
+        }
+    }
+}
+
+/// Has `copy` copy part by part.
+///
+/// # Safety
+/// `to` is valid for writes of `len` bytes, which the parts do not overlap; `copy` copies as
+/// [`copy_nonoverlapping`](std::ptr::copy_nonoverlapping) does.
+///
+/// # Panics
+/// If the parts have more bytes.
+#[inline(always)]
+unsafe fn copy_each(
+    parts: &(impl Parts + ?Sized),
+    mut to: *mut u8,
+    mut left: usize,
+    copy: impl Fn(*const u8, *mut u8, usize),
+) {
+    parts.each(|part, bytes| {
+        assert!(bytes <= left);
+        left -= bytes;
+        copy(part, to, bytes);
+        // SAFETY: the part has fitted into what is left.
+        to = unsafe { to.add(bytes) };
+    });
 }
 
 impl Parts for [u8] {
@@ -125,6 +155,12 @@ impl Parts for HeadAndFill<'_> {
             fill(into);
         }
     }
+
+    /// The caller copies as it does.
+    unsafe fn copy_in_vectors_to(&self, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.copy_to(to, len) };
+    }
 }
 
 /// One ring in the memory of a pair.
@@ -176,12 +212,23 @@ impl MappedRing {
     /// # Panics
     /// If it would not end inside the ring, or has other than `len` bytes.
     #[inline]
-    pub(super) fn fill(&self, slot: u64, len: usize, parts: &(impl Parts + ?Sized)) {
+    pub(super) fn fill(
+        &self,
+        slot: u64,
+        len: usize,
+        parts: &(impl Parts + ?Sized),
+        in_vectors: bool,
+    ) {
         assert!(slot < self.slots);
         assert!(len <= (self.slots - slot) as usize * SLOT_BYTES - SLOT_WORD_BYTES);
         // SAFETY: the range ends inside the ring. The producer gives free slots, so it alone uses them; a hostile peer may
         // read or write them all the same, which harms only the packet.
-        unsafe { parts.copy_to(self.payload(slot), len) };
+        unsafe {
+            match in_vectors {
+                false => parts.copy_to(self.payload(slot), len),
+                true => parts.copy_in_vectors_to(self.payload(slot), len),
+            }
+        }
     }
 
     /// The bytes of the packet that begins in `slot`.

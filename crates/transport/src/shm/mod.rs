@@ -29,7 +29,9 @@ mod eager;
 mod handshake;
 mod memory;
 mod objects;
+mod pace;
 mod pair;
+mod paths;
 mod pausing;
 mod peers;
 mod progress;
@@ -40,6 +42,7 @@ mod ring;
 mod split_copy;
 mod split_initiator;
 mod transfer;
+mod ways;
 
 #[cfg(all(loom, test))]
 mod model;
@@ -58,7 +61,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -87,12 +90,10 @@ use doorbell::SleepOn;
 use handshake::{HalfOpen, LISTENER_KEY};
 use memory::{Bell, HeadAndBody, HeadAndFill, Parts};
 use pair::{Attach, Own, Pair, Stage};
+use paths::{SCHEME, address_of, path_of};
 use peers::{Entry, Link, Peers};
 use quarantine::Quarantine;
 use relay::Relaying;
-
-/// The scheme of this method's addresses.
-const SCHEME: &str = "shm";
 
 /// Settings of the method.
 #[derive(Debug, Clone)]
@@ -311,33 +312,6 @@ impl Shm {
             false
         });
     }
-}
-
-/// The path in an address, absolute.
-fn path_of(address: &Address) -> Result<PathBuf, Error> {
-    let bad = |reason| Error::BadAddress {
-        address: address.to_string(),
-        reason,
-    };
-    if address.scheme() != SCHEME {
-        return Err(bad("it is not a `shm://` address"));
-    }
-    let path = Path::new(address.rest());
-    if address.rest().contains('\0') {
-        return Err(bad("its path contains a NUL"));
-    }
-    if path.file_name().is_none() || address.rest().ends_with('/') {
-        return Err(bad("its path does not name a file"));
-    }
-    std::path::absolute(path).map_err(system(format!("the working directory, for {address}")))
-}
-
-/// The address of a path that [`path_of`] made.
-fn address_of(path: &Path) -> Result<Address, Error> {
-    let path = path.to_str().ok_or(Error::Unsupported(
-        "the working directory's name is not UTF-8: give an absolute path",
-    ))?;
-    format!("{SCHEME}://{path}").parse()
 }
 
 impl Method for Shm {

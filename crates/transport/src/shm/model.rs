@@ -227,7 +227,7 @@ fn send(shared: &Arc<Shared>, packets: u64, on: SleepOn) {
             let fill = |ring: &ModelRing, slot: u64| {
                 ring.0.payloads[slot as usize].store(packet, Relaxed);
             };
-            match ring.send(SlotKind::Packet, 1, fill) {
+            match ring.send((SlotKind::Packet, true), 1, fill) {
                 Sent::Published => break,
                 Sent::MustRing => {
                     shared.receiver.ring();

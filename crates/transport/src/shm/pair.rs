@@ -24,11 +24,13 @@ use super::doorbell;
 use super::handshake::is_closed;
 use super::memory::{Bell, MappedRing, Parts};
 use super::objects::Objects;
+use super::pace::Pace;
 use super::quarantine::{self, DeferredFree, PeerLiveness};
 use super::regions::{Exports, Imports};
 use super::ring::{Consumer, Producer, Sent};
 use super::split_copy::{self, Helper, Offers};
 use super::transfer::{self, Transfers};
+use super::ways::Ways;
 use crate::error::{PeerError, SendError, TOO_MANY_OPEN};
 use crate::method::{Direction, Outlet};
 
@@ -66,6 +68,8 @@ pub(super) struct Pair {
     own: Own,
     pub(super) layout: PairLayout,
     pub(super) producer: Producer<MappedRing>,
+    /// Present once there has been a packet for which it matters.
+    ways: Option<Box<Ways>>,
     pub(super) consumer: Consumer<MappedRing>,
     pub(super) exports: Exports,
     pub(super) imports: Imports,
@@ -87,6 +91,7 @@ pub(super) struct Pair {
     pub(super) last_active: u64,
     /// The ring was seen empty since the last packet: the next one is likely to come alone.
     pub(super) ran_empty: bool,
+    pub(super) pace: Pace,
     /// A caller was told that there is no room.
     pub(super) blocked: bool,
     /// The caller's packets are not delivered now.
@@ -132,6 +137,7 @@ impl Pair {
             own,
             layout,
             producer: Producer::new(out),
+            ways: None,
             consumer: Consumer::new(into, layout.max_packet()),
             exports: Exports::new(&mapping, layout, side),
             imports: Imports::new(&mapping, layout, 1 - side),
@@ -147,6 +153,7 @@ impl Pair {
             notification: false,
             last_active: 0,
             ran_empty: true,
+            pace: Pace::default(),
             blocked: false,
             paused: false,
             set_aside: false,
@@ -171,6 +178,12 @@ impl Pair {
     #[inline]
     pub(super) fn has_work(&self) -> bool {
         !self.transfers.queue.is_empty() || self.transfers.has_atomics && self.atomics.has_work()
+    }
+
+    /// Whether this poll does not look at the ring: see [`Pace`]. It does if something was sent since the last look.
+    #[inline]
+    pub(super) fn lets_pass(&mut self) -> bool {
+        self.pace.lets_pass() && self.producer.expects_reply()
     }
 
     /// Sends a packet of the caller's.
@@ -202,8 +215,11 @@ impl Pair {
         parts: &(impl Parts + ?Sized),
         len: usize,
     ) -> bool {
-        let fill = |ring: &MappedRing, slot| ring.fill(slot, len, parts);
-        match self.producer.send(kind, len, fill) {
+        let differs = Ways::differ(len);
+        let in_vectors = differs && self.ways.get_or_insert_default().in_vectors(len);
+        let fill = |ring: &MappedRing, slot| ring.fill(slot, len, parts, in_vectors);
+        let fetching = in_vectors || !differs;
+        match self.producer.send((kind, fetching), len, fill) {
             Sent::Published => true,
             Sent::MustRing => {
                 self.ring_peer();

@@ -42,6 +42,11 @@ const LINGER: Duration = Duration::from_micros(100);
 /// costs them less than telling them otherwise and back costs us (a fence in every process).
 const AWAKE_POLLS: u64 = 128;
 
+/// Packets that have come one behind the other before lines are fetched of those that may follow. Where they do not, the sender has these
+/// lines to write to, and has to fetch them back: at 220 ns a line, packets of 64 bytes take 89 ns instead of 102, of 8 bytes 83 instead of 89;
+/// at 32 ns it makes no difference.
+const QUEUED: usize = 8;
+
 /// As many rings cost next to nothing to poll, so polling them ends only when the caller sleeps.
 const ALWAYS_POLLED: usize = 4;
 
@@ -83,10 +88,15 @@ impl Shm {
             return;
         };
         for _ in 0..most {
-            if pair.consumer.is_ready() || doorbell::is_rung(&self.bell) {
+            if doorbell::is_rung(&self.bell) {
                 return;
             }
-            pair.ran_empty = true;
+            if !pair.lets_pass() {
+                if pair.consumer.is_ready() {
+                    return;
+                }
+                pair.ran_empty = true;
+            }
             // Without it, loads that run ahead have to be undone when the line changes.
             std::hint::spin_loop();
         }
@@ -125,6 +135,9 @@ impl Shm {
                 continue;
             };
             at += 1;
+            if pair.lets_pass() {
+                continue;
+            }
             if pair.consumer.is_ready() {
                 pair.last_active = self.polls;
                 progress = true;
@@ -544,14 +557,17 @@ impl Shm {
 /// and what the caller replies to the first one could not leave before that line is here.
 fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
     let alone = std::mem::take(&mut pair.ran_empty);
+    let streams = pair.producer.expects_reply();
     for taken in 0..most {
         if alone && taken > 0 {
+            pair.pace.caught_up(taken, streams);
             return pair.producer.expect_reply();
         }
         let (slot, kind, len) = match pair.consumer.peek() {
             Peeked::Packet { slot, kind, len } => (slot, kind, len),
             Peeked::Empty => {
                 if taken > 0 {
+                    pair.pace.caught_up(taken, streams);
                     pair.producer.expect_reply();
                 }
                 if pair.consumer.ran_dry() {
@@ -572,6 +588,7 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
         let queue = match taken {
             0 if alone => Queue::None,
             0 => Queue::Begun,
+            1..QUEUED => Queue::None,
             _ => Queue::Continued,
         };
         if alone {

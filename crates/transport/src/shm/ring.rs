@@ -118,7 +118,8 @@ pub(super) struct Producer<M> {
     recent_replies: u32,
     /// Slots at the ring's start that are cleared for the first packet after the next wrap.
     wrap: Range<u64>,
-    /// Slots below this one are free and cleared, without a wrap before them that is due: what packets of one slot need.
+    /// A packet that ends before this slot needs nothing prepared: its slots are free, that behind it is cleared, and no wrap
+    /// comes before it.
     prepared_until: u64,
     /// No packet of late was a reply, and the next is none: packets of one slot are written and nothing else, and the slots
     /// ahead are prepared for some of them together.
@@ -163,19 +164,26 @@ impl<M: RingMemory> Producer<M> {
     }
 
     /// Sends a packet of `len` bytes, which `fill` puts to behind the first word of the slot that it
-    /// is given; they fit before the end of the ring. The caller has checked that the packet is not too large.
+    /// is given; they fit before the end of the ring. The caller has checked that the packet is not too large. Whether
+    /// lines are fetched for a packet that follows it in a stream stands beside its kind: for some ways of filling them in they need not be here.
     #[inline]
-    pub(super) fn send(&mut self, kind: SlotKind, len: usize, fill: impl FnOnce(&M, u64)) -> Sent {
+    pub(super) fn send(
+        &mut self,
+        (kind, fetching): (SlotKind, bool),
+        len: usize,
+        fill: impl FnOnce(&M, u64),
+    ) -> Sent {
         let mask = self.memory.slots() - 1;
-        let is_prepared = self.tail + 1 < self.prepared_until && slots_of(len) == 1;
-        let (start, end) = if is_prepared {
-            (self.tail, self.tail + 1)
-        } else {
+        let need = slots_of(len);
+        let mut slots = self.tail..self.tail + need;
+        let is_prepared = slots.end < self.prepared_until;
+        if !is_prepared {
             match self.claim(len) {
-                Ok(slots) => (slots.start, slots.end),
+                Ok(claimed) => slots = claimed,
                 Err(refused) => return refused,
             }
-        };
+        }
+        let Range { start, end } = slots;
         fill(&self.memory, start & mask);
         let word = SlotWord {
             kind,
@@ -193,8 +201,8 @@ impl<M: RingMemory> Producer<M> {
         self.tail = end;
         self.memory.light_fence();
         let notify = self.memory.notify().load(Relaxed);
-        if !(is_prepared && self.is_stream) {
-            self.prepare(start..end, len);
+        if !(is_prepared && need == 1 && self.is_stream) {
+            self.prepare(start..end, len, fetching);
         }
         match notify {
             0 => Sent::Published,
@@ -227,7 +235,7 @@ impl<M: RingMemory> Producer<M> {
 
     /// Prepares slots for the packets that follow one of `len` bytes, which was published in `sent`.
     #[inline(never)]
-    fn prepare(&mut self, sent: Range<u64>, len: usize) {
+    fn prepare(&mut self, sent: Range<u64>, len: usize, fetching: bool) {
         let mask = self.memory.slots() - 1;
         let (end, need) = (sent.end, sent.end - sent.start);
         self.recent_replies = self.recent_replies.saturating_sub(1);
@@ -246,7 +254,7 @@ impl<M: RingMemory> Producer<M> {
             // Those that follow in a stream are prepared for, too.
             let lines = if need == 1 { ahead + 1 } else { need };
             // What the receiver may still have to read is not taken from it.
-            if wanted + lines <= self.limit {
+            if fetching && wanted + lines <= self.limit {
                 for slot in wanted..wanted + lines {
                     self.memory.prefetch_to_write(slot & mask);
                 }
@@ -262,11 +270,13 @@ impl<M: RingMemory> Producer<M> {
             self.wrap = start..self.clear(start..start + ahead);
         }
         self.is_stream = self.recent_replies == 0;
-        self.prepared_until = self.cleared.min(self.limit);
         let at = end & mask;
-        if at <= SHORT_WRAP && self.mostly_replies(1) {
-            self.prepared_until = self.prepared_until.min(end - at + SHORT_WRAP + 1);
-        }
+        let until_wrap = match at <= SHORT_WRAP && self.recent_replies > REPLY_WEIGHT.0 {
+            true => SHORT_WRAP,
+            false => self.memory.slots(),
+        };
+        let wrap = end - at + until_wrap;
+        self.prepared_until = self.cleared.min(self.limit).min(wrap + 1);
     }
 
     /// Clears the first words of `slots`, as far as they are free; returns the first that was not cleared.
@@ -285,6 +295,12 @@ impl<M: RingMemory> Producer<M> {
     pub(super) fn expect_reply(&mut self) {
         self.next_is_reply = true;
         self.is_stream = false;
+    }
+
+    /// Whether nothing was sent since the other side has sent something.
+    #[inline]
+    pub(super) fn expects_reply(&self) -> bool {
+        self.next_is_reply
     }
 
     /// A packet of `len` bytes has come alone. The reply is likely to be like it and to follow soon: by then the lines
@@ -363,7 +379,7 @@ pub(super) enum Queue {
     None,
     /// There are likely some.
     Begun,
-    /// There are likely some, and this one was behind another.
+    /// There are likely some, and this one was behind several others.
     Continued,
 }
 

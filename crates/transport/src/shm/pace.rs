@@ -1,0 +1,118 @@
+//! How often a ring is looked at whose sender streams.
+//!
+//! A receiver that has caught up with the sender takes each line away from it that it is about to write, once for every look.
+//! Where a line takes long from one processor to the other, both then wait for lines most of the time. So once it
+//! has found few packets several times, and has sent nothing in between, a receiver lets some polls pass before it looks again, in which the
+//! sender writes the next packets. (On an EPYC of the fifth generation, with 220 ns for a line: 8 B 93 -> 79 ns, 64 B 114 -> 89 ns,
+//! 1,000 B 340 -> 245 ns.) If it finds a single packet then, the sender does not stream: packets that come one by one are not to wait.
+
+/// Looks in a row that have found few packets before polls are let pass, and how many packets are few.
+const LOOKS: u8 = 2;
+const FEW: usize = 8;
+/// With so many packets found, fewer polls are let pass the next time.
+const MANY: usize = 16;
+/// Polls that are let pass: at first, at least and at most.
+const POLLS: (u8, u8, u8) = (16, 4, 32);
+/// Looks without a pause once one has found a single packet behind it.
+const WITHOUT: u8 = 64;
+
+/// See the module's page.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Looks in a row that have found few packets.
+    looks: u8,
+    /// Looks before polls are let pass again.
+    without: u8,
+    /// Polls that are let pass behind a look, and how many of them are left.
+    polls: u8,
+    left: u8,
+}
+
+impl Pace {
+    /// A look has found so many packets, and nothing behind them. `streams`: nothing was sent since the look before.
+    #[inline]
+    pub(super) fn caught_up(&mut self, packets: usize, streams: bool) {
+        if streams {
+            self.look(packets);
+        } else if self.looks > 0 {
+            *self = Self::default();
+        }
+    }
+
+    fn look(&mut self, packets: usize) {
+        if self.without > 0 {
+            self.without -= 1;
+        } else if self.polls > 0 && packets == 1 {
+            *self = Self {
+                without: WITHOUT,
+                ..Self::default()
+            };
+        } else if packets >= MANY {
+            self.polls = if self.polls > POLLS.1 {
+                self.polls / 2
+            } else {
+                0
+            };
+            self.looks = 0;
+        } else if packets < FEW {
+            self.looks = (self.looks + 1).min(LOOKS);
+            if self.looks == LOOKS {
+                self.polls = match self.polls {
+                    0 => POLLS.0,
+                    polls => (2 * polls).min(POLLS.2),
+                };
+            }
+        }
+        self.left = self.polls;
+    }
+
+    /// Whether this poll is let pass.
+    #[inline]
+    pub(super) fn lets_pass(&mut self) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Polls that are let pass before the next look.
+    fn pause(pace: &mut Pace) -> usize {
+        std::iter::from_fn(|| pace.lets_pass().then_some(())).count()
+    }
+
+    #[test]
+    fn behind_a_stream_polls_are_let_pass_until_packets_gather() {
+        let mut pace = Pace::default();
+        let mut pauses = Vec::new();
+        for packets in [2, 1, 3, 2, 2, 2, 12, 12, 20, 20, 20, 20] {
+            pace.caught_up(packets, true);
+            pauses.push(pause(&mut pace));
+        }
+        assert_eq!(pauses, [0, 16, 32, 32, 32, 32, 32, 32, 16, 8, 4, 0]);
+    }
+
+    #[test]
+    fn packets_that_come_one_by_one_hardly_ever_wait() {
+        let mut pace = Pace::default();
+        let paused = (0..1000).filter(|_| {
+            pace.caught_up(1, true);
+            pause(&mut pace) > 0
+        });
+        assert!(paused.count() < 20);
+    }
+
+    #[test]
+    fn a_receiver_that_replies_looks_at_every_poll() {
+        let mut pace = Pace::default();
+        for look in 0..1000 {
+            pace.caught_up(1 + look % 5, look % 2 == 0);
+            assert_eq!(pause(&mut pace), 0);
+        }
+    }
+}
