@@ -1,6 +1,6 @@
 //! Traces: what processes of a recorded program computed, sent and received, in two formats.
 //!
-//! One is for people and their scripts ([`text`]): one event a line, with five fields between blanks, and a sixth that may be left out.
+//! One is for people and their scripts (`text.rs`): one event a line, with five fields between blanks, and a sixth that may be left out.
 //!
 //! ```text
 //! # rank operation peer bytes compute_us
@@ -18,9 +18,9 @@
 //! processes that take part, in the order of their ranks (all if it is left out); `bytes` are those of a process's block or operands. What
 //! follows `#` is a comment.
 //!
-//! The other is that of `causeway run --trace` ([`recorded`]).
+//! The other is that of `causeway run --trace` (`recorded.rs`).
 //!
-//! Both become lines ([`event`]), and those become events here: operations are replaced by the messages that they consist of, and each
+//! Both become lines (`event.rs`), and those become events here: operations are replaced by the messages that they consist of, and each
 //! receive is told the so manieth message of its sender it is for.
 
 mod collectives;
