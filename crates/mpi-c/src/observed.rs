@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use causeway_mpi::error::Result;
 use causeway_mpi::record;
 use causeway_mpi::record::run::call::{self, NONE, State};
-use causeway_mpi::record::run::{CALLS, EVENTS, Event, PAGE};
+use causeway_mpi::record::run::{CALLS, EVENTS, Event, NO_GROUP, PAGE, ranges};
 
 use crate::library::enter;
 use crate::types::Handle;
@@ -142,19 +142,31 @@ fn thread() -> u32 {
 fn record_call(call: &Call, begin_ns: u64) {
     let end_ns = record::now_ns();
     let some = |number: i32| (number != NONE).then_some(number);
-    let (mut peer, mut bytes) = (some(call.peer), 0);
+    let (mut peer, mut bytes, mut group) = (some(call.peer), 0, None);
     // Handles that are wrong have made the call fail.
     let _: Result<()> = enter(|library| {
         if call.datatype != 0 && call.count > 0 {
             let size = library.datatype(call.datatype)?.size();
             bytes = size.saturating_mul(call.count as u64);
         }
-        if let (Some(rank), Some(process)) = (peer.filter(|rank| *rank >= 0), &library.process)
-            && let Ok(communicator) = process.communicator(call.object)
-        {
+        let Some(process) = &library.process else {
+            return Ok(());
+        };
+        let Ok(communicator) = process.communicator(call.object) else {
+            return Ok(());
+        };
+        if let Some(rank) = peer.filter(|rank| *rank >= 0) {
             let group = communicator.remote_group().unwrap_or(communicator.group());
             let world = group.members().get(rank as usize);
             peer = world.map(|world| *world as i32).or(peer);
+        }
+        // Calls with a tag are those of single messages.
+        if call.tag == NONE {
+            let members = communicator.group().members();
+            group = match communicator.remote_group() {
+                Some(_) => Some(NO_GROUP.to_owned()),
+                None => (!(0..process.size()).eq(members.iter().copied())).then(|| ranges(members)),
+            };
         }
         Ok(())
     });
@@ -162,7 +174,7 @@ fn record_call(call: &Call, begin_ns: u64) {
         true => thread(),
         false => 0,
     };
-    record::event(&Event::Call {
+    let called = Event::Call {
         name: call.name.to_owned(),
         thread,
         begin_ns,
@@ -170,7 +182,11 @@ fn record_call(call: &Call, begin_ns: u64) {
         peer,
         tag: some(call.tag),
         bytes,
-    });
+    };
+    match group {
+        Some(group) => record::events(&[Event::Group(group), called]),
+        None => record::events(&[called]),
+    }
     if call.name == "MPI_Finalize" {
         record::flush();
     }

@@ -64,9 +64,13 @@ pub fn flush() {
     }
 }
 
-/// Records an event.
-pub fn event(event: &Event) {
-    with(|record| record.add(event));
+/// Records events, with nothing in between.
+pub fn events(events: &[Event]) {
+    with(|record| {
+        for event in events {
+            record.add(event);
+        }
+    });
 }
 
 fn lock() -> MutexGuard<'static, Option<Record>> {
@@ -82,7 +86,7 @@ fn with(body: impl FnOnce(&mut Record)) {
 impl Record {
     fn add(&mut self, event: &Event) {
         event.encode(&mut self.lines);
-        // A line is far shorter than what is left.
+        // Most lines are far shorter than what is left.
         if self.lines.len() > GATHERED - 512 {
             self.write();
         }

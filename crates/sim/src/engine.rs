@@ -6,7 +6,7 @@
 //! input.
 //!
 //! The queue is a heap of four children each: half as deep as a binary one, and the four keys that
-//! are compared on the way down lie next to each other. The place of the event that has just come out stays empty until it is known
+//! are compared on the way down lie next to each other, in two lines of the cache. The place of the event that has just come out stays empty until it is known
 //! whether another one goes in: most events cause one, which then takes that place, so that the heap is put in order
 //! once instead of twice.
 
@@ -32,21 +32,45 @@ struct Entry<E> {
     event: E,
 }
 
-impl<E> Entry<E> {
+impl<E: Copy> Entry<E> {
     /// Both parts of the order as one number, so that one comparison decides.
     fn key(&self) -> u128 {
         u128::from(self.at) << 64 | u128::from(self.sequence)
     }
+
+    /// One that comes after all others: what stands where there is none.
+    fn none(event: E) -> Self {
+        Self {
+            at: Time::MAX,
+            sequence: u64::MAX,
+            event,
+        }
+    }
 }
+
+/// The children of one place.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Group<E>([Entry<E>; WIDTH]);
 
 /// The queue of what will happen, and the present.
 pub struct Engine<E> {
-    heap: Vec<Entry<E>>,
+    /// The children of place *n* are group *n + 1*; the first group has the root, at its end.
+    groups: Vec<Group<E>>,
+    /// Places that are in use.
+    len: usize,
     /// The first place is empty: what it holds has come out.
     has_hole: bool,
     now: Time,
     next_sequence: u64,
     handled: u64,
+}
+
+/// Where a place is: the group, and the entry in it.
+#[inline]
+fn position(place: usize) -> (usize, usize) {
+    let shifted = place + (WIDTH - 1);
+    (shifted / WIDTH, shifted % WIDTH)
 }
 
 impl<E: Copy> Default for Engine<E> {
@@ -59,7 +83,8 @@ impl<E: Copy> Engine<E> {
     /// An engine at time 0 in which nothing will happen.
     pub fn new() -> Self {
         Self {
-            heap: Vec::new(),
+            groups: Vec::new(),
+            len: 0,
             has_hole: false,
             now: 0,
             next_sequence: 0,
@@ -79,13 +104,13 @@ impl<E: Copy> Engine<E> {
 
     /// How many events are still to come.
     pub fn pending(&self) -> usize {
-        self.heap.len() - usize::from(self.has_hole)
+        self.len - usize::from(self.has_hole)
     }
 
     /// When the next event will happen.
     pub fn next_time(&mut self) -> Option<Time> {
         self.fill_hole();
-        self.heap.first().map(|entry| entry.at)
+        self.first().map(|entry| entry.at)
     }
 
     /// Lets `event` happen at `at`; what should have happened in the past happens now.
@@ -95,11 +120,6 @@ impl<E: Copy> Engine<E> {
         if std::mem::take(&mut self.has_hole) {
             self.sink(at, sequence, event);
         } else {
-            self.heap.push(Entry {
-                at,
-                sequence,
-                event,
-            });
             self.rise(at, sequence, event);
         }
     }
@@ -113,24 +133,36 @@ impl<E: Copy> Engine<E> {
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<E> {
         self.fill_hole();
-        let first = *self.heap.first()?;
+        let first = self.first()?;
+        let (at, event) = (first.at, first.event);
         self.has_hole = true;
-        self.now = first.at;
+        self.now = at;
         self.handled += 1;
-        Some(first.event)
+        Some(event)
+    }
+
+    fn first(&self) -> Option<&Entry<E>> {
+        let (group, entry) = position(0);
+        let first = self.groups.get(group)?;
+        (self.len > 0).then_some(&first.0[entry])
     }
 
     /// Puts the last entry into the first place, if that is empty.
     fn fill_hole(&mut self) {
-        if std::mem::take(&mut self.has_hole)
-            && let Some(last) = self.heap.pop()
-            && !self.heap.is_empty()
-        {
-            self.sink(last.at, last.sequence, last.event);
+        if !std::mem::take(&mut self.has_hole) {
+            return;
+        }
+        self.len -= 1;
+        let (group, entry) = position(self.len);
+        let last = &mut self.groups[group].0[entry];
+        let (at, sequence, event) = (last.at, last.sequence, last.event);
+        (last.at, last.sequence) = (Time::MAX, u64::MAX);
+        if self.len > 0 {
+            self.sink(at, sequence, event);
         }
     }
 
-    /// Moves an entry, which was pushed at the end, up to its place. (The parts come apart, in registers: an entry that has just
+    /// Adds an entry at the end, and moves it up to its place. (The parts come apart, in registers: an entry that has just
     /// been written part by part and is read as a whole keeps the processor waiting until all of it is in the cache.)
     #[inline]
     fn rise(&mut self, at: Time, sequence: u64, event: E) {
@@ -139,50 +171,58 @@ impl<E: Copy> Engine<E> {
             sequence,
             event,
         };
-        let heap = self.heap.as_mut_slice();
         let key = entry.key();
-        let mut hole = heap.len() - 1;
+        let mut hole = self.len;
+        self.len += 1;
+        if position(hole).0 == self.groups.len() {
+            self.groups.push(Group([Entry::none(event); WIDTH]));
+        }
+        let groups = self.groups.as_mut_slice();
         while hole > 0 {
             let parent = (hole - 1) / WIDTH;
-            if heap[parent].key() <= key {
+            let (group, place) = position(parent);
+            if groups[group].0[place].key() <= key {
                 break;
             }
-            heap[hole] = heap[parent];
+            let above = groups[group].0[place];
+            let (group, place) = position(hole);
+            groups[group].0[place] = above;
             hole = parent;
         }
-        heap[hole] = entry;
+        let (group, place) = position(hole);
+        groups[group].0[place] = entry;
     }
 
     /// Puts an entry in place of the first, and moves it down to where it belongs.
     #[inline]
-    fn sink(&mut self, at: Time, sequence: u64, event: E) {
+    fn sink(&mut self, time: Time, sequence: u64, event: E) {
         let entry = Entry {
-            at,
+            at: time,
             sequence,
             event,
         };
-        let heap = self.heap.as_mut_slice();
+        let groups = self.groups.as_mut_slice();
         let key = entry.key();
-        let mut hole = 0;
-        loop {
-            let children = hole * WIDTH + 1;
-            let Some(group) = heap.get(children..heap.len().min(children + WIDTH)) else {
-                break;
-            };
-            let mut least = (key, hole);
-            for (place, child) in group.iter().enumerate() {
+        // The hole's number, and where it is.
+        let (mut hole, mut at) = (0, position(0));
+        while hole * WIDTH + 1 < self.len
+            && let Some(children) = groups.get(hole + 1)
+        {
+            let mut least = (key, WIDTH);
+            for (place, child) in children.0.iter().enumerate() {
                 let child_key = child.key();
                 if child_key < least.0 {
-                    least = (child_key, children + place);
+                    least = (child_key, place);
                 }
             }
-            if least.1 == hole {
+            let Some(&child) = children.0.get(least.1) else {
                 break;
-            }
-            heap[hole] = heap[least.1];
-            hole = least.1;
+            };
+            groups[at.0].0[at.1] = child;
+            at = (hole + 1, least.1);
+            hole = hole * WIDTH + 1 + least.1;
         }
-        heap[hole] = entry;
+        groups[at.0].0[at.1] = entry;
     }
 }
 

@@ -99,10 +99,30 @@ pub enum Event {
         /// Bytes of the buffer that the program has named, or the first of two.
         bytes: u64,
     },
+    /// The call that follows is a collective operation of these processes ([`ranges`]), which are not all of `MPI_COMM_WORLD` in the
+    /// order of their ranks; [`NO_GROUP`] of an inter-communicator.
+    Group(String),
     /// A message was sent, or is going to be.
     Sent(Message),
     /// A message has been received. Of those with the same peer and word, the receive of the lower `order` has got the earlier message.
     Received(Message, u64),
+}
+
+/// What stands for the processes of an inter-communicator.
+pub const NO_GROUP: &str = "?";
+
+/// Processes in an order, as text: `4-6,0` is 4, 5, 6 and 0.
+pub fn ranges(processes: &[u32]) -> String {
+    let mut text = String::new();
+    for run in processes.chunk_by(|before, after| before.checked_add(1) == Some(*after)) {
+        let comma = if text.is_empty() { "" } else { "," };
+        // Writing to a string does not fail.
+        let _ = match run {
+            [first, .., last] => write!(text, "{comma}{first}-{last}"),
+            _ => write!(text, "{comma}{}", run[0]),
+        };
+    }
+    text
 }
 
 /// A message.
@@ -139,6 +159,7 @@ impl Event {
                     "C {name} {thread} {begin_ns} {end_ns} {peer} {tag} {bytes}"
                 )
             }
+            Self::Group(processes) => writeln!(to, "G {processes}"),
             Self::Sent(message) => writeln!(to, "S {message} 0"),
             Self::Received(message, order) => writeln!(to, "R {message} {order}"),
         };
@@ -158,6 +179,7 @@ impl Event {
                 tag: optional(fields.next()?)?,
                 bytes: fields.next()?.parse().ok()?,
             },
+            "G" => Self::Group(fields.next().filter(|text| is_group(text))?.to_string()),
             letter @ ("S" | "R") => {
                 let mut number = || fields.next()?.parse::<u64>().ok();
                 let message = Message {
@@ -175,6 +197,12 @@ impl Event {
         };
         fields.next().is_none().then_some(event)
     }
+}
+
+/// Whether a field may be what [`Event::Group`] has: what its numbers are is left to those who need them.
+fn is_group(field: &str) -> bool {
+    let is_range = |byte: u8| byte.is_ascii_digit() || byte == b'-' || byte == b',';
+    field == NO_GROUP || !field.is_empty() && field.bytes().all(is_range)
 }
 
 /// A number, or none. The outer `None` is an error.
@@ -213,7 +241,14 @@ mod tests {
             tag: None,
             bytes: 16,
         };
-        for event in [call, Event::Sent(message), Event::Received(message, 7)] {
+        let group = Event::Group(ranges(&[4, 5, 6, 0, 2, 1]));
+        for event in [
+            call,
+            group,
+            Event::Group(NO_GROUP.to_string()),
+            Event::Sent(message),
+            Event::Received(message, 7),
+        ] {
             let mut line = String::new();
             event.encode(&mut line);
             assert_eq!(Event::decode(&line), Some(event), "{line}");
@@ -226,12 +261,21 @@ mod tests {
         for nonsense in [
             "\n",
             "X 1\n",
+            "G \n",
+            "G a\n",
             "S 1 2 3\n",
             "S -1 2 3 4 0\n",
             "R 1 4294967296 3 4 5\n",
         ] {
             assert_eq!(Event::decode(nonsense), None, "{nonsense}");
         }
+    }
+
+    #[test]
+    fn processes_stand_in_their_order() {
+        assert_eq!(ranges(&[4, 5, 6, 0, 2, 1]), "4-6,0,2,1");
+        assert_eq!(ranges(&[u32::MAX, 0]), "4294967295,0");
+        assert_eq!(ranges(&[]), "");
     }
 
     #[test]

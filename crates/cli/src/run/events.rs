@@ -112,6 +112,7 @@ fn write_timeline(
         )?;
         read(directory, page, |event| match event {
             Event::Call { .. } => write_call(to, page, &event, begin_ns),
+            Event::Group(_) => Ok(()),
             // Processes of other programs have no number here that both ends know.
             Event::Sent(Message { peer, .. }) | Event::Received(Message { peer, .. }, _)
                 if peer >= size =>
@@ -234,21 +235,61 @@ fn write_trace(
     processes: &[(Who, u32)],
     begin_ns: u64,
 ) -> std::io::Result<()> {
-    writeln!(to, "# causeway trace 1, {} processes", processes.len())?;
+    writeln!(to, "# causeway trace 2, {} processes", processes.len())?;
     writeln!(
         to,
-        "# rank thread operation peer tag bytes compute_ns call_ns"
+        "# rank thread operation peer tag bytes compute_ns call_ns processes"
+    )?;
+    writeln!(
+        to,
+        "# or, of a message, before the call in which it went out or was there: rank - sent|received peer word bytes number - -"
     )?;
     for (who, page) in processes.iter().copied() {
+        // The receive that was posted first has got what was sent first.
+        let mut orders: Pairs<Vec<u64>> = Pairs::new();
+        read(directory, page, |event| {
+            if let Event::Received(message, order) = event {
+                let of = orders.entry((message.peer, message.word)).or_default();
+                of.push(order);
+            }
+            Ok(())
+        })?;
+        orders.values_mut().for_each(|of| of.sort_unstable());
+        let mut sent: Pairs<u64> = Pairs::new();
         let who = who.number();
         // When each thread has left its last call.
         let mut last: HashMap<u32, u64> = HashMap::new();
+        let mut group = None;
         read(directory, page, |event| {
+            let message = |what: &str, number: u64, message: &Message| {
+                let Message {
+                    peer, word, bytes, ..
+                } = message;
+                format!("{who} - {what} {peer} {word} {bytes} {number} - -")
+            };
+            match &event {
+                Event::Group(processes) => {
+                    group = Some(processes.clone());
+                    return Ok(());
+                }
+                Event::Sent(out) => {
+                    let number = sent.entry((out.peer, out.word)).or_default();
+                    *number += 1;
+                    return writeln!(to, "{}", message("sent", *number, out));
+                }
+                Event::Received(come, order) => {
+                    let before = orders.get(&(come.peer, come.word));
+                    let before = before.map_or(0, |of| of.partition_point(|other| other < order));
+                    return writeln!(to, "{}", message("received", before as u64 + 1, come));
+                }
+                Event::Call { .. } => {}
+            }
             let Some(call) = Called::of(&event, "-") else {
                 return Ok(());
             };
             let before = last.insert(call.thread, call.end_ns).unwrap_or(begin_ns);
             let (compute, took) = (call.begin_ns.saturating_sub(before), call.took_ns());
+            let group = group.take().unwrap_or_else(|| "-".to_owned());
             let Called {
                 name,
                 thread,
@@ -259,7 +300,7 @@ fn write_trace(
             } = call;
             writeln!(
                 to,
-                "{who} {thread} {name} {peer} {tag} {bytes} {compute} {took}"
+                "{who} {thread} {name} {peer} {tag} {bytes} {compute} {took} {group}"
             )
         })?;
     }

@@ -73,7 +73,8 @@ pub(crate) struct Arguments {
     /// Write what each rank did, as JSON for Perfetto and chrome://tracing
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
-    /// Write a line for each call that communicates: rank, thread, operation, peer, tag, bytes, time since the last one, time in it
+    /// Write a line for each call that communicates (rank, thread, operation, peer, tag, bytes, time since the last one, time in it,
+    /// who takes part) and for each message; `causeway sim run` replays it
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Serve the process that has started this command, which speaks over standard input

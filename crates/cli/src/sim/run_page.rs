@@ -106,6 +106,8 @@ fn named(metric: &str) -> (&str, &str) {
         "rate_mb_s" => ("Rates", "MB/s"),
         "rate_per_s" => ("Messages", "for each second"),
         "share" => ("Use", "share of the time"),
+        "slowdown" => ("Slowdown", "times the time alone"),
+        "variation" => ("Coefficient of variation", "deviation over mean"),
         "jitter_share" => ("Messages that are late after the one before", "share"),
         "jitter_theta" => ("Jitter fraction θ", "θ"),
         "count" => ("Counts", "how many"),

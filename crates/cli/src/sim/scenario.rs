@@ -62,6 +62,10 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     if !scenario.is_reproducible() {
         warn("native time is charged: values differ from run to run, and from machine to machine");
     }
+    if arguments.trace.is_some() && !scenario.has_timeline() {
+        let why = "jobs have no timeline: --trace is for workloads of messages";
+        return Err(Failure::usage(scenario.name, why));
+    }
     let steps = scenario.steps();
     let store = store(arguments, &scenario, steps.len())?;
     let found = find(arguments, &output, &scenario, &steps, store.as_ref());

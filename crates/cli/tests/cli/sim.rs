@@ -353,6 +353,9 @@ fn programs_figures_and_tables_are_traced() {
             .count()
     };
     assert!(doorbells(1) > 0 && doorbells(2) > 0);
+    let jobs = example("jobs.toml");
+    let said = sim(here, &format!("run {} --trace x.json", jobs.display())).fails(2);
+    assert!(said.contains("jobs have no timeline"), "{said}");
     let said = sim(here, "figure 4.4 --quick --trace x.json --trace-run 99").fails(2);
     assert!(said.contains("there are runs 1 to 5"), "{said}");
     assert_eq!(names(here), ["1.json", "2.json", "p.toml", "t.json"]);
@@ -367,6 +370,7 @@ fn a_run_has_a_report() {
         "uplink.toml",
         "channels.toml",
         "sweep.toml",
+        "jobs.toml",
     ] {
         let path = example(file);
         let said = sim(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::{built, compile};
@@ -137,12 +138,42 @@ fn every_send_of_a_timeline_has_its_receive_and_a_trace_has_each_call() {
     let calls = events.iter().filter(|event| event["cat"] == "call").count();
     let trace = std::fs::read_to_string(trace).expect("a trace");
     let lines = Vec::from_iter(trace.lines().filter(|line| !line.starts_with('#')));
-    assert_eq!(lines.len(), calls);
-    let reduced = lines
-        .iter()
-        .filter(|line| line.contains(" MPI_Allreduce - - 16 "));
-    assert_eq!(reduced.count(), 3);
-    assert!(lines.iter().all(|line| line.split(' ').count() == 8));
+    let with = |part: &str| lines.iter().filter(|line| line.contains(part)).count();
+    assert_eq!(with(" - sent "), messages.len());
+    assert_eq!(with(" - received "), messages.len());
+    assert_eq!(lines.len(), calls + 2 * messages.len());
+    assert_eq!(with(" MPI_Allreduce - - 16 "), 3);
+    // Waited for in the order from the last to the first.
+    assert!(with(" 4 4 - -") == 6, "{trace}");
+    assert!(lines.iter().all(|line| line.split(' ').count() == 9));
+    replays(directory.path(), "trace");
+}
+
+/// A trace is a program that the simulator runs.
+fn replays(directory: &Path, trace: &str) {
+    let scenario = directory.join("replay.toml");
+    let text = format!(
+        "profile = \"substrates\"\n[workload]\nkind = \"program\"\nprogram = \"replay\"\nfile = \"{trace}\"\n\
+         substrate = \"(C2,NI3)\"\nprocesses = 3\n"
+    );
+    std::fs::write(&scenario, text).expect("a scenario");
+    let output = Command::new(env!("CARGO_BIN_EXE_causeway"))
+        .args(["sim", "run", "--json", "--results"])
+        .arg(directory.join("results"))
+        .arg(&scenario)
+        .output()
+        .expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let whole: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = whole["rows"].as_array().expect("rows");
+    let messages = rows.iter().find(|row| {
+        let case = row["case"].as_str().unwrap_or_default();
+        case.ends_with("/messages")
+    });
+    let count = messages.map(|row| row["count"].as_u64());
+    // 30 of the program's own; an allreduce among three is four, one among two is two, a barrier among three is six.
+    assert_eq!(count, Some(Some(42)), "{rows:?}");
 }
 
 #[test]

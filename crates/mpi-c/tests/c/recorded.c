@@ -1,5 +1,5 @@
 /* Messages in all ways that a record of them has to pair: more receives than one of a tag, which are waited for in another order,
- * wildcards, probes, persistent requests, synchronous and buffered sends. */
+ * wildcards, probes, persistent requests, synchronous and buffered sends; and collective operations. */
 #include "check.h"
 
 int main(int argc, char **argv)
@@ -35,6 +35,13 @@ int main(int argc, char **argv)
     MPI_Sendrecv(from, 1, MPI_INT, next, 9, into, 1, MPI_INT, last, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Allreduce(from, into, 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     CHECK(into[0] == size);
+    /* The last two and, alone, the first: their ranks there are turned round. */
+    MPI_Comm some;
+    MPI_Comm_split(MPI_COMM_WORLD, rank > 0, -rank, &some);
+    MPI_Allreduce(from, into, 1, MPI_INT, MPI_SUM, some);
+    MPI_Comm_free(&some);
+    MPI_Ibarrier(MPI_COMM_WORLD, requests);
+    MPI_Wait(requests, MPI_STATUS_IGNORE);
     MPI_Finalize();
     return 0;
 }

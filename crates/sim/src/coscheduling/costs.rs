@@ -132,10 +132,12 @@ impl Costs {
         }
     }
 
+    /// The text of the table that is shipped.
+    pub const SHIPPED: &str = include_str!("../../profiles/coscheduling.toml");
+
     /// The table that is shipped.
     pub fn shipped() -> Result<Self, FileError> {
-        let text = include_str!("../../profiles/coscheduling.toml");
-        Self::read("coscheduling.toml", text)
+        Self::read("coscheduling.toml", Self::SHIPPED)
     }
 
     /// Reads a table.

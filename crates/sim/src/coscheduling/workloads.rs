@@ -1,7 +1,7 @@
 //! The workloads of Tables 6.2 and 6.3.
 
 use super::costs::Grains;
-use super::programs::{self, Program};
+use super::programs::{self, Grain, Program};
 
 /// A job of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,15 +48,29 @@ impl Kind {
         }
     }
 
+    /// Its numbers.
+    pub fn grain(self, grains: &Grains) -> Grain {
+        match self {
+            LifeLow => grains.life_low,
+            LifeHigh => grains.life_high,
+            Mg => grains.mg,
+            Lu => grains.lu,
+            Ep => grains.ep,
+        }
+    }
+
     /// Its program.
     pub fn program(self, grains: &Grains) -> Program {
-        let name = self.name();
+        self.program_with(self.name(), self.grain(grains))
+    }
+
+    /// Its program with a name and numbers of one's own.
+    pub fn program_with(self, name: &str, grain: Grain) -> Program {
         match self {
-            LifeLow => programs::life(name, grains.life_low),
-            LifeHigh => programs::life(name, grains.life_high),
-            Mg => programs::mg(name, grains.mg),
-            Lu => programs::lu(name, grains.lu),
-            Ep => programs::ep(name, grains.ep),
+            LifeLow | LifeHigh => programs::life(name, grain),
+            Mg => programs::mg(name, grain),
+            Lu => programs::lu(name, grain),
+            Ep => programs::ep(name, grain),
         }
     }
 }

@@ -35,7 +35,7 @@ pub struct Verdict {
     pub holds: bool,
     /// The values that decided.
     pub evidence: String,
-    /// What a claim that does not hold comes to on other assumptions about what the text leaves open.
+    /// What the claim comes to on other assumptions about what the text leaves open.
     pub otherwise: Vec<Otherwise>,
 }
 
@@ -60,9 +60,11 @@ impl Verdict {
             evidence,
         } in &self.otherwise
         {
-            let so = match holds {
-                true => "it holds",
-                false => "it does not hold either",
+            let so = match (self.holds, holds) {
+                (true, true) => "it holds, too",
+                (false, true) => "it holds",
+                (true, false) => "it does not hold",
+                (false, false) => "it does not hold either",
             };
             told.push_str(&format!("; if {assumed}, {so} ({evidence})"));
         }
@@ -173,9 +175,17 @@ impl Verdicts {
     }
 
     /// Adds what the same claims come to on another assumption to those that do not hold.
-    pub(super) fn otherwise(&mut self, assumed: &str, others: Self) {
-        let open = self.0.iter_mut().filter(|verdict| !verdict.holds);
-        for verdict in open {
+    pub(super) fn otherwise(&mut self, assumed: &str, others: &Self) {
+        self.attach(assumed, others, |verdict| !verdict.holds);
+    }
+
+    /// The same to all.
+    pub(super) fn compared(&mut self, assumed: &str, others: &Self) {
+        self.attach(assumed, others, |_| true);
+    }
+
+    fn attach(&mut self, assumed: &str, others: &Self, wanted: fn(&Verdict) -> bool) {
+        for verdict in self.0.iter_mut().filter(|verdict| wanted(verdict)) {
             let other = others.0.iter().find(|other| other.claim == verdict.claim);
             if let Some(other) = other {
                 verdict.otherwise.push(Otherwise {

@@ -5,12 +5,12 @@ mod judge;
 
 pub(super) use judge::judge;
 
-use causeway_firmware::{DmaQueue, Settings};
+use causeway_firmware::{DmaQueue, Settings, Step};
 
-use self::assumption::{Assumption, BEGINNINGS, FASTER, LARGER};
+use self::assumption::{Assumption, BEGINNINGS, DEAR_QUEUE, FASTER, LARGER};
 use super::common::{About, Effort, FigureError, Row, Traced};
 use crate::engine::{MICROSECOND, MILLISECOND, microseconds};
-use crate::profile::Profile;
+use crate::profile::{Profile, StepCosts};
 use crate::workloads::Keep;
 use crate::workloads::design::Design;
 use crate::workloads::ping::DATA_OFFSET;
@@ -311,6 +311,10 @@ fn otherwise(figure: &str) -> Vec<(Assumption, Vec<Flow>)> {
             all.push((FASTER, beside_best_effort(*counts)));
         }
     }
+    if figure == "5.8" {
+        let load = |counts: &[usize; 3]| (DEAR_QUEUE, constant([2, 8, 32], *counts));
+        all.extend(FEW_QUEUED_MIXES.iter().map(load));
+    }
     if figure == "5.3" {
         let begin = |seed| {
             (
@@ -353,8 +357,16 @@ pub(super) fn traced(setting: &Setting, effort: Effort) -> Result<Traced, Figure
 
 fn profile(setting: &Setting) -> Result<Profile, FigureError> {
     let mut profile = Profile::shipped("qos")?;
-    if let Assumption::Clock(times) = setting.assumption {
-        profile.card.clock_hz *= times;
+    match setting.assumption {
+        Assumption::Clock(times) => profile.card.clock_hz *= times,
+        Assumption::QueueStep(cycles) => {
+            let steps = profile.card.steps;
+            profile.card.steps = StepCosts::new(|step| match step {
+                Step::EnqueueNetHardware => cycles,
+                other => steps.cycles(other),
+            });
+        }
+        Assumption::Own | Assumption::Pictures(_) | Assumption::Begin(_) => {}
     }
     Ok(profile)
 }

@@ -3,13 +3,17 @@
 mod curve;
 mod payload;
 
+use causeway_firmware::Step;
+
 use self::curve::ALL;
 pub use self::curve::Curve;
 use super::common::{About, Effort, FigureError, Row, Rows, Traced, Verdict, Verdicts, prefix_of};
-use crate::engine::microseconds;
+use crate::engine::{Time, microseconds};
+use crate::node::Record;
 use crate::profile::Profile;
 use crate::workloads::Keep;
 use crate::workloads::design::Design;
+use crate::workloads::ping;
 use crate::workloads::scaling::{self, Extent, Kind, Load, Order, PROCESSES, Peers};
 
 const X: &str = "declared VIs on a node";
@@ -59,6 +63,15 @@ pub const FIGURES: &[About] = &[
     about("4.19", "All enhancements against Base, 4 KiB"),
 ];
 
+/// The designs.
+const DESIGNS: [Design; 5] = [
+    Design::Base,
+    Design::BaseO,
+    Design::BaseODmaq,
+    Design::DoorODmaq,
+    Design::DoorODmaq2Cpu,
+];
+
 /// Nodes of the clusters, which make 4, 28, 60, 124, 252 and 508 VIs.
 const NODES: [usize; 6] = [2, 8, 16, 32, 64, 128];
 
@@ -96,7 +109,7 @@ pub(super) fn curves(figure: &str) -> Vec<Curve> {
             .to_vec(),
         "4.8" => compare(&[Base, BaseO], &LOADS, 4_096),
         "4.9" => compare(&[Base, BaseO], &LOADS, 128),
-        "4.10" => compare(&[BaseO, BaseODmaq], &LOADS, 4_096),
+        "4.10" => compare(&[BaseO, BaseODmaq, DoorODmaq], &LOADS, 4_096),
         "4.11" => compare(&[Base, BaseO, BaseODmaq], &LOADS, 128),
         "4.12" => compare(&[BaseODmaq, DoorODmaq], &LOADS, 128),
         "4.13" => compare(&[BaseODmaq, DoorODmaq], &LOADS, 128)
@@ -135,6 +148,7 @@ pub(super) fn curves(figure: &str) -> Vec<Curve> {
             };
             let mut curves = compare(&[Base], &[12, 60], bytes);
             curves.extend([12, 60].map(|load| best(load, bytes)));
+            curves.extend(DESIGNS.map(|design| Curve::one_channel(design, bytes)));
             curves
         }
         _ => Vec::new(),
@@ -165,6 +179,7 @@ fn tailgating_curves() -> Vec<Curve> {
 pub(super) fn nodes(curve: &Curve, effort: Effort) -> Vec<usize> {
     let all = curve.kind == Kind::Active(ALL);
     match effort {
+        _ if curve.one_channel => vec![2],
         // The cluster that the text speaks of.
         _ if curve.posting.is_some() || curve.order != Order::default() => vec![128],
         Effort::Full => NODES.to_vec(),
@@ -215,17 +230,36 @@ fn profile(curve: &Curve) -> Result<Profile, FigureError> {
 /// Runs one point of a curve, for a timeline.
 pub(super) fn traced(curve: &Curve, nodes: usize, effort: Effort) -> Result<Traced, FigureError> {
     let profile = profile(curve)?;
-    let load = load(curve, nodes, effort);
-    let (_, record) = scaling::recorded(&profile, &curve.settings, &load, Keep::Slices)?;
+    let record = match curve.one_channel {
+        true => ping_pong(&profile, curve, Keep::Slices)?.1,
+        false => {
+            let load = load(curve, nodes, effort);
+            scaling::recorded(&profile, &curve.settings, &load, Keep::Slices)?.1
+        }
+    };
     Ok(Traced {
         of: format!("{}, {nodes} nodes", curve.series),
         record,
     })
 }
 
+/// The one-way latency of a message on the only channel.
+fn ping_pong(profile: &Profile, curve: &Curve, keep: Keep) -> Result<(Time, Record), FigureError> {
+    let settings = curve.settings.clone();
+    let (found, record) = ping::ping_pong_recorded(profile, settings, curve.bytes, 10, keep)?;
+    Ok((found.one_way, record))
+}
+
 /// Runs one point of a curve.
 pub(super) fn run(curve: &Curve, nodes: usize, effort: Effort) -> Result<Vec<Row>, FigureError> {
     let profile = profile(curve)?;
+    if curve.one_channel {
+        return Ok(vec![Row {
+            series: curve.series.clone(),
+            x: 1.0,
+            value: microseconds(ping_pong(&profile, curve, Keep::Sums)?.0),
+        }]);
+    }
     let load = load(curve, nodes, effort);
     let outcome = scaling::run(&profile, &curve.settings, &load)?;
     let x = declared(nodes);
@@ -294,7 +328,12 @@ pub(super) fn judge(figure: &str, rows: Rows<'_>) -> Vec<Verdict> {
             let claim = "with 128 bytes it is reversed: the upkeep of queues costs more than overlap gains, more at higher loads";
             judge_better(rows, &mut verdicts, claim, BaseO, Base);
         }
-        "4.10" => judge_no_help(rows, &mut verdicts),
+        "4.10" => {
+            let claim = "hardware DMA queues do not help with 4 KiB messages";
+            judge_no_help(rows, &mut verdicts, claim, (BaseO, BaseODmaq));
+            let claim = "long messages do not really feel hardware doorbells either (§4.3.8)";
+            judge_no_help(rows, &mut verdicts, claim, (BaseODmaq, DoorODmaq));
+        }
         "4.11" => {
             let claim = "hardware queues lower the latency of short messages, more at higher loads";
             judge_better(rows, &mut verdicts, claim, BaseO, BaseODmaq);
@@ -364,6 +403,14 @@ fn show(rows: Rows<'_>, designs: &[Design]) -> String {
     text.join("; ")
 }
 
+/// What the card takes to poll a VI's two queues, in µs.
+fn polls_us() -> f64 {
+    let card = Profile::shipped("via").map(|profile| profile.card);
+    card.map_or(f64::NAN, |card| {
+        microseconds(card.cycles(2 * card.steps.cycles(Step::PollDoorbell)))
+    })
+}
+
 fn judge_base(rows: Rows<'_>, verdicts: &mut Verdicts) {
     let mut latency = rows.series("Base u8");
     latency.retain(|point| point.0 >= 8.0);
@@ -381,6 +428,12 @@ fn judge_base(rows: Rows<'_>, verdicts: &mut Verdicts) {
         "the wait curve almost parallels the latency curve",
         (0.5..1.5).contains(&ratio),
         format!("the wait grows {ratio:.2} times as fast"),
+    );
+    let polled = wait_slope / polls_us();
+    verdicts.add(
+        "a message waits for roughly half the time that the card takes to poll the queues of all other VIs (35 to 65 %)",
+        (0.35..=0.65).contains(&polled),
+        format!("with each VI more for {:.0} % of its polls", polled * 100.0),
     );
 }
 
@@ -480,25 +533,30 @@ fn judge_better(
     );
 }
 
-fn judge_no_help(rows: Rows<'_>, verdicts: &mut Verdicts) {
-    use Design::{BaseO, BaseODmaq};
+/// `with` makes a difference that is too small to be a help.
+fn judge_no_help(
+    rows: Rows<'_>,
+    verdicts: &mut Verdicts,
+    claim: &str,
+    (without, with): (Design, Design),
+) {
     let most = LOADS
         .iter()
         .flat_map(|load| {
-            let queued = constant(rows, BaseODmaq, *load);
-            constant(rows, BaseO, *load)
+            let helped = constant(rows, with, *load);
+            constant(rows, without, *load)
                 .into_iter()
-                .zip(queued)
-                .map(|(software, hardware)| above(software.1, hardware.1).abs())
+                .zip(helped)
+                .map(|(without, with)| above(without.1, with.1).abs())
         })
         .fold(0.0, f64::max);
     verdicts.add(
-        "hardware DMA queues do not help with 4 KiB messages",
+        claim,
         most < HELPS,
         format!(
             "they differ by {:.1} % at most; {}",
             most * 100.0,
-            show(rows, &[BaseO, BaseODmaq])
+            show(rows, &[without, with])
         ),
     );
 }
@@ -599,7 +657,7 @@ fn judge_tailgating(rows: Rows<'_>, verdicts: &mut Verdicts) {
     *verdicts = judge_gains(rows, "");
     verdicts.otherwise(
         DOORBELLS_LAST,
-        judge_gains(rows, &prefix_of(DOORBELLS_LAST)),
+        &judge_gains(rows, &prefix_of(DOORBELLS_LAST)),
     );
 }
 
@@ -671,4 +729,18 @@ fn judge_together(rows: Rows<'_>, verdicts: &mut Verdicts) {
             format!("{}; {}", show(rows, &[Base]), show(rows, &[DoorODmaq2Cpu])),
         );
     }
+    let alone = DESIGNS.map(|design| {
+        let series = rows.series(&Curve::one_channel(design, 0).series);
+        series.first().map_or(f64::NAN, |point| point.1)
+    });
+    let told: Vec<String> = DESIGNS
+        .iter()
+        .zip(alone)
+        .map(|(design, latency)| format!("{} {latency:.1}", design.name()))
+        .collect();
+    verdicts.add(
+        "on one channel the simple design is the best of all (§7)",
+        alone[1..].iter().all(|other| alone[0] < *other),
+        format!("{} µs", told.join(", ")),
+    );
 }

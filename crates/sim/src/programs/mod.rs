@@ -4,7 +4,7 @@
 //! have done as `Work`, in kinds of operations, so that a cost model can turn it into time.
 //!
 //! [`ping`] is Ping_Pong and Ping_Bulk, [`fft`] a one-dimensional Fourier transform, [`matmul`] a product of matrices,
-//! [`is`] a sort of integers, [`replay`] what was recorded of another one. [`barrier`] is what they share.
+//! [`is`] a sort of integers, [`replay`] what was recorded of another one in a [`trace`]. [`barrier`] is what they share.
 
 use crate::am::port::Rank;
 use crate::am::{ActiveMessages, AmError, Handlers};
@@ -15,6 +15,7 @@ pub mod is;
 pub mod matmul;
 pub mod ping;
 pub mod replay;
+pub mod trace;
 
 #[cfg(test)]
 mod tests;

@@ -66,9 +66,10 @@ mod tests {
         let program = |rest: &str| {
             format!(
                 "profile = \"substrates\"\n[workload]\nkind = \"program\"\nsubstrate = \"(C2,NI3)\"\n\
-                 time = \"native\"\n{rest}\nzzz = 1\n"
+                 {rest}\nzzz = 1\n"
             )
         };
+        let native = |rest: &str| program(&format!("time = \"native\"\n{rest}"));
         let pong = "[workload]\nkind = \"ping-pong\"\nrounds = 1\n";
         let mut texts = vec![
             format!("{sized}zzz = 1\n{pong}"),
@@ -95,11 +96,11 @@ mod tests {
             format!("{cards}{channels}zzz = 1\n{constant}"),
             format!("{cards}{channels}{constant}zzz = 1\n"),
             format!("{cards}{channels}{video}zzz = 1\n"),
-            program("processes = 2\nprogram = \"ping\"\niterations = 1"),
-            program("processes = 4\nprogram = \"fft\"\npoints = 64"),
-            program("processes = 4\nprogram = \"matmul\"\nrows = 4"),
+            native("processes = 2\nprogram = \"ping\"\niterations = 1"),
+            native("processes = 4\nprogram = \"fft\"\npoints = 64"),
+            native("processes = 4\nprogram = \"matmul\"\nrows = 4"),
             program("processes = 2\nprogram = \"replay\"\nfile = \"a.trace\""),
-            program("processes = 4\nprogram = \"is\"\nkeys = 64\nbuckets = 8"),
+            native("processes = 4\nprogram = \"is\"\nkeys = 64\nbuckets = 8"),
         ];
         let traffic = |rest: &str| {
             format!(
@@ -117,6 +118,19 @@ mod tests {
             traffic(&sizes("distribution = \"weighted\"\nzzz = 1\n[[workload.sizes.size]]\nbytes = \"1 B\"\nweight = 1")),
             traffic(&sizes("distribution = \"weighted\"\n[[workload.sizes.size]]\nbytes = \"1 B\"\nweight = 1\nzzz = 1")),
             format!("{sized}[library]\nzzz = 1\n{pong}"),
+        ]);
+        let jobs = |rest: &str| {
+            format!(
+                "profile = \"coscheduling\"\n{rest}[workload]\nkind = \"jobs\"\nstrategy = \"PB\"\n"
+            )
+        };
+        let job = |of: &str| format!("[[workload.job]]\nprogram = {of}\nzzz = 1\n");
+        texts.extend([
+            format!("{}[[workload.job]]\nprogram = \"ep\"\n", jobs("zzz = 1\n")),
+            format!("{}zzz = 1\n[[workload.job]]\nprogram = \"ep\"\n", jobs("")),
+            jobs("") + &job("\"ep\""),
+            jobs("") + &job("\"sequential\"\ncompute = \"1 s\""),
+            jobs("") + &job("\"disk\"\ncompute = \"1 s\"\nsleep = \"1 s\"\niterations = 1"),
         ]);
         for kind in ["exchange", "one-of-all"] {
             texts.push(format!(

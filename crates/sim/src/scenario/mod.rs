@@ -16,6 +16,9 @@
 //! and what is allowed. `run` makes the measurements; each size is a run of its own.
 
 mod channels;
+mod jobs;
+#[cfg(test)]
+mod jobs_tests;
 mod keys;
 mod measure;
 mod network;
@@ -32,6 +35,7 @@ mod traffic;
 #[cfg(test)]
 mod traffic_tests;
 
+pub use jobs::Jobs;
 pub use keys::{Key, keys};
 pub use measure::{Measure, Parts, Summary, summarize};
 pub use program::{ProgramSetup, Runnable};
@@ -47,6 +51,7 @@ impl Step<'_> {
         match self.what {
             What::Cards(cards) => Ok(run::cards(cards, self, keep)?),
             What::Program(setup) => Ok(setup.run(keep)?),
+            What::Jobs(jobs) => Ok((jobs.run(self.replication)?, Record::default())),
         }
     }
 

@@ -12,7 +12,8 @@ use crate::programs::fft::Fft;
 use crate::programs::is::IntegerSort;
 use crate::programs::matmul::Matmul;
 use crate::programs::ping::Ping;
-use crate::programs::replay::{Replay, Trace};
+use crate::programs::replay::Replay;
+use crate::programs::trace::Trace;
 use crate::substrates::{
     Clocking, Combination, Costs, Links, Outcome, Setup, SimError, run, timeline,
 };
@@ -87,7 +88,17 @@ pub(super) fn read(
     let processes = workload.own_count("processes", 1, MOST_PROCESSES)?;
     let ranks = processes.value as u32;
     let mut setup = Setup::new(combination, costs, ranks);
-    setup.clocking = clocking(workload, costs.hardware.host_clock)?;
+    let scale = match name.value {
+        Name::Replay => {
+            // Its time has been measured already.
+            workload.word_or("time", &TIMES[..1], false)?;
+            scale(workload)?
+        }
+        _ => {
+            setup.clocking = clocking(workload, costs.hardware.host_clock)?;
+            1.0
+        }
+    };
     let most = u64::from(ranks);
     let usual = setup.processes_per_host.into();
     setup.processes_per_host = workload.count_or("processes_per_host", 1, most, usual)? as u32;
@@ -119,7 +130,7 @@ pub(super) fn read(
             let trace = text.map_err(|why| {
                 workload.error(&file.span, format!("reading {}: {why}", file.value))
             })?;
-            Runnable::Replay(trace.program(&costs))
+            Runnable::Replay(Replay::new(trace, &costs, scale))
         }
     };
     // A program says itself of which size it can be, and on how many processes it can run.
@@ -218,15 +229,19 @@ fn clocking(workload: &mut Section<'_>, host_hz: u64) -> Result<Clocking, FileEr
     if !is_native {
         return Ok(Clocking::Counted);
     }
-    let scale = match workload.has("scale") {
+    Ok(Clocking::Measured {
+        cycles_per_microsecond: (host_hz as f64 / 1e6 * scale(workload)?).round().max(1.0) as u64,
+    })
+}
+
+/// How many times the time that was measured on another machine is simulated.
+fn scale(workload: &mut Section<'_>) -> Result<f64, FileError> {
+    Ok(match workload.has("scale") {
         true => {
             workload
                 .own_number("scale", LEAST_SCALE, LARGEST_SCALE)?
                 .value
         }
         false => 1.0,
-    };
-    Ok(Clocking::Measured {
-        cycles_per_microsecond: (host_hz as f64 / 1e6 * scale).round().max(1.0) as u64,
     })
 }

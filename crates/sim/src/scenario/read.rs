@@ -2,7 +2,8 @@
 
 use super::setup::{Cards, Changes, Scenario, Variant, What, Workload};
 use super::sweep::{self, ProfileValue};
-use super::{channels, network, program, traffic};
+use super::{channels, jobs, network, program, traffic};
+use crate::coscheduling::costs::Costs as JobCosts;
 use crate::profile::units::Kind as Unit;
 use crate::profile::{FileError, Found, Profile, SHIPPED, Section, Source, Waits, edit};
 use crate::substrates::Costs;
@@ -35,7 +36,11 @@ pub const WORKLOADS: &[(&str, &str)] = &[
     ),
     (
         "program",
-        "ping, fft, matmul or is in Active Messages, on a substrate of chapter 2",
+        "ping, fft, matmul, is or a recorded program in Active Messages, on a substrate of chapter 2",
+    ),
+    (
+        "jobs",
+        "parallel jobs that share processors, under a coscheduling strategy of chapter 6",
     ),
 ];
 
@@ -48,12 +53,16 @@ enum WorkloadName {
     Channels,
     Traffic,
     Program,
+    Jobs,
 }
 
 impl WorkloadName {
     /// Whether something is left to chance.
     fn has_chance(self) -> bool {
-        matches!(self, Self::OneOfAll | Self::Channels | Self::Traffic)
+        matches!(
+            self,
+            Self::OneOfAll | Self::Channels | Self::Traffic | Self::Jobs
+        )
     }
 }
 
@@ -65,6 +74,7 @@ const NAMES: &[(&str, WorkloadName)] = &[
     ("channels", WorkloadName::Channels),
     ("traffic", WorkloadName::Traffic),
     ("program", WorkloadName::Program),
+    ("jobs", WorkloadName::Jobs),
 ];
 
 const DESIGNS: &[(&str, Design)] = &[
@@ -187,13 +197,18 @@ fn one(source: Source<'_>, files: Files<'_>) -> Result<(Head, What), FileError> 
     let kind = workload.own_word("kind", NAMES)?.value;
     let what = match kind {
         WorkloadName::Program => {
-            let costs = costs(&mut root, files)?;
+            let costs = substrate_costs(&mut root, files)?;
             What::Program(Box::new(program::read(
                 &mut root,
                 &mut workload,
                 costs,
                 files.open,
             )?))
+        }
+        WorkloadName::Jobs => {
+            let costs = job_costs(&mut root, files)?;
+            let seed = root.count_or("seed", 0, u64::MAX, 1)?;
+            What::Jobs(Box::new(jobs::read(&mut workload, costs, seed)?))
         }
         kind => What::Cards(Box::new(cards(&mut root, &mut workload, kind, files)?)),
     };
@@ -207,19 +222,36 @@ fn one(source: Source<'_>, files: Files<'_>) -> Result<(Head, What), FileError> 
 }
 
 /// What programs on substrates cost: the table that comes with the simulator, or one's own.
-fn costs(root: &mut Section<'_>, files: Files<'_>) -> Result<Costs, FileError> {
+fn substrate_costs(root: &mut Section<'_>, files: Files<'_>) -> Result<Costs, FileError> {
+    let (name, text) = table(root, files, ("programs run", "substrates", Costs::SHIPPED))?;
+    Costs::read(&name, &text)
+}
+
+/// The same for jobs that share processors.
+fn job_costs(root: &mut Section<'_>, files: Files<'_>) -> Result<JobCosts, FileError> {
+    let (name, text) = table(root, files, ("jobs run", "coscheduling", JobCosts::SHIPPED))?;
+    JobCosts::read(&name, &text)
+}
+
+/// The file's name and text of the table that `profile` names, where only one comes with the simulator.
+fn table(
+    root: &mut Section<'_>,
+    files: Files<'_>,
+    (what, known, shipped): (&str, &str, &str),
+) -> Result<(String, String), FileError> {
     let profile = root.text("profile")?;
-    let (name, shipped) = match profile.value.as_str() {
-        "substrates" => ("substrates.toml", Some(Costs::SHIPPED)),
-        path if path.ends_with(".toml") => (path, None),
-        other => {
-            let wrong = format!(
-                "`{other}`: programs run on \"substrates\", or on a file of that form, a path that ends in .toml"
-            );
-            return Err(root.error(&profile.span, wrong));
-        }
-    };
-    Costs::read(name, &files.profile(root, &profile, shipped)?)
+    let path = profile.value.as_str();
+    if path == known {
+        let text = files.profile(root, &profile, Some(shipped))?;
+        return Ok((format!("{known}.toml"), text));
+    }
+    if !path.ends_with(".toml") {
+        let wrong = format!(
+            "`{path}`: {what} on \"{known}\", or on a file of that form, a path that ends in .toml"
+        );
+        return Err(root.error(&profile.span, wrong));
+    }
+    Ok((path.to_owned(), files.profile(root, &profile, None)?))
 }
 
 fn profile(root: &mut Section<'_>, files: Files<'_>) -> Result<Profile, FileError> {

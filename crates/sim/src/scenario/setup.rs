@@ -2,7 +2,9 @@
 
 use causeway_firmware::{DmaQueue, Settings};
 
+use super::jobs::Jobs;
 use super::program::ProgramSetup;
+use crate::coscheduling::Stuck;
 use crate::profile::Profile;
 use crate::substrates::SimError;
 use crate::workloads::RunError;
@@ -40,6 +42,8 @@ pub enum What {
     Cards(Box<Cards>),
     /// A parallel program on a substrate of chapter 2.
     Program(Box<ProgramSetup>),
+    /// Parallel jobs that share the processors of chapter 6's platform.
+    Jobs(Box<Jobs>),
 }
 
 /// Processes that post descriptors to cards.
@@ -132,6 +136,9 @@ pub enum ScenarioError {
     /// A program failed.
     #[error(transparent)]
     Program(#[from] SimError),
+    /// Jobs do not end.
+    #[error(transparent)]
+    Jobs(#[from] Stuck),
 }
 
 /// One independent run of a scenario.
@@ -150,9 +157,15 @@ impl Scenario {
     /// Whether the same file gives the same values wherever and whenever it is run.
     pub fn is_reproducible(&self) -> bool {
         self.variants.iter().all(|variant| match &variant.what {
-            What::Cards(_) => true,
+            What::Cards(_) | What::Jobs(_) => true,
             What::Program(program) => program.setup.clocking.is_deterministic(),
         })
+    }
+
+    /// Whether runs have messages and engines that a timeline shows.
+    pub fn has_timeline(&self) -> bool {
+        let mut all = self.variants.iter();
+        !all.any(|variant| matches!(variant.what, What::Jobs(_)))
     }
 
     /// The runs: one for each value that is swept, each size, and each replication, in this order.

@@ -309,6 +309,30 @@ fn what_is_wrong_is_refused_with_its_line_and_what_is_allowed() {
 }
 
 #[test]
+fn a_replayed_program_computes_for_a_multiple_of_what_was_recorded() {
+    let trace = |_: &str| Ok("0 send 1 8 100\n1 recv 0 8 0\n".to_owned());
+    let text = "profile = \"substrates\"\n[workload]\nkind = \"program\"\nprogram = \"replay\"\nfile = \"a.trace\"\n\
+                substrate = \"(C2,NI3)\"\nprocesses = 2\n";
+    let ended = |more: &str| {
+        let scenario = read(&format!("{text}{more}"), "mine.toml", &trace).expect("it is right");
+        let (found, _) = scenario.steps()[0].run(Keep::Sums).expect("it runs");
+        found[0].value
+    };
+    let slower = ended("scale = 4\n") - ended("");
+    assert!((295.0..305.0).contains(&slower), "{slower} µs");
+    for (wrong, word) in [
+        ("scale = 0\n", "from 0.1"),
+        ("time = \"native\"\n", "\"model\""),
+    ] {
+        let error = read(&format!("{text}{wrong}"), "mine.toml", &trace).expect_err(wrong);
+        assert!(
+            (error.line, error.message.contains(word)) == (8, true),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn a_card_that_cannot_be_is_refused() {
     let text = EXCHANGE.replace("Base+O", "Base");
     let tailgating = "[settings]\ntailgating = true\n[workload]";

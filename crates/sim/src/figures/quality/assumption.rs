@@ -11,6 +11,8 @@ pub(super) enum Assumption {
     Clock(u64),
     /// So many times larger pictures: fewer streams, each of a higher rate.
     Pictures(u32),
+    /// Putting a frame into the network engine's hardware queue takes so many cycles.
+    QueueStep(u64),
     /// Another choice of where in their periods channels begin.
     Begin(u64),
 }
@@ -19,6 +21,8 @@ pub(super) enum Assumption {
 pub(super) const FASTER: Assumption = Assumption::Clock(3);
 /// The pictures of fig. 5.7, for the same.
 pub(super) const LARGER: Assumption = Assumption::Pictures(4);
+/// The step that fig. 5.8 is about, as dear as that of the host engine's queue in the profile.
+pub(super) const DEAR_QUEUE: Assumption = Assumption::QueueStep(248);
 /// How many other choices of channels' beginnings fig. 5.3 is run with.
 pub(super) const BEGINNINGS: u64 = 20;
 
@@ -28,6 +32,9 @@ impl Assumption {
             Self::Own => String::new(),
             Self::Clock(times) => format!("the card's clock is {times} times as high"),
             Self::Pictures(times) => format!("pictures are {times} times as large"),
+            Self::QueueStep(cycles) => {
+                format!("putting a frame into the hardware queue takes {cycles} cycles")
+            }
             Self::Begin(seed) => format!("channels begin elsewhere ({seed})"),
         }
     }

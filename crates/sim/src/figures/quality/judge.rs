@@ -1,7 +1,7 @@
 //! What the text says of figures 5.2 to 5.8, held against their rows.
 
 use super::super::common::{Rows, Verdict, Verdicts};
-use super::assumption::{Assumption, BEGINNINGS, FASTER, LARGER};
+use super::assumption::{Assumption, BEGINNINGS, DEAR_QUEUE, FASTER, LARGER};
 
 /// θ above which jitter counts as meaningful: a quarter of the interval. The figures' scale, on which it would be
 /// seen, is not in the text.
@@ -87,13 +87,18 @@ pub(in crate::figures) fn judge(figure: &str, rows: Rows<'_>) -> Vec<Verdict> {
     let assumptions: &[Assumption] = match figure {
         "5.4" | "5.5" | "5.6" => &[FASTER],
         "5.7" => &[FASTER, LARGER],
+        "5.8" => &[DEAR_QUEUE],
         _ => &[],
     };
     for assumption in assumptions {
-        verdicts.otherwise(&assumption.assumed(), judged(*assumption));
+        let others = judged(*assumption);
+        match figure {
+            "5.8" => verdicts.compared(&assumption.assumed(), &others),
+            _ => verdicts.otherwise(&assumption.assumed(), &others),
+        }
     }
     if figure == "5.3" {
-        verdicts.otherwise("channels begin elsewhere", judge_beginnings(rows));
+        verdicts.otherwise("channels begin elsewhere", &judge_beginnings(rows));
     }
     verdicts.0
 }
@@ -113,7 +118,7 @@ fn judge_programs(figure: &str, rows: Rows<'_>, names: [&str; 3]) -> Verdicts {
             judge_best_effort(figure, rows, names, &mut verdicts);
         }
         "5.7" => judge_order(figure, rows, names, &mut verdicts),
-        "5.8" => judge_hardware(rows, &mut verdicts),
+        "5.8" => judge_hardware(rows, names[2], &mut verdicts),
         _ => {}
     }
     verdicts
@@ -353,14 +358,15 @@ fn judge_best_effort(figure: &str, rows: Rows<'_>, names: [&str; 3], verdicts: &
     );
 }
 
-fn judge_hardware(rows: Rows<'_>, verdicts: &mut Verdicts) {
+fn judge_hardware(rows: Rows<'_>, program: &str, verdicts: &mut Verdicts) {
+    let with_queue = format!("{program} w/HNS");
     let (plain, queued) = (
-        rows.series("QoSVIA latency"),
-        rows.series("QoSVIA w/HNS latency"),
+        rows.series(&format!("{program} latency")),
+        rows.series(&format!("{with_queue} latency")),
     );
     let evidence = format!(
         "latency {plain:.0?} and {queued:.0?}; θ {}",
-        show(rows, "5.8", &["QoSVIA", "QoSVIA w/HNS"])
+        show(rows, "5.8", &[program, &with_queue])
     );
     verdicts.add(
         "a hardware queue of the network send engine improves the latency of messages",
@@ -371,10 +377,10 @@ fn judge_hardware(rows: Rows<'_>, verdicts: &mut Verdicts) {
                 .all(|(plain, queued)| queued.1 < plain.1),
         evidence.clone(),
     );
-    let theta = |program| mean(&values(rows, "5.8", program, |_| true));
+    let theta = |program: &str| mean(&values(rows, "5.8", program, |_| true));
     verdicts.add(
         "it also reduces the jitter fraction",
-        theta("QoSVIA w/HNS") < theta("QoSVIA"),
+        theta(&with_queue) < theta(program),
         evidence,
     );
 }

@@ -26,6 +26,8 @@ pub struct Curve {
     pub(super) posting: Option<Time>,
     /// In which order processes use their interfaces.
     pub(super) order: Order,
+    /// One message goes back and forth on the only channel there is.
+    pub(super) one_channel: bool,
 }
 
 impl Curve {
@@ -41,6 +43,15 @@ impl Curve {
             latency: true,
             posting: None,
             order: Order::default(),
+            one_channel: false,
+        }
+    }
+
+    /// The one-way latency where there is one channel and one message.
+    pub(super) fn one_channel(design: Design, bytes: u32) -> Self {
+        Self {
+            one_channel: true,
+            ..Self::new(design, 1, bytes).named(format!("one channel, {}", design.name()))
         }
     }
 

@@ -183,6 +183,7 @@ pub(in crate::decoders) fn run_events() -> Vec<Vec<u8>> {
     [
         "C MPI_Recv 0 1000 2500 1 7 4096\n",
         "C MPI_Barrier 1 1000 2500 - - 0\n",
+        "G 4-6,0\n",
         "S 1000 3 4294967303 8 0\n",
         "R 2400 3 4294967303 8 12\n",
     ]

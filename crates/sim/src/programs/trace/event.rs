@@ -1,0 +1,157 @@
+//! What lines of traces say, whatever their format, and what is wrong with them.
+
+use std::sync::Arc;
+
+use super::collectives::Collective;
+use crate::am::port::Rank;
+
+/// Most processes of a trace.
+pub const MOST_RANKS: u32 = 4_096;
+/// Longest message of a trace, in bytes.
+pub const LONGEST_MESSAGE: u64 = 64 << 20;
+/// Longest time between two operations, in microseconds.
+pub(super) const LONGEST_COMPUTE_US: f64 = 1e9;
+/// Most messages of a trace, with those that collective operations consist of.
+pub const MOST_MESSAGES: usize = 1 << 22;
+
+/// What tells apart messages between the same two processes: the n-th that is sent with a mark is the n-th that is received with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Mark {
+    /// Of a text: the tag.
+    Tag(u64),
+    /// Of a recorded program: the receiver's number of the communicator and the tag, and the so manieth message with it.
+    Word(u64, u64),
+    /// Of a collective operation: of which processes.
+    Collective(u32),
+}
+
+/// What a process does after it has computed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum What {
+    Send(Rank, u64, Mark),
+    Receive(Rank, u64, Mark),
+    Collective(Operation),
+    Nothing,
+}
+
+/// A process's part in a collective operation.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Operation {
+    pub(super) kind: Collective,
+    /// The process that has, or gets, everything.
+    pub(super) root: Option<Rank>,
+    pub(super) bytes: u64,
+    /// In the order of their ranks; `None` if all processes of the trace take part.
+    pub(super) members: Option<Arc<[Rank]>>,
+}
+
+/// A line of a process.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Line {
+    pub(super) number: usize,
+    pub(super) compute_us: f64,
+    pub(super) what: What,
+}
+
+/// Why a text is no trace.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TraceError {
+    /// A line cannot be read.
+    #[error("line {line} of the trace: {why}")]
+    Line {
+        /// Which, from 1.
+        line: usize,
+        /// What is wrong, and what is expected.
+        why: String,
+    },
+    /// Messages are sent without being received, or the other way round.
+    #[error(
+        "process {to} receives {received} messages from process {from}, which sends it {sent}; both must be as many"
+    )]
+    Unmatched {
+        /// The sender.
+        from: Rank,
+        /// The receiver.
+        to: Rank,
+        /// Messages that are sent.
+        sent: usize,
+        /// Messages that are received.
+        received: usize,
+    },
+    /// A process does not take part in a collective operation.
+    #[error(
+        "process {rank} takes part in {has} collective operations of the processes {members}, process {other} in {others}; both must be as many"
+    )]
+    Absent {
+        /// The process.
+        rank: Rank,
+        /// In how many it takes part.
+        has: usize,
+        /// Those that should.
+        members: String,
+        /// Another one of them.
+        other: Rank,
+        /// In how many that takes part.
+        others: usize,
+    },
+    /// More than is simulated.
+    #[error("the trace has more than {MOST_MESSAGES} messages")]
+    TooMany,
+    /// There is nothing in it.
+    #[error("the trace has no events")]
+    Empty,
+}
+
+/// The lines of each process.
+#[derive(Debug, Default)]
+pub(super) struct Lines(pub(super) Vec<Vec<Line>>);
+
+impl Lines {
+    /// The lines of a process, which is there from now on.
+    pub(super) fn of(&mut self, rank: Rank) -> &mut Vec<Line> {
+        let index = rank as usize;
+        if self.0.len() <= index {
+            self.0.resize(index + 1, Vec::new());
+        }
+        &mut self.0[index]
+    }
+}
+
+/// A process's number.
+pub(super) fn process(text: &str) -> Result<Rank, String> {
+    match text.parse::<u32>() {
+        Ok(rank) if rank < MOST_RANKS => Ok(rank),
+        _ => Err(format!(
+            "`{text}` is no process: 0 to {} are",
+            MOST_RANKS - 1
+        )),
+    }
+}
+
+/// A size.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    match text.parse::<u64>() {
+        Ok(bytes) if bytes <= LONGEST_MESSAGE => Ok(bytes),
+        _ => Err(format!("`{text}` is no size: 0 to {LONGEST_MESSAGE} are")),
+    }
+}
+
+/// Processes in their order: `4-6,0`.
+pub(super) fn processes(text: &str) -> Result<Arc<[Rank]>, String> {
+    let mut all: Vec<Rank> = Vec::new();
+    let mut is_there = vec![false; MOST_RANKS as usize];
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (process(first)?, process(last)?);
+        if last < first {
+            return Err(format!("`{range}` ends before it begins"));
+        }
+        for rank in first..=last {
+            if std::mem::replace(&mut is_there[rank as usize], true) {
+                return Err(format!("process {rank} is named twice"));
+            }
+            all.push(rank);
+        }
+    }
+    Ok(all.into())
+}
