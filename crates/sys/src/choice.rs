@@ -44,15 +44,25 @@ impl Choice {
         }
     }
 
-    /// Whether the next piece of work, of so many units, is to be done in the second way.
+    /// Whether the next piece of work is to be done in the second way.
     #[inline]
-    pub fn is_second(&mut self, units: u64) -> bool {
-        if self.left == 0 {
-            self.begin_block(Instant::now());
-        }
-        self.left -= 1;
-        self.units += units;
+    pub fn is_second(&self) -> bool {
         self.prefers_second != (self.block < TRIED)
+    }
+
+    /// A piece of work, of so many units, has been done as [`Choice::is_second`] said. Reads the clock now and then.
+    #[inline]
+    pub fn did(&mut self, units: u64) {
+        self.count(units, Instant::now);
+    }
+
+    #[inline]
+    fn count(&mut self, units: u64, clock: impl FnOnce() -> Instant) {
+        self.left = self.left.saturating_sub(1);
+        self.units += units;
+        if self.left == 0 {
+            self.begin_block(clock());
+        }
     }
 
     fn begin_block(&mut self, now: Instant) {
@@ -88,13 +98,11 @@ mod tests {
     fn work(choice: &mut Choice, clock: &mut Instant, pieces: u32, nanos: [u64; 2]) -> u32 {
         let mut second = 0;
         for piece in 0..pieces {
-            if choice.left == 0 {
-                choice.begin_block(*clock);
-            }
-            let way = usize::from(choice.is_second(100));
+            let way = usize::from(choice.is_second());
             second += way as u32;
             let disturbed = if piece % 160 < 16 { 10 } else { 1 };
             *clock += Duration::from_nanos(nanos[way] * disturbed);
+            choice.count(100, || *clock);
         }
         second
     }

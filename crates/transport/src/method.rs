@@ -15,7 +15,8 @@
 //! # Time
 //! No method reads a clock: the caller passes the time, as `now`, to every call that begins, measures or ends a time
 //! limit. A method that is given a time earlier than the latest one it knows uses that latest one, so that time never goes
-//! backwards. How old `now` may be:
+//! backwards. (`shm` times copies with a clock of its own, to choose how it makes the next ones: nothing that others see depends on it.)
+//! How old `now` may be:
 //! - [`Method::poll`] and [`Method::spin`] take the caller's last reading. A caller that polls all the time reads the
 //!   clock about every 16 µs, and one that has done something else for long may pass a reading from before, for at
 //!   most 64 polls: a poll costs no clock reading. Limits of methods are milliseconds and more.

@@ -49,7 +49,7 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Waits until a receive is done, and returns how many bytes it has moved. What has come besides is left with the methods as far as
     /// they can: the caller has no receives for it yet. `None` if the receive has failed, or is not done while a connection
-    /// has been lost.
+    /// has been lost. For instances that one thread uses: a wake-up from another thread does not end the wait.
     pub fn wait_for_one(&mut self, op: OpId) -> Option<u64> {
         let losses = self.conversations.shared.losses;
         let index = op.0 as u32;

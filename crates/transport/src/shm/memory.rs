@@ -21,6 +21,12 @@ pub(super) trait Parts {
     /// Gives the first byte and the length of each part, in order. They are valid during the call.
     fn each(&self, give: impl FnMut(*const u8, usize));
 
+    /// Whether all of them are copied here: how can be chosen.
+    #[inline]
+    fn is_copied(&self) -> bool {
+        true
+    }
+
     /// Copies all of them.
     ///
     /// # Safety
@@ -134,6 +140,10 @@ pub(super) struct HeadAndFill<'a>(
 );
 
 impl Parts for HeadAndFill<'_> {
+    fn is_copied(&self) -> bool {
+        false
+    }
+
     fn total(&self) -> usize {
         let Self(head, len, _) = self;
         head.len() + len

@@ -599,7 +599,7 @@ impl Method for Shm {
     }
 
     fn spin(&mut self, now: Instant, sink: &mut dyn Sink, most: u32) -> bool {
-        self.spin_hot(most);
+        self.spin_hot(now, most);
         self.poll_all(now, sink)
     }
 

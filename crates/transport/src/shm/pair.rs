@@ -182,8 +182,8 @@ impl Pair {
 
     /// Whether this poll does not look at the ring: see [`Pace`]. It does if something was sent since the last look.
     #[inline]
-    pub(super) fn lets_pass(&mut self) -> bool {
-        self.pace.lets_pass() && self.producer.expects_reply()
+    pub(super) fn lets_pass(&mut self, now: Instant) -> bool {
+        self.pace.lets_pass(now) && self.producer.expects_reply()
     }
 
     /// Sends a packet of the caller's.
@@ -215,22 +215,24 @@ impl Pair {
         parts: &(impl Parts + ?Sized),
         len: usize,
     ) -> bool {
-        let differs = Ways::differ(len);
+        let differs = Ways::differ(len) && parts.is_copied();
         let in_vectors = differs && self.ways.get_or_insert_default().in_vectors(len);
         let fill = |ring: &MappedRing, slot| ring.fill(slot, len, parts, in_vectors);
         let fetching = in_vectors || !differs;
-        match self.producer.send((kind, fetching), len, fill) {
-            Sent::Published => true,
-            Sent::MustRing => {
-                self.ring_peer();
-                true
-            }
-            Sent::Full => false,
+        let sent = self.producer.send((kind, fetching), len, fill);
+        match sent {
+            Sent::Published => {}
+            Sent::MustRing => self.ring_peer(),
+            Sent::Full => return false,
             Sent::Corrupt => {
                 self.corrupt_index();
-                false
+                return false;
             }
         }
+        if differs && let Some(ways) = &mut self.ways {
+            ways.sent(len);
+        }
+        true
     }
 
     fn corrupt_index(&mut self) {

@@ -53,7 +53,7 @@ const ALWAYS_POLLED: usize = 4;
 impl Shm {
     pub(super) fn poll_all(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
         self.polls += 1;
-        let mut progress = self.poll_rings(sink);
+        let mut progress = self.poll_rings(now, sink);
         if doorbell::is_rung(&self.bell) {
             progress |= self.serve_doorbell(sink);
         }
@@ -77,7 +77,7 @@ impl Shm {
 
     /// Waits a moment for the one ring that is polled, if it is only one, or for the doorbell.
     #[inline]
-    pub(super) fn spin_hot(&mut self, most: u32) {
+    pub(super) fn spin_hot(&mut self, now: Instant, most: u32) {
         let &[index] = self.polled.as_slice() else {
             return;
         };
@@ -91,7 +91,7 @@ impl Shm {
             if doorbell::is_rung(&self.bell) {
                 return;
             }
-            if !pair.lets_pass() {
+            if !pair.lets_pass(now) {
                 if pair.consumer.is_ready() {
                     return;
                 }
@@ -121,7 +121,7 @@ impl Shm {
     }
 
     #[inline]
-    fn poll_rings(&mut self, sink: &mut dyn Sink) -> bool {
+    fn poll_rings(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
         let takes_one = sink.takes_one();
         if takes_one && self.polled.len() > 1 {
             // Each ring comes first in turn.
@@ -141,13 +141,14 @@ impl Shm {
                 continue;
             };
             at += 1;
-            if pair.lets_pass() {
+            if pair.lets_pass(now) {
                 continue;
             }
             if pair.consumer.is_ready() {
                 pair.last_active = self.polls;
                 progress = true;
                 drain(pair, peer, most, sink);
+                pair.pace.looked(now);
                 let (failing, busy) = (pair.failing.is_some(), pair.has_work());
                 if pair.set_aside {
                     at -= 1;
@@ -412,6 +413,7 @@ impl Shm {
             if let Some(pair) = self.peers.at(index).and_then(|entry| entry.pair()) {
                 pair.notification = true;
                 if pair.consumer.is_ready() {
+                    pair.pace.end_pause();
                     pair.polled = true;
                     self.polled.push(index);
                 }

@@ -272,7 +272,7 @@ impl<M: RingMemory> Producer<M> {
         self.is_stream = self.recent_replies == 0;
         let at = end & mask;
         let until_wrap = match at <= SHORT_WRAP && self.recent_replies > REPLY_WEIGHT.0 {
-            true => SHORT_WRAP,
+            true => SHORT_WRAP.min(self.memory.slots()),
             false => self.memory.slots(),
         };
         let wrap = end - at + until_wrap;

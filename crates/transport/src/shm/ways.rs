@@ -37,10 +37,18 @@ impl Ways {
 
     /// Whether the next packet, of `len` bytes, is to be copied by vector instructions.
     pub(super) fn in_vectors(&mut self, len: usize) -> bool {
-        let choice = match len <= SHORT_BYTES {
+        self.choice(len).is_second()
+    }
+
+    /// That packet is in the ring.
+    pub(super) fn sent(&mut self, len: usize) {
+        self.choice(len).did(len as u64);
+    }
+
+    fn choice(&mut self, len: usize) -> &mut Choice {
+        match len <= SHORT_BYTES {
             true => &mut self.short,
             false => &mut self.long,
-        };
-        choice.is_second(len as u64)
+        }
     }
 }

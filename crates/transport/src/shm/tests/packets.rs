@@ -45,6 +45,57 @@ fn packets_of_every_size_arrive_in_order() {
     );
 }
 
+/// Requests and replies of lengths that do not divide the ring, now and then several in a row, in rings of all sizes: the
+/// packets of replies stay at the ring's start, those of streams wrap at its end.
+#[test]
+fn replies_of_any_size_arrive_whatever_the_rings_size() {
+    for shift in 14..=18 {
+        let config = ShmConfig {
+            ring_bytes: 1 << shift,
+            ..ShmConfig::default()
+        };
+        let mut met = meet(config);
+        let most = met.client.shm.limits().max_packet;
+        let (to_server, to_client) = (met.to_server, met.to_client);
+        let len_of = |n: usize| match n % 5 {
+            0 => 8,
+            1 => n % 130,
+            2 => 40 + n % 90,
+            _ => (n * 7919) % most.min(300),
+        };
+        let content = |n: usize| -> Vec<u8> { (0..len_of(n)).map(|at| (at + n) as u8).collect() };
+        for n in 0..4000 {
+            let in_a_row = if n % 50 < 3 { 7 } else { 1 };
+            for to_send in n..n + in_a_row {
+                met.client
+                    .shm
+                    .send(to_server, &[&content(to_send)])
+                    .unwrap();
+                met.server.poll();
+                met.server
+                    .shm
+                    .send(to_client, &[&content(to_send + 1)])
+                    .unwrap();
+                met.client.poll();
+            }
+            both(
+                &mut met.client,
+                &mut met.server,
+                "all have arrived",
+                |client, server| {
+                    server.log.packets.len() == in_a_row && client.log.packets.len() == in_a_row
+                },
+            );
+            for at in 0..in_a_row {
+                let (_, request) = met.server.log.packets.pop_front().unwrap();
+                let (_, reply) = met.client.log.packets.pop_front().unwrap();
+                assert_eq!(request, content(n + at), "request {n} of {shift}");
+                assert_eq!(reply, content(n + at + 1), "reply {n} of {shift}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_packet_above_the_limit_is_refused() {
     let mut met = meet(ShmConfig::default());
