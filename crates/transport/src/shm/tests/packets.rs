@@ -97,6 +97,26 @@ fn replies_of_any_size_arrive_whatever_the_rings_size() {
 }
 
 #[test]
+fn behind_a_stream_polls_of_one_moment_are_let_pass_and_later_ones_look() {
+    let mut met = meet(ShmConfig::default());
+    let now = Instant::now();
+    for sent in (3..=12).step_by(3) {
+        for packet in [b"a", b"b", b"c"] {
+            met.client.shm.send(met.to_server, &[packet]).unwrap();
+        }
+        while met.server.log.packets.len() < sent {
+            met.server.shm.poll(now, &mut met.server.log);
+        }
+    }
+    met.client.shm.send(met.to_server, &[b"d"]).unwrap();
+    met.server.shm.poll(now, &mut met.server.log);
+    assert_eq!(met.server.log.packets.len(), 12, "this poll is let pass");
+    let later = now + Duration::from_millis(1);
+    met.server.shm.poll(later, &mut met.server.log);
+    assert_eq!(met.server.log.packets.len(), 13);
+}
+
+#[test]
 fn a_packet_above_the_limit_is_refused() {
     let mut met = meet(ShmConfig::default());
     let limit = met.client.shm.limits().max_packet;
