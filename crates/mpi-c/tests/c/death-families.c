@@ -157,6 +157,11 @@ int main(int argc, char **argv) {
     /* After so many microseconds of everything, or at once. */
     int delay = atoi(argv[2]);
     OK(everything());
+    /* An operation may also fail where a process dies that had completed it, so rank 1 lives until all have. */
+    for (int other = 0; other < size; other++) {
+        if (rank == 1 && other != 1) OK(MPI_Recv(NULL, 0, MPI_INT, other, 91, comm, &status));
+        if (rank == other && other != 1) OK(MPI_Send(NULL, 0, MPI_INT, 1, 91, comm));
+    }
     if (rank == 1) {
         if (delay == 0) raise(SIGKILL);
         /* Nothing catches it. */
