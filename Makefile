@@ -207,28 +207,33 @@ peers: ## Install UCX, libfabric, Open MPI and MPICH to compare with (Debian's a
 compare: build ## Messages beside those libraries, with a report: compare.html
 	$(TARGET)/release/causeway bench compare --html compare.html $(ARGS)
 
+# An archive of a crate for C, with all that it needs; $(1) is `bmi`, `fs` or `mpi`, $(2) the profile. The debug build is made of
+# what the tests have built of the whole workspace: of one package alone its dependencies would have other features, and be built
+# again.
+archived = $(CARGO) $(if $(filter dev,$(2)),build --workspace --example $(1)_archive,rustc --profile $(2) -p causeway-$(1)-c \
+	--lib --crate-type staticlib) --locked --quiet
+archive = $(if $(filter dev,$(2)),$(TARGET)/debug/examples/lib$(1)_archive.a,$(TARGET)/$(2)/libcauseway_$(1)_c.a)
+
 # The C library. rustc gives a cdylib a version script of its own, which knows no versions; so this links
 # an archive, all of it, and lets the linker drop what the exported calls do not need.
 bmi: ## The message layer for C: libcauseway_bmi.so
-	$(CARGO) rustc --profile $(BMI_PROFILE) --locked --quiet -p causeway-bmi-c --lib \
-		--crate-type staticlib
+	$(call archived,bmi,$(BMI_PROFILE))
 	$(CC) -shared -o $(BMI_OUT)/$(BMI_REAL) $(LDFLAGS) -Wl,-soname,$(BMI_SONAME) \
 		-Wl,--version-script=crates/bmi-c/libcauseway_bmi.map \
-		-Wl,--whole-archive $(BMI_OUT)/libcauseway_bmi_c.a -Wl,--no-whole-archive \
+		-Wl,--whole-archive $(call archive,bmi,$(BMI_PROFILE)) -Wl,--no-whole-archive \
 		-Wl,--gc-sections -Wl,-z,defs,-z,relro,-z,now -lgcc_s -lpthread -ldl -lm -lc
 
 # The same for the file system, and an archive in which nothing but the calls of the header can be seen: what else a Rust
 # archive defines would meet that of another one.
 fs-c: ## The file system for C: libcauseway_fs.so, libcauseway_fs.a
-	$(CARGO) rustc --profile $(BMI_PROFILE) --locked --quiet -p causeway-fs-c --lib \
-		--crate-type staticlib
+	$(call archived,fs,$(BMI_PROFILE))
 	$(CC) -shared -o $(BMI_OUT)/$(FS_REAL) $(LDFLAGS) -Wl,-soname,$(FS_SONAME) \
 		-Wl,--version-script=crates/fs-c/libcauseway_fs.map \
-		-Wl,--whole-archive $(BMI_OUT)/libcauseway_fs_c.a -Wl,--no-whole-archive \
+		-Wl,--whole-archive $(call archive,fs,$(BMI_PROFILE)) -Wl,--no-whole-archive \
 		-Wl,--gc-sections -Wl,-z,defs,-z,relro,-z,now -lgcc_s -lpthread -ldl -lm -lc
 	sed -n 's/^ *\(cwfs_[a-z_]*\);$$/\1/p' crates/fs-c/libcauseway_fs.map >$(BMI_OUT)/libcauseway_fs.names
 	$(LD) -r --gc-sections $$(sed 's/^/-u /' $(BMI_OUT)/libcauseway_fs.names) \
-		-o $(BMI_OUT)/libcauseway_fs.o $(BMI_OUT)/libcauseway_fs_c.a
+		-o $(BMI_OUT)/libcauseway_fs.o $(call archive,fs,$(BMI_PROFILE))
 	objcopy --strip-debug -R .llvmbc -R .llvmcmd --keep-global-symbols=$(BMI_OUT)/libcauseway_fs.names $(BMI_OUT)/libcauseway_fs.o
 	rm -f $(BMI_OUT)/libcauseway_fs.a
 	$(AR) rcs $(BMI_OUT)/libcauseway_fs.a $(BMI_OUT)/libcauseway_fs.o
@@ -238,11 +243,10 @@ python: ## The Python package: a wheel in target/python/wheels
 
 # The same for MPI. Its version script is made with the exported functions, by the crate's build script.
 mpi: ## MPI's standard ABI: libmpi_abi.so
-	$(CARGO) rustc --profile $(MPI_PROFILE) --locked --quiet -p causeway-mpi-c --lib \
-		--crate-type staticlib
+	$(call archived,mpi,$(MPI_PROFILE))
 	$(CC) -shared -o $(MPI_OUT)/libmpi_abi.so.1.new $(LDFLAGS) -Wl,-soname,libmpi_abi.so.1 \
 		-Wl,--version-script=$$(ls -t $(MPI_OUT)/build/causeway-mpi-c-*/out/mpi_abi.map | head -n 1) \
-		-Wl,--whole-archive $(MPI_OUT)/libcauseway_mpi_c.a -Wl,--no-whole-archive \
+		-Wl,--whole-archive $(call archive,mpi,$(MPI_PROFILE)) -Wl,--no-whole-archive \
 		-Wl,--gc-sections -Wl,-z,defs,-z,relro,-z,now -lgcc_s -lpthread -ldl -lm -lc
 	@# At once: programs that use it may be starting.
 	mv -f $(MPI_OUT)/libmpi_abi.so.1.new $(MPI_OUT)/libmpi_abi.so.1

@@ -206,6 +206,9 @@ def test_a_waiting_call_lets_other_threads_run(place):
         client.write("/large", bytes(1 << 20))
         pid = running.pids["io0"]
         os.kill(pid, signal.SIGSTOP)
+        # Its threads go on until the signal has reached them.
+        while _state(pid) != "T":
+            time.sleep(0.001)
         seen = []
         reader = threading.Thread(target=lambda: seen.append(client.read("/large")))
         try:
@@ -220,11 +223,11 @@ def test_a_waiting_call_lets_other_threads_run(place):
 
 def test_a_killed_server_is_an_error_in_time():
     with causeway.dev(servers=1) as running:
-        client = running.client(timeout=0.5)
+        client = running.client()
         client.write("/large", bytes(1 << 20))
         os.kill(running.pids["io0"], signal.SIGKILL)
         with pytest.raises((ConnectionError, TimeoutError, OSError)) as failed:
-            client.read("/large")
+            running.client(timeout=0.5).read("/large")
         assert failed.value.errno in (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ETIMEDOUT, errno.ECONNRESET)
         assert "causeway fs ping" in str(failed.value)
         assert client.exists("/large"), "the metadata server is still there"
@@ -272,13 +275,18 @@ def test_plain_functions(dev, place, monkeypatch):
     assert causeway.connect(dev.config).listdir(place + "/a") == []
 
 
-def _is_running(pid):
+def _state(pid):
+    """The letter by which the kernel names a process's state, if there is one."""
     try:
         with open(f"/proc/{pid}/stat") as file:
-            # One that has ended stays until its parent asks.
-            return file.read().rpartition(")")[2].split()[0] != "Z"
+            return file.read().rpartition(")")[2].split()[0]
     except FileNotFoundError:
-        return False
+        return None
+
+
+def _is_running(pid):
+    # One that has ended stays until its parent asks.
+    return _state(pid) not in (None, "Z")
 
 
 def test_dev_ends_its_servers_and_says_why_it_does_not_start(tmp_path):

@@ -221,12 +221,12 @@ fn a_session_is_handed_back_unless_a_change_is_in_doubt() {
         };
         let directory = tempfile::tempdir().unwrap();
         let server = ScriptedServer::start(directory.path(), Box::new(script));
-        let mut configuration = Configuration::load(server.config()).unwrap();
-        if !replies {
-            configuration.timeout = IMPATIENT;
-        }
+        let configuration = Configuration::load(server.config()).unwrap();
         let mut client = Client::connect(&configuration, ClientOptions::default()).unwrap();
         client.open(b"/f").unwrap();
+        if !replies {
+            client.limit(IMPATIENT);
+        }
         for _ in 0..changes {
             let made = client.make_directory(b"/made", 0o755, None);
             assert_eq!(made.is_ok(), replies);

@@ -34,8 +34,6 @@ use self::job::{Job, Shown};
 use self::programs::{Program, Request};
 use self::who::Who;
 
-/// How long processes may go on once one of them has died: they notice, say so and end, or they do not.
-const AFTER_DEATH: Duration = Duration::from_secs(2);
 /// How long they may take to end once they were asked to.
 const AFTER_TERM: Duration = Duration::from_secs(2);
 
@@ -67,6 +65,9 @@ pub(crate) struct Arguments {
     /// How many processes programs are told that there may be with those that they start: MPI_UNIVERSE_SIZE, N unless more
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=4096))]
     universe: Option<u32>,
+    /// How long the others may go on once one has died: they notice, say so and end, or are ended
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "2")]
+    grace: Duration,
     /// Print a hang report when a call takes longer than this
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     stall: Option<Duration>,
@@ -136,7 +137,14 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             0
         }
     };
-    let code = watch(&job, &events, &mut watcher, (expected, arguments.attach));
+    let ending = Ending {
+        code: 0,
+        grace: arguments.grace,
+        asked: Asked::Nothing,
+        was_killed: false,
+    };
+    let of_whom = (expected, arguments.attach);
+    let code = watch(&job, &events, &mut watcher, of_whom, ending);
     outputs.write(directory.path(), watcher.processes())?;
     match code {
         0 => Ok(()),
@@ -211,6 +219,8 @@ enum Asked {
 /// How far a program has come to its end.
 struct Ending {
     code: u8,
+    /// How long the others may go on once one has died.
+    grace: Duration,
     asked: Asked,
     /// A process was killed by a signal.
     was_killed: bool,
@@ -243,10 +253,10 @@ impl Ending {
                 output::warn(&text);
             }
             self.was_killed |= status.signal().is_some();
-            self.fail(code_of(status), AFTER_DEATH, &text);
+            self.fail(code_of(status), self.grace, &text);
         } else if left {
             let text = format!("{who} has ended without MPI_Finalize");
-            self.fail(1, AFTER_DEATH, &text);
+            self.fail(1, self.grace, &text);
         }
     }
 
@@ -282,13 +292,9 @@ fn watch(
     events: &Receiver<Event>,
     watcher: &mut Watcher,
     (mut expected, mut is_attached): (u32, bool),
+    mut ending: Ending,
 ) -> u8 {
     let mut running = Vec::new();
-    let mut ending = Ending {
-        code: 0,
-        asked: Asked::Nothing,
-        was_killed: false,
-    };
     while expected > 0 || is_attached || !running.is_empty() {
         let until = match ending.asked {
             Asked::At(then, _) => then.min(watcher.next()),
@@ -312,7 +318,7 @@ fn watch(
                 if has_left_early(job, who) {
                     let text =
                         "the process that has started the others has ended without MPI_Finalize";
-                    ending.fail(1, AFTER_DEATH, text);
+                    ending.fail(1, ending.grace, text);
                 }
             }
             Ok(Event::Ended(who, status)) => {

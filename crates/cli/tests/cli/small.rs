@@ -5,10 +5,13 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use super::stand::{Stand, one_object};
+use super::stand::{Stand, one_object, until};
 
 /// More than are in flight at once, and no multiple of that.
 const FILES: usize = 150;
+
+/// The round whose command is killed when some of its files can be seen.
+const LATE: u64 = 7;
 
 /// Makes a directory of small files, all of which contain `word` and their number.
 fn make(directory: &Path, word: &str) {
@@ -79,10 +82,17 @@ fn a_killed_put_of_small_files_leaves_each_old_or_new() {
         make(&here.join(word), word);
     }
     let mut changed = 0;
-    for round in 0..8 {
+    for round in 0..=LATE {
         stand.fs(&["put", "old/.", "/d"]).ok();
         let mut put = stand.fs(&["put", "new/.", "/d"]).start();
-        std::thread::sleep(Duration::from_millis(4 + 4 * round));
+        if round == LATE {
+            // However slowly it starts.
+            until("a new file is seen", || {
+                stand.fs(&["cat", "/d/1"]).ok() == content("new", 1)
+            });
+        } else {
+            std::thread::sleep(Duration::from_millis(4 + 4 * round));
+        }
         put.kill().unwrap();
         put.wait().unwrap();
         let _ = fs::remove_dir_all(here.join("back"));
@@ -97,5 +107,5 @@ fn a_killed_put_of_small_files_leaves_each_old_or_new() {
         let partial = |name: &String| name.contains("partial");
         assert!(!names(&stand, "/d").iter().any(partial));
     }
-    assert!(changed > 0, "no round was killed late enough");
+    assert!(changed > 0, "what was seen is not there");
 }

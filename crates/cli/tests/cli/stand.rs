@@ -291,19 +291,26 @@ impl Drop for Stand {
     }
 }
 
-/// Sends a signal to a process that these tests have started.
+/// Sends a signal to a process that these tests have started. One that is to stop has stopped then: its threads go on until the
+/// signal has reached them.
 pub(crate) fn send(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    if signal == Signal::STOP {
+        until("it has stopped", || state(pid) == Some('T'));
+    }
+}
+
+/// The letter by which the kernel names a process's state, if there is one.
+fn state(pid: i32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state stands behind the name, which stands in parentheses.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.chars().next()
 }
 
 /// Whether a process still runs.
 pub(crate) fn runs(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The state stands behind the name, which stands in parentheses.
-    let state = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
-    state.is_some_and(|state| state != 'Z')
+    state(pid).is_some_and(|state| state != 'Z')
 }
 
 /// Waits until something holds.

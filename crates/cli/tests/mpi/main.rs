@@ -97,7 +97,8 @@ fn compile(name: &str) -> PathBuf {
     program
 }
 
-/// Runs a program with so many processes; one that hangs is ended after a minute.
+/// Runs a program with so many processes; one that hangs is ended after a minute. Those that live when one has died have almost
+/// that long to notice, as others may use the processors.
 fn run(processes: u32, program: &Path, arguments: &[&str]) -> Output {
     run_with(processes, program, arguments, &[])
 }
@@ -112,7 +113,8 @@ fn run_with(
     let output = Command::new("timeout")
         .arg("60")
         .arg(env!("CARGO_BIN_EXE_causeway"))
-        .args(["run", "--label", "-n", &processes.to_string()])
+        .args(["run", "--label", "--grace", "50"])
+        .args(["-n", &processes.to_string()])
         .arg(program)
         .args(arguments)
         .env("LD_LIBRARY_PATH", built())

@@ -599,11 +599,7 @@ fn a_wrong_key_is_final_at_once() {
 #[test]
 fn a_stopped_server_sends_no_reply() {
     use rustix::process::{Pid, Signal, kill_process};
-    let shape = Shape {
-        timeout_ms: 400,
-        ..Shape::default()
-    };
-    let fixture = Fixture::start(&shape);
+    let fixture = Fixture::start(&Shape::default());
     let mut client = fixture.client();
     let (index, _) = fixture.cluster.configuration().server("io0").unwrap();
     client.storage_status(index).unwrap();
@@ -613,6 +609,7 @@ fn a_stopped_server_sends_no_reply() {
     while !is_stopped(pid) {
         std::thread::yield_now();
     }
+    client.limit(Duration::from_millis(400));
     let error = client.storage_status(index).unwrap_err();
     kill_process(pid, Signal::CONT).unwrap();
     assert_eq!(error.errno, Errno::ETIMEDOUT, "{error}");

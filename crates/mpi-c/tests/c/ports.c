@@ -92,17 +92,26 @@ static int dies(int is_server) {
     if (rank == 0) OK(MPI_Open_port(MPI_INFO_NULL, port));
     OK(MPI_Bcast(port, sizeof port, MPI_CHAR, 0, MPI_COMM_WORLD));
     OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    /* Each one dies when the other one has ended what went before. */
     if (is_server && rank == 0) {
+        OK(MPI_Recv(&value, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        /* By then it calls. */
         usleep(50000);
         raise(SIGKILL);
     }
+    if (is_server) OK(MPI_Send(&rank, 1, MPI_INT, 0, 0, MPI_COMM_WORLD));
     if (rank == 0) {
         OK(MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &other));
+        OK(MPI_Send(&rank, 1, MPI_INT, 0, 0, other));
         OK(MPI_Error_class(MPI_Recv(&value, 1, MPI_INT, 0, 0, other, MPI_STATUS_IGNORE), &class));
         CHECK(class == MPI_ERR_PROC_ABORTED);
     } else {
         int code = MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &other);
-        if (!is_server) raise(SIGKILL);
+        if (!is_server) {
+            OK(code);
+            OK(MPI_Recv(&value, 1, MPI_INT, 0, 0, other, MPI_STATUS_IGNORE));
+            raise(SIGKILL);
+        }
         OK(MPI_Error_class(code, &class));
         CHECK(class == MPI_ERR_PORT);
     }

@@ -138,10 +138,13 @@ pub(super) fn until(nodes: &mut [&mut Node], mut done: impl FnMut(&mut [&mut Nod
     }
 }
 
-/// Polls all nodes a while.
+/// Polls all nodes a while, and often enough for what takes some polls: others may use the processor all the while.
 pub(super) fn for_a_while(nodes: &mut [&mut Node], millis: u64) {
+    const ROUNDS: u32 = 50;
     let end = Instant::now() + Duration::from_millis(millis);
-    while Instant::now() < end {
+    let mut rounds = 0;
+    while rounds < ROUNDS || Instant::now() < end {
+        rounds += 1;
         for node in nodes.iter_mut() {
             node.poll();
         }
