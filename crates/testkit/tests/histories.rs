@@ -27,6 +27,8 @@ const GROUPS: usize = 4;
 const NAMES: usize = 3;
 /// Calls of each client in a round.
 const CALLS: usize = 60;
+/// Time-out of clients that wait until a server is there again.
+const PATIENT: Duration = Duration::from_secs(30);
 /// Time-out of clients.
 const IMPATIENT: Duration = Duration::from_millis(300);
 
@@ -55,7 +57,7 @@ fn cluster(directory: &std::path::Path, sabotage: Option<Sabotage>) -> DevCluste
     let id = random_identity().unwrap();
     let mut configuration =
         Configuration::one_machine("histories", id, directory, 1, Durability::Synced);
-    configuration.timeout = Duration::from_secs(30);
+    configuration.timeout = PATIENT;
     let arguments = [
         "--exact",
         "server_process",
@@ -217,11 +219,12 @@ impl Recorder<'_> {
     }
 }
 
+fn pause(random: &mut Random, ms: usize) {
+    std::thread::sleep(Duration::from_micros(random.below(ms * 1000) as u64));
+}
+
 /// Something that happens to the metadata server in the middle of a round.
 fn disturb(cluster: &mut DevCluster, random: &mut Random) {
-    let pause = |random: &mut Random, ms: usize| {
-        std::thread::sleep(Duration::from_micros(random.below(ms * 1000) as u64));
-    };
     pause(random, 60);
     match random.below(4) {
         0 => {
@@ -267,10 +270,15 @@ where
     }
 }
 
-/// One round: clients at work, a fault, and the verdicts. Returns how many calls were checked.
-fn round(cluster: &mut DevCluster, round: usize, seed: u64) -> Result<usize, String> {
+/// One round: clients at work, a fault and perhaps more kills, and the verdicts. Returns how many calls were checked.
+fn round(
+    cluster: &mut DevCluster,
+    round: usize,
+    seed: u64,
+    (kills, timeout): (usize, Duration),
+) -> Result<usize, String> {
     let configuration = cluster.configuration().clone();
-    let mut patient = client(&configuration, Duration::from_secs(30));
+    let mut patient = client(&configuration, PATIENT);
     let directory = format!("/r{round}");
     patient
         .make_directory(directory.as_bytes(), 0o755, None)
@@ -294,7 +302,7 @@ fn round(cluster: &mut DevCluster, round: usize, seed: u64) -> Result<usize, Str
     std::thread::scope(|scope| {
         let mut workers = Vec::new();
         for number in 0..CLIENTS as u64 {
-            let mut recorder = recorder(client(&configuration, IMPATIENT), number + 1);
+            let mut recorder = recorder(client(&configuration, timeout), number + 1);
             workers.push(scope.spawn(move || {
                 for _ in 0..CALLS {
                     recorder.step();
@@ -302,7 +310,13 @@ fn round(cluster: &mut DevCluster, round: usize, seed: u64) -> Result<usize, Str
                 recorder
             }));
         }
-        disturb(cluster, &mut Random::new(seed));
+        let mut random = Random::new(seed);
+        disturb(cluster, &mut random);
+        for _ in 0..kills {
+            pause(&mut random, 10);
+            cluster.kill(0).unwrap();
+            cluster.restart(0).unwrap();
+        }
         for worker in workers {
             let recorder = worker.join().unwrap();
             names.extend(recorder.names);
@@ -326,9 +340,15 @@ fn rounds(count: usize, sabotage: Option<Sabotage>) -> Result<usize, String> {
     let directory = tempfile::tempdir().unwrap();
     let mut cluster = cluster(directory.path(), sabotage);
     let seed = random::seed(1);
+    // What is taken away shows only where a kill comes between a change and its reply, and the client waits for the next server:
+    // there are more kills, and clients that wait for long.
+    let faults = match sabotage {
+        Some(_) => (4, PATIENT),
+        None => (0, IMPATIENT),
+    };
     let mut checked = 0;
     for number in 0..count {
-        checked += round(&mut cluster, number, seed + number as u64)
+        checked += round(&mut cluster, number, seed + number as u64, faults)
             .map_err(|error| format!("seed {seed}, round {number}: {error}"))?;
     }
     cluster.stop().map_err(|error| error.to_string())?;
@@ -351,6 +371,7 @@ fn names_and_sizes_are_linearizable_under_faults() {
 #[test]
 fn forgotten_replies_are_noticed() {
     let error = rounds(60, Some(Sabotage::ForgetReplies)).unwrap_err();
+    println!("{error}");
     assert!(
         error.contains("names") || error.contains("sizes"),
         "{error}"

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use super::{built, compile, run, run_with};
+use super::{built, compile, run, run_by, run_with};
 
 /// A program that no launcher has started; one that hangs is ended after a minute.
 fn alone(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Command {
@@ -88,7 +88,8 @@ fn started_processes_that_die_are_reported_and_their_parents_told() {
 #[test]
 fn what_is_started_and_is_no_mpi_program_keeps_nobody_waiting() {
     let program = compile("spawn");
-    let output = run(2, &program, &["silent"]);
+    // Nothing but their launcher ends those that wait, soon.
+    let output = run_by("shm,tcp", 2, &program, &["silent"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     let reported = "rank 0 of spawned program 1 has ended without MPI_Finalize";
     assert!(errors.contains(reported), "{errors}");
