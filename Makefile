@@ -69,16 +69,20 @@ waits-smoke: ## A part of `make waits`, some seconds long
 		shm_with_attach tcp_without_key mem
 	CAUSEWAY_WAITS=events $(CARGO) test --workspace --locked --quiet --test whole -- integrity
 
+# What is no test in the debug build of the whole workspace. Because examples belong to it, dependencies have the features that they
+# have in `unit`; without examples most of them would be built again.
+DEBUG_BUILD := build --workspace --lib --bins --examples --locked --quiet
+
 # With the debug build of the command, which `unit` has made, and of the library, which its tests have: that checks overflows
 # and assertions.
 mpi4py-smoke: ## A part of `make test-mpi4py`, with 2 and 3 ranks
-	@$(CARGO) build --workspace --locked --quiet
+	@$(CARGO) $(DEBUG_BUILD)
 	@$(MAKE) mpi-install MPI_PROFILE=dev PREFIX=$(TARGET)/mpi4py/debug DESTDIR= MPI_PLAIN_NAMES=no
 	MPI4PY_LIMIT=60 tools/mpi4py $(TARGET)/mpi4py $(TARGET)/mpi4py/debug $(TARGET)/debug/causeway "2 3" $(MPI4PY_SMOKE)
 
 # With the debug builds, too: no wheel is made. Programs such as pandas are not installed, and their tests left out.
 python-smoke: ## The Python package's own tests, without a wheel
-	@$(CARGO) build --workspace --locked --quiet
+	@$(CARGO) $(DEBUG_BUILD)
 	tools/python $(TARGET)/python smoke $(TARGET)/debug/lib_causeway.so $(TARGET)/debug/causeway
 
 # All figures and tables in their short form, and the examples with their timelines. `unit` has built the debug
