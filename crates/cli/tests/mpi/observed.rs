@@ -76,6 +76,18 @@ fn a_process_that_shows_nothing_is_said_to() {
     assert!(said.contains("rank 0 was killed by SIGTERM"), "{said}");
 }
 
+#[test]
+fn those_that_live_when_one_has_died_have_as_long_as_was_asked_for() {
+    let script = "if [ $PMI_RANK = 0 ]; then exit 3; fi; sleep 2.2; echo lived";
+    for (grace, lived) in [("50", true), ("0.1", false)] {
+        let output = launcher(&["-n", "2", "--grace", grace, "sh", "-c", script]).output();
+        let output = output.expect("it starts");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said.contains("lived"), lived, "{grace}: {said}");
+        assert_eq!(output.status.code(), Some(3), "{grace}");
+    }
+}
+
 /// The first process that this one has started.
 fn child_of(pid: &str) -> Option<String> {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
