@@ -1,6 +1,7 @@
 //! A server as a client reaches it.
 
 use causeway_bmi::Addr;
+use causeway_wire::fs::FORMATS;
 
 use super::introduce::Known;
 use crate::config::ServerEntry;
@@ -11,6 +12,8 @@ pub(super) struct Link {
     pub(super) addresses: String,
     pub(super) addr: Option<Addr>,
     pub(super) known: Option<Known>,
+    /// The format of requests to it: the highest that both sides speak, as far as that is known.
+    pub(super) format: u8,
 }
 
 impl Link {
@@ -29,6 +32,7 @@ impl Link {
             addresses: addresses.join(","),
             addr: None,
             known: None,
+            format: FORMATS.highest,
         }
     }
 

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Access, Addr, Bmi, Config, Context, Memory, Posted, RegionDescriptor, Waker};
-use causeway_wire::codec::{Wire, Writer};
+use causeway_wire::codec::Writer;
 use causeway_wire::datafile::Binding;
 use causeway_wire::fs::{
-    Caller, Errno, Generation, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, ReplyBody, Request,
-    Target, WantedSums,
+    Caller, Errno, Generation, MAX_MESSAGE_BYTES, NUMBERED_WRITES, ObjectId, Operation, Regions,
+    ReplyBody, Request, Target, WantedSums,
 };
 
 use super::identity::Layout;
@@ -479,7 +479,9 @@ impl Rpc {
         pending.sent_target = pending.given_target.or(known).unwrap_or_default();
         let addr = self.addr(pending.call.server)?;
         let mut exports = Vec::new();
-        let asks_clock = pending.unacknowledged.wants_clock();
+        let formats = self.formats(pending.call.server);
+        let has_clock = formats.highest >= NUMBERED_WRITES;
+        let asks_clock = has_clock && pending.unacknowledged.wants_clock();
         let operation = match &pending.call.body {
             _ if asks_clock => Operation::Clock,
             Body::Plain(operation) => operation.clone(),
@@ -504,6 +506,7 @@ impl Rpc {
             .unwrap_or_else(|| Memory::zeroed(MAX_MESSAGE_BYTES));
         let mut attempt = Attempt {
             sent: Instant::now(),
+            format: formats.highest,
             asks_clock,
             send: None,
             receive: None,
@@ -525,7 +528,7 @@ impl Rpc {
             Ok(Posted::Complete(done)) => attempt.note_receive(done.result),
             Err(error) => return Err(self.refused(pending.call.server, attempt, error)),
         }
-        let message = Memory::from_vec(request.to_bytes());
+        let message = Memory::from_vec(request.to_bytes(formats));
         match self
             .bmi
             .post_sendunexpected(addr, &[message], tag, self.context, user | 1)

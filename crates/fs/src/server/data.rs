@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causeway_bmi::Addr;
 use causeway_sys::waits;
 use causeway_wire::datafile::WriteId;
 use causeway_wire::fs::{
@@ -11,7 +10,7 @@ use causeway_wire::fs::{
     ScrubPosition,
 };
 
-use super::events::{Done, EntryState, Loop};
+use super::events::{Done, EntryState, Loop, ReplyTo};
 use super::io::Requester;
 use crate::data::scrub::{Finding, Step};
 use crate::data::{Fault, Origin, Scratch, Store, history};
@@ -34,13 +33,12 @@ impl Loop {
     /// Carries a request about datafiles out; `None` if its reply comes later.
     pub(super) fn data_request(
         &mut self,
-        from: Addr,
+        to: ReplyTo,
         request: Request,
     ) -> Result<Option<ReplyBody>, Failure> {
-        let tag = request.reply_tag;
         let client = request.client;
-        self.abandon_others(client, from);
-        let requester = Requester { from, tag, client };
+        self.abandon_others(client, to.from);
+        let requester = Requester { to, client };
         match request.operation {
             Operation::Read {
                 object,
@@ -72,30 +70,26 @@ impl Loop {
                 boot: self.boot,
                 at: history::now(),
             }))),
-            Operation::Seed { object, content } => {
-                self.store_task(from, tag, false, move |store, _| {
-                    done(store.seed(object, &content), "making", object)
-                })
-            }
+            Operation::Seed { object, content } => self.store_task(to, false, move |store, _| {
+                done(store.seed(object, &content), "making", object)
+            }),
             Operation::TruncateData {
                 object,
                 size,
                 version,
                 at_least,
-            } => self.store_task(from, tag, false, move |store, _| {
+            } => self.store_task(to, false, move |store, _| {
                 let truncated = store.truncate(object, size, version, at_least);
                 done(truncated, "truncating", object)
             }),
-            Operation::Flush { object, at_least } => {
-                self.store_task(from, tag, false, move |store, _| {
-                    done(store.flush(object, at_least), "syncing", object)
-                })
-            }
+            Operation::Flush { object, at_least } => self.store_task(to, false, move |store, _| {
+                done(store.flush(object, at_least), "syncing", object)
+            }),
             Operation::FindData {
                 object,
                 at_least,
                 offset,
-            } => self.store_task(from, tag, false, move |store, _| {
+            } => self.store_task(to, false, move |store, _| {
                 let first = store.find_data(object, offset, at_least);
                 first
                     .map(|first| ReplyBody::Data { first })
@@ -103,14 +97,14 @@ impl Loop {
             }),
             Operation::StorageStatus => {
                 let (written, read, busy) = (self.written, self.read, self.busy() as u32);
-                self.store_task(from, tag, true, move |store, _| {
+                self.store_task(to, true, move |store, _| {
                     storage_status(store, written, read, busy)
                 })
             }
             operation => {
                 check_operator(&request.caller, "check and remove datafiles")?;
                 let synced = self.synced;
-                self.store_task(from, tag, true, move |store, scratch| {
+                self.store_task(to, true, move |store, scratch| {
                     operate(store, operation, synced, scratch)
                 })
             }
@@ -129,8 +123,7 @@ impl Loop {
     /// Runs something on the store: here if it is quick, else in the pool.
     fn store_task(
         &mut self,
-        from: Addr,
-        tag: u64,
+        to: ReplyTo,
         slow: bool,
         task: impl FnOnce(&Store, &mut Scratch) -> Result<ReplyBody, Failure> + Send + 'static,
     ) -> Result<Option<ReplyBody>, Failure> {
@@ -138,7 +131,7 @@ impl Loop {
         if store.in_memory() && !slow {
             return task(&store, &mut self.scratch).map(Some);
         }
-        let ticket = self.open_entry(from, tag, EntryState::Elsewhere);
+        let ticket = self.open_entry(to, EntryState::Elsewhere);
         let mailbox = self.mailbox();
         self.pool.run(move |scratch| {
             let result = task(&store, scratch);

@@ -30,7 +30,7 @@ impl Loop {
             return Step::Wait;
         };
         let into = buffer.slice(0..wanted.len as usize);
-        let from = job.requester.from;
+        let from = job.requester.to.from;
         let user = Purpose::List.user(job.ticket);
         let posted =
             self.bmi
