@@ -158,7 +158,7 @@ impl Serving {
     fn reply(&mut self, message: &Unexpected) {
         let ours = *self.formats.lock().expect("no test has failed");
         let asked = message.data.first().copied().unwrap_or_default();
-        if ours.common(Formats::only(asked)).is_none() {
+        if !ours.has(asked) {
             let tag = Request::reply_tag_of(&message.data).unwrap_or_default();
             return self.send(message.from, tag, refusal(ours, &message.data));
         }
@@ -214,13 +214,13 @@ impl Serving {
 /// and know nothing of others.
 fn refusal(ours: Formats, request: &[u8]) -> Vec<u8> {
     let asked = request.first().copied().unwrap_or_default();
-    let theirs = Request::foreign_formats_of(request);
+    let theirs = Request::formats_of(request).unwrap_or(Formats::only(asked));
     let (format, message) = match ours.highest <= NUMBERED_WRITES {
         true => (ours.highest, format!("unknown value {asked}")),
-        false => (
-            asked.min(ours.highest),
-            Formats::refusal(theirs.unwrap_or(Formats::only(asked)), ours, "this"),
-        ),
+        false => {
+            let text = Formats::refusal(theirs, ours, "the protocol");
+            (asked.min(ours.highest), text)
+        }
     };
     let result = Err(Failure {
         errno: Errno::EPROTO,
@@ -439,3 +439,6 @@ pub fn greeting() -> Greeting {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests;

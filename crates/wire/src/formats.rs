@@ -47,6 +47,11 @@ impl Formats {
         }
     }
 
+    /// Whether this is one of them.
+    pub const fn has(self, format: u8) -> bool {
+        self.lowest <= format && format <= self.highest
+    }
+
     /// The highest format that both sides speak.
     pub fn common(self, other: Self) -> Option<u8> {
         let highest = self.highest.min(other.highest);

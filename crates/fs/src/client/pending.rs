@@ -30,8 +30,8 @@ pub(super) struct PendingCall {
     pub(super) sent_target: Target,
     /// No reply came before the time was over.
     pub(super) silent: bool,
-    /// It was sent again in the highest format, after a refusal in a lower one.
-    pub(super) retried_highest: bool,
+    /// It was sent again in a higher format than before.
+    pub(super) raised: bool,
     /// An attempt ended without a reply: the server may still be carrying it out.
     pub(super) unfinished: bool,
 }
@@ -85,7 +85,7 @@ impl PendingCall {
             given_target,
             sent_target: Target::default(),
             silent: false,
-            retried_highest: false,
+            raised: false,
             unfinished: false,
         }
     }

@@ -60,12 +60,12 @@ impl Rpc {
                 return;
             }
             Outcome::Refused(format, failure) => {
-                return self.use_lower_format(pending, attempt.format, format, failure);
+                return self.use_format(pending, attempt.format, format, failure);
             }
             Outcome::Failed(failure)
                 if Self::may_use_highest(pending, attempt.format, &failure) =>
             {
-                pending.retried_highest = true;
+                pending.raised = true;
                 return self.set_format(server, FORMATS.highest);
             }
             Outcome::Failed(Failure { errno, message }) => (errno, message, errno == Errno::RETRY),
@@ -106,19 +106,16 @@ impl Rpc {
 
     /// A server has refused a request of the format `asked`, without carrying it out, and its own highest format is `theirs`: the
     /// call is sent again in that one if this build speaks it, and is at its end otherwise.
-    fn use_lower_format(
-        &mut self,
-        pending: &mut PendingCall,
-        asked: u8,
-        theirs: u8,
-        failure: Failure,
-    ) {
+    fn use_format(&mut self, pending: &mut PendingCall, asked: u8, theirs: u8, failure: Failure) {
         let server = pending.call.server;
-        if (FORMATS.lowest..asked).contains(&theirs) {
+        let is_lower = theirs < asked;
+        // A call is raised once at most, so that its attempts end.
+        if FORMATS.has(theirs) && (is_lower || !pending.raised) {
+            pending.raised |= !is_lower;
             tracing::debug!(
                 server = self.link_name(server),
                 format = theirs,
-                "an older server"
+                "a server of another build"
             );
             return self.set_format(server, theirs);
         }
@@ -130,7 +127,7 @@ impl Rpc {
     /// replaced since by a build that does not speak the lower one any more.
     fn may_use_highest(pending: &PendingCall, asked: u8, failure: &Failure) -> bool {
         let refused = failure.errno == Errno::EPROTO && asked < FORMATS.highest;
-        refused && !pending.retried_highest
+        refused && !pending.raised
     }
 
     pub(super) fn end_exports(&mut self, attempt: &Attempt) {

@@ -517,7 +517,8 @@ impl Loop {
     /// Tells the sender of a request that cannot be understood why, if there is a way to tell it.
     fn refuse(&mut self, message: &Unexpected, malformed: &Malformed) {
         let from = message.from;
-        let foreign = Request::foreign_formats_of(&message.data);
+        let theirs = Request::formats_of(&message.data);
+        let foreign = theirs.filter(|theirs| !FORMATS.has(theirs.highest));
         let reason = match foreign {
             None => malformed.to_string(),
             Some(theirs) => refusal_text(theirs),

@@ -6,12 +6,9 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use causeway_bmi::{Bmi, Config, Posted};
 use causeway_fs::client::{Client, ClientOptions, CreateOptions};
 use causeway_fs::config::Configuration;
-use causeway_sys::memory::Memory;
-use causeway_wire::codec::Wire;
-use causeway_wire::fs::{DistributionHint, Errno, FORMATS, MAX_MESSAGE_BYTES, Reply, ReplyBody};
+use causeway_wire::fs::{DistributionHint, Errno, ReplyBody};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{Fixture, Shape, client, pattern};

@@ -94,13 +94,12 @@ impl Request {
         Ok((request, formats))
     }
 
-    /// What a client speaks whose request has a format that this build does not speak.
-    pub fn foreign_formats_of(bytes: &[u8]) -> Option<Formats> {
+    /// What the client of a request speaks, as far as the request says it. Of its format nothing need be known.
+    pub fn formats_of(bytes: &[u8]) -> Option<Formats> {
         let mut input = Reader::new(bytes);
         let format = input.u8("format").ok()?;
         input.u64("reply tag").ok()?;
-        let theirs = stated(format, &mut input).ok()?;
-        (!speaks(format)).then_some(theirs)
+        stated(format, &mut input).ok()
     }
 
     /// The reply tag of bytes that may not be a whole request, so that the server can reply to a
@@ -171,15 +170,11 @@ pub fn refusal_text(theirs: Formats) -> String {
 
 /// The error of a client whose server has refused its formats in this one.
 pub fn refused_text(format: u8, failure: Failure) -> String {
-    match format >= STATING || speaks(format) {
+    match format >= STATING || FORMATS.has(format) {
         // The server has been told all formats, and names its own.
         true => failure.message,
         false => FORMATS.mismatch(Formats::only(format), PROTOCOL),
     }
-}
-
-fn speaks(format: u8) -> bool {
-    FORMATS.common(Formats::only(format)).is_some()
 }
 
 /// What the client of a request speaks, as far as requests of this format say it.
@@ -202,7 +197,7 @@ fn take_format(input: &mut Reader<'_>) -> Result<u8, Malformed> {
     let most = MAX_MESSAGE_BYTES as u64;
     within(input.remaining() as u64, most, "message length")?;
     match input.u8("format")? {
-        format if speaks(format) => Ok(format),
+        format if FORMATS.has(format) => Ok(format),
         value => unknown(PROTOCOL_FORMAT, value),
     }
 }

@@ -132,8 +132,8 @@ fn what_other_clients_speak_is_known_as_far_as_they_say_it() {
         (&[9, 9], Some(of(9, 9))),
         (&[200, 1], Some(of(200, 1))),
         // Ours.
-        (&[5, 0], None),
-        (&[7, 7], None),
+        (&[5, 0], Some(Formats::only(5))),
+        (&[7, 5], Some(FORMATS)),
         // Nonsense.
         (&[0, 0], None),
         (&[9, 0], None),
@@ -141,7 +141,7 @@ fn what_other_clients_speak_is_known_as_far_as_they_say_it() {
     ];
     for (ends, expected) in cases {
         let bytes = [&ends[..1], &[0; 8], &ends[1..], &[0; 80]].concat();
-        assert_eq!(Request::foreign_formats_of(&bytes), expected, "{ends:?}");
+        assert_eq!(Request::formats_of(&bytes), expected, "{ends:?}");
         assert!(Request::from_bytes(&bytes).is_err());
     }
     for lowest in [0, FORMATS.highest + 1] {
