@@ -25,7 +25,7 @@ use causeway_transport::registry::Registry;
 
 pub use causeway_engine::types::{self, *};
 pub use causeway_engine::{
-    Access, Direction, Identity, Memory, Parked, PeerError, PeerReport, RegionDescriptor, Waker,
+    Access, Cursor, Direction, Identity, Memory, Parked, PeerError, PeerReport, RegionDescriptor, Waker,
     log,
 };
 
