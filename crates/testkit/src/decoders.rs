@@ -108,7 +108,7 @@ fn fs_reply(bytes: &[u8]) {
         );
         assert_eq!(fs::Reply::refusal_of(bytes, format), None);
     }
-    if let Some((format, failure)) = fs::Reply::refusal_of(bytes, fs::FORMATS.highest) {
+    if let Some((format, failure)) = fs::Reply::refusal_of(bytes, fs::formats::FORMATS.highest) {
         let result = Err(failure);
         let again = fs::Reply { result }.to_bytes(format);
         assert!(again == bytes, "another encoding");

@@ -19,10 +19,11 @@ use causeway_bmi::{
     Unexpected, Waker,
 };
 use causeway_wire::formats::Formats;
+use causeway_wire::fs::formats::{FORMATS, NUMBERED_WRITES};
 use causeway_wire::fs::{
-    Attributes, Body, Distribution, DistributionHint, Entry, Errno, FORMATS, Failure, Generation,
-    Greeting, Incarnation, Kind, LayoutPart, LayoutServer, MAX_MESSAGE_BYTES, NUMBERED_WRITES,
-    Node, ObjectId, Operation, Place, Region, Reply, ReplyBody, Request, ServerIdentity, Timestamp,
+    Attributes, Body, Distribution, DistributionHint, Entry, Errno, Failure, Generation, Greeting,
+    Incarnation, Kind, LayoutPart, LayoutServer, MAX_MESSAGE_BYTES, Node, ObjectId, Operation,
+    Place, Region, Reply, ReplyBody, Request, ServerIdentity, Timestamp,
 };
 
 /// Bytes of `/f`.

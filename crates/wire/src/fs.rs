@@ -17,7 +17,7 @@ use crate::region::RegionDescriptor;
 
 mod codec;
 mod errno;
-mod formats;
+pub mod formats;
 mod identity;
 mod moment;
 mod place;
@@ -25,9 +25,6 @@ mod place;
 mod tests;
 
 pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES};
-pub use formats::{
-    FORMATS, NUMBERED_WRITES, STORED_REPLIES, format_of_refusal, refusal_text, refused_text,
-};
 pub use identity::{
     Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
     MAX_SERVER_NAME_BYTES, ServerIdentity, Target,

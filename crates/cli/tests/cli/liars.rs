@@ -7,8 +7,9 @@ use causeway_testkit::scripted::{
     DIRECTORY, FILE, FILE_BYTES, LINK, Response, SMALL, ScriptedServer, entry, greeting, node,
     transferred,
 };
+use causeway_wire::fs::formats::FORMATS;
 use causeway_wire::fs::{
-    Body, CheckCursor, Distribution, FORMATS, Greeting, Kind, Node, ObjectId, Operation, Reply, ReplyBody,
+    Body, CheckCursor, Distribution, Greeting, Kind, Node, ObjectId, Operation, Reply, ReplyBody,
     StripedFile,
 };
 

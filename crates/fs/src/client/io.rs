@@ -12,8 +12,9 @@ use causeway_wire::fs::{
     Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Reach, Region, ReplyBody,
 };
 
+use super::call::Call;
+use super::call_error::{CallError, done, object_name, take_reply};
 use super::names::{node, node_of};
-use super::rpc::{Call, CallError, done, object_name, take_reply};
 use super::stages::StageClock;
 use super::transfer::{IoKind, IoList, Planned, plan};
 use super::{Client, File};

@@ -1,10 +1,31 @@
 //! A server as a client reaches it.
 
 use causeway_bmi::Addr;
-use causeway_wire::fs::FORMATS;
+use causeway_wire::fs::formats::FORMATS;
+use causeway_wire::fs::{Greeting, Target};
 
-use super::introduce::Known;
 use crate::config::ServerEntry;
+
+/// A server's identity as its last greeting had it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// What requests to it carry.
+    pub(crate) target: Target,
+    /// Of its host, at that moment.
+    pub(crate) boot: u128,
+    /// Of its disk, at that moment.
+    pub(crate) failed_syncs: u64,
+}
+
+impl Known {
+    pub(crate) fn of(greeting: &Greeting) -> Self {
+        Self {
+            target: greeting.identity.target(),
+            boot: greeting.boot,
+            failed_syncs: greeting.failed_syncs,
+        }
+    }
+}
 
 /// A server as this client reaches it.
 pub(super) struct Link {

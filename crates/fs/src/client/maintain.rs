@@ -9,10 +9,11 @@ use causeway_wire::fs::{
 };
 
 use super::Client;
+use super::call::Call;
+use super::call_error::{CallError, done, take_reply, unexpected_reply};
 use super::identity::Layout;
 use super::io::{FORM_CHANGES, Version, version};
 use super::names::node;
-use super::rpc::{Call, CallError, done, take_reply, unexpected_reply};
 use crate::Error;
 
 /// Datafiles that one step of [`Client::orphans`] checks.

@@ -4,11 +4,13 @@
 //! configuration's timeout. A call has all its requests in flight at once, where it can. Several
 //! threads use several clients.
 //!
-//! Reading order: `rpc`, `pending` and `replies` (requests, replies, repetition), `session`, `link`, `introduce` and `identity`
+//! Reading order: `call`, `call_error`, `rpc`, `pending` and `replies` (requests, replies, repetition), `session`, `link`, `introduce` and `identity`
 //! (which server is at an address), `names` (the name space), `transfer` (which bytes go where), `io` (reading and
 //! writing), `presence` (data that is missing), `verifiers` (writes that were lost before a sync), `maintain` (for
 //! operators), `stages` (where the time goes).
 
+mod call;
+mod call_error;
 mod holes;
 mod identity;
 mod introduce;
@@ -39,8 +41,9 @@ pub use stages::Stage;
 
 use crate::Error;
 use crate::config::Configuration;
+use call_error::CallError;
 pub(crate) use rpc::Interrupter;
-use rpc::{CallError, Rpc};
+use rpc::Rpc;
 
 /// A connection to a file system.
 pub struct Client {

@@ -5,7 +5,8 @@ use causeway_wire::fs::{
     ReplyBody, SetAttributes,
 };
 
-use super::rpc::{Call, CallError, done, object_name, take_reply};
+use super::call::Call;
+use super::call_error::{CallError, done, object_name, take_reply};
 use super::{Client, CreateOptions, File};
 use crate::Error;
 use crate::distribution::MAX_FILE_BYTES;

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use causeway_bmi::{Addr, Memory, OpError, OpId, PeerError, RegionDescriptor};
 use causeway_wire::fs::{Errno, Failure, Reply, ReplyBody, Target};
 
-use super::rpc::{Body, Call, CallError};
+use super::call::{Body, Call};
+use super::call_error::CallError;
 use super::unacknowledged::Unacknowledged;
 use crate::backoff::Backoff;
 use crate::error::failure;

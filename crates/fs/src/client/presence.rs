@@ -2,9 +2,9 @@
 
 use causeway_wire::fs::{Body, Errno, Operation, ReplyBody};
 
+use super::call_error::CallError;
 use super::io::version;
 use super::names::node;
-use super::rpc::CallError;
 use super::{Client, File};
 
 impl Client {

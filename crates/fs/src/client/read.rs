@@ -3,9 +3,9 @@
 use causeway_bmi::Memory;
 use causeway_wire::fs::{Body, Distribution, Operation, Region, ReplyBody, WantedSums};
 
+use super::call_error::{CallError, unexpected_reply};
 use super::io::{FORM_CHANGES, Form, WaitStages, busiest, in_rounds, keeps_changing};
 use super::names::node;
-use super::rpc::{CallError, unexpected_reply};
 use super::stages::StageClock;
 use super::transfer::{IoKind, IoList};
 use super::{Client, File};

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use causeway_bmi::{Completion, OpError, PeerError};
 use causeway_wire::formats::Formats;
-use causeway_wire::fs::{Errno, FORMATS, Failure, ReplyBody, refused_text};
+use causeway_wire::fs::formats::{FORMATS, refused_text};
+use causeway_wire::fs::{Errno, Failure, ReplyBody};
 
 use super::pending::{Attempt, Outcome, PendingCall, State, errno_of};
 use super::rpc::{BATCH, DRAIN, Rpc, SPARE_REPLIES};

@@ -13,8 +13,8 @@ use std::fmt;
 
 use causeway_wire::fs::{Errno, Generation};
 
-use super::introduce::Known;
-use super::rpc::CallError;
+use super::call_error::CallError;
+use super::link::Known;
 use super::{Client, File};
 
 /// A server's unsynced writes are there while this stays the same.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::text::{parse_duration, parse_size};
-use super::{
+use super::types::{
     ConfigError, Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS,
     ServerEntry,
 };

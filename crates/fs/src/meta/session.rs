@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Errno, Failure, Operation, Reply, Request, STORED_REPLIES};
+use causeway_wire::fs::formats::STORED_REPLIES;
+use causeway_wire::fs::{Errno, Failure, Operation, Reply, Request};
 use causeway_wire::store::{Key, SessionRecord, session_key};
 
 use super::fault::{Outcome, corrupt, fail, malformed};

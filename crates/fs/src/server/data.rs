@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 use causeway_sys::waits;
 use causeway_wire::datafile::WriteId;
 use causeway_wire::fs::{
-    Caller, DataFault, Errno, Failure, Moment, ObjectId, Operation, Reply, ReplyBody, Request,
+    DataFault, Errno, Failure, Moment, ObjectId, Operation, Reply, ReplyBody, Request,
     ScrubPosition,
 };
 
-use super::events::{Done, EntryState, Loop, ReplyTo};
+use super::callers::check_operator;
+use super::error::storage_failure;
+use super::events::{Done, EntryState, Loop};
 use super::io::Requester;
+use super::ticket::ReplyTo;
 use crate::data::scrub::{Finding, Step};
 use crate::data::{Fault, Origin, Scratch, Store, history};
 use crate::error::failure;
@@ -167,51 +170,11 @@ impl Loop {
     }
 }
 
-/// A failure of the store, as clients see it.
-pub(super) fn storage_failure(doing: &str, object: ObjectId, fault: &Fault) -> Failure {
-    let errno = match fault {
-        Fault::Io(error) => match error.raw_os_error() {
-            Some(number) => u16::try_from(number).map_or(Errno::EIO, Errno),
-            None => Errno::EIO,
-        },
-        Fault::Absent { .. } | Fault::Short { .. } => Errno::MISSING,
-        Fault::Damaged { .. }
-        | Fault::Foreign { .. }
-        | Fault::Header(_)
-        | Fault::Earlier { .. }
-        | Fault::Replaced => Errno::EIO,
-        Fault::Exists => Errno::EEXIST,
-        Fault::Unknown => Errno::EIO,
-        Fault::Abandoned => Errno::ECONNRESET,
-    };
-    let advice = match errno {
-        Errno::ENOSPC => ": the server's disk is full",
-        Errno::EDQUOT => ": the server's quota is used up",
-        _ => "",
-    };
-    failure(
-        errno,
-        format!("{doing} datafile {:x}: {fault}{advice}", object.0),
-    )
-}
-
 fn done(result: Result<(), Fault>, doing: &str, object: ObjectId) -> Result<ReplyBody, Failure> {
     match result {
         Ok(()) => Ok(ReplyBody::Done),
         Err(fault) => Err(storage_failure(doing, object, &fault)),
     }
-}
-
-/// Only root and the servers' user may do this.
-pub(super) fn check_operator(caller: &Caller, doing: &str) -> Result<(), Failure> {
-    let own = rustix::process::geteuid().as_raw();
-    if caller.uid == 0 || caller.uid == own {
-        return Ok(());
-    }
-    Err(failure(
-        Errno::EPERM,
-        format!("only root and the servers' user may {doing}"),
-    ))
 }
 
 /// Operators' requests to a store.

@@ -8,21 +8,23 @@ use std::time::{Duration, Instant};
 use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, Posted, Unexpected, Waker};
 use causeway_sys::waits;
 use causeway_wire::codec::Malformed;
+use causeway_wire::fs::formats::{FORMATS, format_of_refusal, refusal_text};
 use causeway_wire::fs::{
-    Caller, Errno, FORMATS, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody,
-    Request, ServerIdentity, Target, format_of_refusal, refusal_text,
+    Caller, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody, Request,
+    ServerIdentity, Target,
 };
 use causeway_wire::home::Enrollment;
 
 use super::background::Background;
-use super::callers::Callers;
-use super::data::check_operator;
+use super::callers::{Callers, check_operator};
 use super::home::Home;
 use super::io::Job;
 use super::metadata::{Metadata, Wakeups};
 use super::piece_io::PieceResult;
 use super::staging::Staging;
-use super::{MAX_REQUESTS, StopHandle, Ticket, identity, reclaim, register};
+use super::stop::StopHandle;
+use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
+use super::{identity, reclaim, register};
 use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Pool, Scratch, Store};
 use crate::error::failure;
@@ -78,15 +80,6 @@ pub(super) struct Loop {
     beside: Vec<Background>,
     metadata: Option<Metadata>,
     pub(super) home: Home,
-}
-
-/// Where a reply goes, and how.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ReplyTo {
-    pub(super) from: Addr,
-    pub(super) tag: u64,
-    /// The request's format, or the one of a refusal.
-    pub(super) format: u8,
 }
 
 /// A request in progress.

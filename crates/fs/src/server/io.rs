@@ -12,12 +12,12 @@ use causeway_bmi::{Addr, Direction, Memory, OpError, Posted, RegionDescriptor};
 use causeway_wire::datafile::BLOCK_BYTES;
 use causeway_wire::fs::{Errno, Failure, ObjectId, Regions, Reply, ReplyBody, WantedSums};
 
-use super::Ticket;
-use super::data::storage_failure;
-use super::events::{Done, EntryState, Loop, Purpose, ReplyTo};
+use super::error::storage_failure;
+use super::events::{Done, EntryState, Loop, Purpose};
 use super::piece_io::{PieceResult, read_piece};
 use super::regions::{LocalStream, RegionStream, RemoteStream, remote_bytes};
 use super::staging::BUFFER_BYTES;
+use super::ticket::{ReplyTo, Ticket};
 use crate::data::datafile::Wait;
 use crate::data::{Abandoned, Datafile, Fault, Origin, Piece, ReadOptions, Stamp};
 use crate::error::failure;

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use causeway_wire::fs::{Errno, Failure, Generation, Incarnation, Operation, Reply, Request};
 
-use super::Ticket;
 use super::background::Wakeup;
 use super::scans::{Scanner, is_scan};
+use super::ticket::Ticket;
 use crate::clock;
 use crate::config::{Configuration, Durability};
 use crate::error::failure;

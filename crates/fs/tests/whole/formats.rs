@@ -6,7 +6,8 @@ use std::time::Duration;
 use causeway_bmi::{Addr, Bmi, Config, Context, Posted};
 use causeway_sys::memory::Memory;
 use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Body, Errno, FORMATS, Failure, MAX_MESSAGE_BYTES, Reply, ReplyBody};
+use causeway_wire::fs::formats::FORMATS;
+use causeway_wire::fs::{Body, Errno, Failure, MAX_MESSAGE_BYTES, Reply, ReplyBody};
 
 use crate::cluster::{Fixture, Shape};
 

@@ -311,8 +311,10 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for operation in operations() {
         // Format 5 has no numbers of writes.
-        let old = Formats::only(fs::FORMATS.lowest);
-        all.extend([fs::FORMATS, old].map(|formats| request(operation.clone()).to_bytes(formats)));
+        let old = Formats::only(fs::formats::FORMATS.lowest);
+        all.extend(
+            [fs::formats::FORMATS, old].map(|formats| request(operation.clone()).to_bytes(formats)),
+        );
     }
     all
 }
@@ -555,7 +557,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
         }),
     };
     (results.into_iter())
-        .map(|result| Reply { result: Ok(result) }.to_bytes(fs::FORMATS.highest))
+        .map(|result| Reply { result: Ok(result) }.to_bytes(fs::formats::FORMATS.highest))
         .chain([4, 7, 9].map(|format| failure.to_bytes(format)))
         .collect()
 }

@@ -157,7 +157,8 @@ record! { LayoutServer {
 mod tests {
     use super::*;
     use crate::codec::tests::golden;
-    use crate::fs::{FORMATS, Operation, Reply, ReplyBody};
+    use crate::fs::formats::FORMATS;
+    use crate::fs::{Operation, Reply, ReplyBody};
     use alloc::boxed::Box;
     use alloc::vec;
 

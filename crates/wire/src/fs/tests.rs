@@ -11,6 +11,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
+use super::formats::*;
 use super::*;
 use crate::codec::tests::golden;
 use crate::codec::{Malformed, Wire};

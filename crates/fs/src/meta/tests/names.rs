@@ -352,7 +352,7 @@ fn listing_is_stable_while_names_come_and_go() {
 
 #[test]
 fn a_long_listing_comes_in_messages_that_fit() {
-    use causeway_wire::fs::FORMATS;
+    use causeway_wire::fs::formats::FORMATS;
     let mut bench = Bench::new();
     for number in 0..400 {
         bench.node(create(&format!("/{}{number:03}", "n".repeat(240))));

@@ -1,6 +1,7 @@
 //! Each change happens once.
 
 use causeway_wire::codec::Wire as _;
+use causeway_wire::fs::formats::STORED_REPLIES;
 
 use super::*;
 
