@@ -18,7 +18,7 @@ use super::piece_io::{PieceResult, read_piece};
 use super::regions::{LocalStream, RegionStream, RemoteStream, remote_bytes};
 use super::staging::BUFFER_BYTES;
 use super::ticket::{ReplyTo, Ticket};
-use crate::data::datafile::Wait;
+use crate::data::types::Wait;
 use crate::data::{Abandoned, Datafile, Fault, Origin, Piece, ReadOptions, Stamp};
 use crate::error::failure;
 use crate::sabotage::{self, Sabotage};
