@@ -426,7 +426,7 @@ fn check_address(address: &str) -> Result<(), String> {
             Ok(())
         }
         Some(("tcp", rest)) => {
-            let host: super::Host = rest
+            let host: super::layout::Host = rest
                 .parse()
                 .map_err(|_| "`tcp://HOST:PORT` is needed, with a port from 1 to 65535")?;
             let explicit = rest.len() > host.name.len();

@@ -238,7 +238,7 @@ impl Service {
             let limit = self
                 .store()
                 .map_or(u64::MAX, |store| store.max_batch_bytes());
-            let (batch, others) = rest.split_at(space::batch_len(rest, limit));
+            let (batch, others) = rest.split_at(Self::batch_len(rest, limit));
             replies.extend(self.apply_batch(batch, now));
             rest = others;
         }

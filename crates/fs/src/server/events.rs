@@ -16,10 +16,11 @@ use causeway_wire::fs::{
 use causeway_wire::home::Enrollment;
 
 use super::background::Background;
+use super::beside::Wakeups;
 use super::callers::{Callers, check_operator};
 use super::home::Home;
 use super::io::Job;
-use super::metadata::{Metadata, Wakeups};
+use super::metadata::Metadata;
 use super::piece_io::PieceResult;
 use super::staging::Staging;
 use super::stop::StopHandle;

@@ -2,7 +2,7 @@
 //!
 //! One thread runs the loop (`events`): it takes requests, replies to those that need no waiting, and moves data
 //! (`io`, over `lists`, `piece_io`, `regions` and `staging`; `data` has the short requests about datafiles). What would
-//! block it goes to other threads (`background`): changes of a synced file system to the commit thread (`metadata`), storage that waits
+//! block it goes to other threads (`background`): changes of a synced file system to the commit thread (`metadata`, which shares `beside` with it), storage that waits
 //! for a device to the datafile store's pool, removals of datafiles to the reclaimer (`reclaim`). A server serves only
 //! from the directory that was formatted for it (`home`, `format`), and only requests that are meant for it
 //! (`identity`, `greeting`); the metadata server registers each I/O server once (`register`). At most [`MAX_REQUESTS`] requests are
@@ -11,6 +11,7 @@
 //! [`Server`] (`instance`) runs one inside a program; [`serve`] is all of a server process.
 
 mod background;
+mod beside;
 mod callers;
 mod data;
 mod error;
