@@ -296,7 +296,6 @@ impl Drop for Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::failure;
     use causeway_wire::fs::{Caller, Operation, Target};
 
     fn request() -> (Ticket, Request) {
