@@ -1,6 +1,6 @@
 //! The formats of requests and replies, and how the two sides find one that both speak.
 //!
-//! The first byte of a message is its format. A client begins with the highest that it speaks, and from [`STATING`] on says
+//! The first byte of a message is its format. A client begins with the highest that it speaks, and from format 7 on says
 //! which is its lowest. A server replies in the request's format; a request of a format above all of its own is refused
 //! in the highest that it speaks, which the client goes on with ([`Reply::refusal_of`]). What stands in front of a
 //! request, and a failure as a whole, have the same bytes in every format.
@@ -198,11 +198,9 @@ fn take_format(input: &mut Reader<'_>) -> Result<u8, Malformed> {
     within(input.remaining() as u64, most, "message length")?;
     match input.u8("format")? {
         format if FORMATS.has(format) => Ok(format),
-        value => unknown(PROTOCOL_FORMAT, value),
+        value => unknown("format of the file system's protocol", value),
     }
 }
-
-const PROTOCOL_FORMAT: &str = "format of the file system's protocol";
 
 fn take_operation(format: u8, input: &mut Reader<'_>) -> Result<Operation, Malformed> {
     if format >= NUMBERED_WRITES {
