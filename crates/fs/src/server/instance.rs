@@ -22,7 +22,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the server's directory, which must have been formatted by [`format()`], and starts to listen.
+    /// Takes the server's directory, which must have been formatted by [`format()`](fn@super::format), and starts to
+    /// listen.
     pub fn start(configuration: &Configuration, name: &str) -> Result<Self, ServerError> {
         let fail = ServerError::of(name);
         let entry = entry_of(configuration, name)?;
