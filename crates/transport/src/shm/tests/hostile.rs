@@ -150,7 +150,7 @@ fn callers_that_share_a_format_are_welcome_and_others_are_told_of_both() {
     let mut host = Host::listening(ShmConfig::default(), &address);
     let (pair, bell) = (pair_file(), bell_file());
     let files = [pair.as_fd(), bell.as_fd()];
-    for (lowest, above) in [(5, 0), (1, 4), (4, 9), (5, 250)] {
+    for (lowest, above) in [(5, 0), (1, 4), (6, 0), (4, 9), (5, 250)] {
         let socket = connect(&address);
         let record = stating(&Record::Hello(hello()), lowest, above);
         socket.send(&record, &files).unwrap();
@@ -165,15 +165,15 @@ fn callers_that_share_a_format_are_welcome_and_others_are_told_of_both() {
     for (record, theirs) in [
         (HELLO_OF_FORMAT_4.to_vec(), "format 4 "),
         (foreign(1, 3), "formats 1 to 4 "),
-        (foreign(6, 0), "format 6 "),
-        (foreign(6, 249), "formats 6 to 255 "),
+        (foreign(7, 0), "format 7 "),
+        (foreign(7, 248), "formats 7 to 255 "),
     ] {
         let reason = refusal(&mut host, &address, &record, &files);
         for named in [theirs, &FORMATS.to_string(), "run builds"] {
             assert!(reason.contains(named), "{reason}");
         }
     }
-    for (lowest, above) in [(0, 0), (0, 9), (6, 250)] {
+    for (lowest, above) in [(0, 0), (0, 9), (7, 250)] {
         let reason = refusal(&mut host, &address, &foreign(lowest, above), &files);
         assert!(reason.contains("format"), "{reason}");
     }
@@ -189,14 +189,15 @@ fn a_called_process_of_another_format_is_named_to_the_caller() {
         flags: 0,
         process: hello().process,
     });
+    let ours = FORMATS.to_string();
     let refused = Record::Refused {
         reason: "the words of the other side".to_owned(),
         why: RefuseReason::Other,
     };
     for (record, named) in [
         (refused.to_bytes(), ["the words of", "other side"]),
-        (stating(&welcome, 6, 2), ["formats 6 to 8", "format 5"]),
-        (stating(&welcome, 1, 3), ["formats 1 to 4", "format 5"]),
+        (stating(&welcome, 7, 2), ["formats 7 to 9", &ours]),
+        (stating(&welcome, 1, 3), ["formats 1 to 4", &ours]),
         (stating(&welcome, 9, 250), ["format", "unknown"]),
     ] {
         let mut host = Host::new(ShmConfig::default());
