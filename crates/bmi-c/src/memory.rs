@@ -311,6 +311,42 @@ mod tests {
         assert!(!buffers.may_hold(base));
     }
 
+    /// What methods know of a buffer as a whole, such as a registration, is found again by a pointer to any part of it, in any
+    /// kind of call. There is no event when a program frees memory of its own: that has no identity.
+    #[test]
+    fn pointers_into_buffers_have_the_identity_of_the_buffer() {
+        let mut describer = Describer::default();
+        let ids = |describer: &mut Describer, named| {
+            let take = |memory: &[Memory]| Ok(memory.iter().map(Memory::id).collect::<Vec<_>>());
+            // SAFETY: the memory lives to the end of the test, and nothing uses the descriptions.
+            unsafe { describer.with(named, true, take) }.unwrap_or_default()
+        };
+        let buffers = [1000, 500].map(Memory::zeroed);
+        let [one, other] = buffers
+            .clone()
+            .map(|memory| describer.buffers.insert(memory));
+        let own = [0_u8; 100];
+        let [id, other_id] = buffers.each_ref().map(Memory::id);
+        assert!(id.is_some() && other_id.is_some() && id != other_id);
+        for (base, at, size, expected) in [
+            (one, 0, 1000, id),
+            (one, 0, 1, id),
+            (one, 999, 1, id),
+            (other, 100, 400, other_id),
+            (own.as_ptr().cast_mut().cast(), 0, 100, None),
+        ] {
+            let start = base.wrapping_byte_add(at);
+            let single = ids(&mut describer, Named::Buffer(start, size as i64));
+            assert_eq!(single, [expected]);
+            let list = [one, start].map(|iov_base| iovec {
+                iov_base,
+                iov_len: if iov_base == start { size } else { 10 },
+            });
+            let listed = ids(&mut describer, Named::List(list.as_ptr(), list.len()));
+            assert_eq!(listed, [id, expected]);
+        }
+    }
+
     #[test]
     fn what_was_mapped_for_writing_too_can_be_written() {
         let mut buffers = Buffers::default();

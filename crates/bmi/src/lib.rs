@@ -25,8 +25,8 @@ use causeway_transport::registry::Registry;
 
 pub use causeway_engine::types::{self, *};
 pub use causeway_engine::{
-    Access, Direction, Identity, Memory, Parked, PeerError, PeerReport, RegionDescriptor, Waker,
-    log,
+    Access, Cursor, Direction, Identity, Memory, Parked, PeerError, PeerReport, RegionDescriptor,
+    Waker, log,
 };
 
 /// A completion context: operations posted to it are tested separately from others.

@@ -56,8 +56,8 @@ macro_rules! decoders {
 pub fn all() -> &'static [Decoder] {
     decoders! {
         "region": canonical::<RegionDescriptor>, samples::regions;
-        "fs_request": canonical::<fs::Request>, samples::requests;
-        "fs_reply": canonical::<fs::Reply>, samples::replies;
+        "fs_request": fs_request, samples::requests;
+        "fs_reply": fs_reply, samples::replies;
         "datafile_header": canonical::<datafile::Header>, samples::datafile_headers;
         "written_groups": canonical::<datafile::WrittenGroups>, samples::written_groups;
         "history": history_parts, samples::history;
@@ -87,6 +87,31 @@ pub fn all() -> &'static [Decoder] {
 fn canonical<T: Wire + PartialEq + Debug>(bytes: &[u8]) {
     if let Ok(value) = T::from_bytes(bytes) {
         assert!(value.to_bytes() == bytes, "another encoding: {value:?}");
+    }
+}
+
+/// In each format, what is accepted has exactly one encoding.
+fn fs_request(bytes: &[u8]) {
+    if let Ok((request, formats)) = fs::Request::from_bytes(bytes) {
+        let again = request.to_bytes(formats);
+        assert!(again == bytes, "another encoding: {request:?}");
+        assert_eq!(fs::Request::formats_of(bytes), Some(formats));
+    }
+}
+
+/// The same of replies. One that refuses another format is none of its own, whatever was asked.
+fn fs_reply(bytes: &[u8]) {
+    if let Ok((reply, format)) = fs::Reply::from_bytes(bytes) {
+        assert!(
+            reply.to_bytes(format) == bytes,
+            "another encoding: {reply:?}"
+        );
+        assert_eq!(fs::Reply::refusal_of(bytes, format), None);
+    }
+    if let Some((format, failure)) = fs::Reply::refusal_of(bytes, fs::formats::FORMATS.highest) {
+        let result = Err(failure);
+        let again = fs::Reply { result }.to_bytes(format);
+        assert!(again == bytes, "another encoding");
     }
 }
 

@@ -9,8 +9,8 @@
 //! ```
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ use causeway_bmi::{
     Addr, Bmi, Config, Context, Direction, InfoOption, Memory, Posted, RegionDescriptor,
     Unexpected, Waker,
 };
-use causeway_wire::codec::Wire;
+use causeway_wire::formats::Formats;
+use causeway_wire::fs::formats::{FORMATS, NUMBERED_WRITES};
 use causeway_wire::fs::{
     Attributes, Body, Distribution, DistributionHint, Entry, Errno, Failure, Generation, Greeting,
     Incarnation, Kind, LayoutPart, LayoutServer, MAX_MESSAGE_BYTES, Node, ObjectId, Operation,
@@ -55,6 +56,9 @@ pub enum Response {
 /// Chooses replies: gets each operation, and the result that an honest server would send.
 pub type Script = Box<dyn FnMut(&Operation, &ReplyBody) -> Response + Send>;
 
+/// The formats that a server speaks, which can be changed while it runs: as if another build of it were started.
+pub type Spoken = Arc<Mutex<Formats>>;
+
 /// A running server; it ends when this is dropped.
 pub struct ScriptedServer {
     config: PathBuf,
@@ -66,6 +70,11 @@ pub struct ScriptedServer {
 impl ScriptedServer {
     /// Starts it, with a configuration for clients in `directory`.
     pub fn start(directory: &Path, script: Script) -> Self {
+        Self::speaking(directory, Arc::new(Mutex::new(FORMATS)), script)
+    }
+
+    /// The same, with a server that speaks these formats.
+    pub fn speaking(directory: &Path, formats: Spoken, script: Script) -> Self {
         let mut bmi = Bmi::new(Config {
             listen: vec!["tcp://127.0.0.1:0".to_owned()],
             unexpected_limit: MAX_MESSAGE_BYTES,
@@ -90,6 +99,7 @@ impl ScriptedServer {
             bmi,
             context,
             script,
+            formats,
         };
         let until = stopping.clone();
         let thread = std::thread::spawn(move || {
@@ -126,6 +136,7 @@ struct Serving {
     bmi: Bmi,
     context: Context,
     script: Script,
+    formats: Spoken,
 }
 
 impl Serving {
@@ -146,13 +157,19 @@ impl Serving {
     }
 
     fn reply(&mut self, message: &Unexpected) {
-        let Ok(request) = Request::from_bytes(&message.data) else {
+        let ours = *self.formats.lock().expect("no test has failed");
+        let asked = message.data.first().copied().unwrap_or_default();
+        if !ours.has(asked) {
+            let tag = Request::reply_tag_of(&message.data).unwrap_or_default();
+            return self.send(message.from, tag, refusal(ours, &message.data));
+        }
+        let Ok((request, _)) = Request::from_bytes(&message.data) else {
             return;
         };
         let result = honest_result(&request.operation);
         let honest = result.clone().unwrap_or(ReplyBody::Done);
         let tag = request.reply_tag;
-        let encoded = |result| Reply { result }.to_bytes();
+        let encoded = |result| Reply { result }.to_bytes(asked);
         let response = (self.script)(&request.operation, &honest);
         if let (Response::Honest, Operation::Read { memory, .. }) = (&response, &request.operation)
         {
@@ -192,6 +209,25 @@ impl Serving {
         // A client that has gone wants no reply.
         let _ = self.bmi.post_send(to, &[message], tag, self.context, 0);
     }
+}
+
+/// What a server that speaks `ours` says of a request that has none of these formats. Servers of one format say it in that one,
+/// and know nothing of others.
+fn refusal(ours: Formats, request: &[u8]) -> Vec<u8> {
+    let asked = request.first().copied().unwrap_or_default();
+    let theirs = Request::formats_of(request).unwrap_or(Formats::only(asked));
+    let (format, message) = match ours.highest <= NUMBERED_WRITES {
+        true => (ours.highest, format!("unknown value {asked}")),
+        false => {
+            let text = Formats::refusal(theirs, ours, "the protocol");
+            (asked.min(ours.highest), text)
+        }
+    };
+    let result = Err(Failure {
+        errno: Errno::EPROTO,
+        message,
+    });
+    Reply { result }.to_bytes(format)
 }
 
 /// The result that an honest server sends.
@@ -404,3 +440,6 @@ pub fn greeting() -> Greeting {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests;

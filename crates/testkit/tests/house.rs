@@ -412,7 +412,7 @@ const CIRCLES: &[(&str, usize)] = &[
     ("watch", 2),
     ("engine", 9),
     ("mpi", 5),
-    ("fs", 50),
+    ("fs", 5),
 ];
 
 #[test]

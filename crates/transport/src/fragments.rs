@@ -73,6 +73,17 @@ impl Cursor {
         })
     }
 
+    /// Steps over the next bytes of one fragment of memory, at most `most`, and returns where they lie; `None` if there are none.
+    #[inline]
+    pub fn next_in<'a>(
+        &mut self,
+        list: &'a [Memory],
+        most: usize,
+    ) -> Option<(&'a Memory, Range<usize>)> {
+        let (memory, range) = self.next(list, most as u64)?;
+        Some((memory, range.start as usize..range.end as usize))
+    }
+
     /// The memory of the next `bytes`, or of as many as there are, which are stepped over as the result is iterated.
     #[inline]
     pub fn spans(&mut self, list: &[Memory], bytes: u64) -> impl Iterator<Item = Memory> {
@@ -96,11 +107,11 @@ impl Cursor {
         self.parts(list, bytes).for_each(drop);
     }
 
-    /// Copies `bytes` to the position and steps over them.
-    pub(crate) fn write(&mut self, list: &[Memory], mut bytes: &[u8]) {
-        while let Some((memory, range)) = self.next(list, bytes.len() as u64) {
-            let (now, rest) = bytes.split_at((range.end - range.start) as usize);
-            memory.write_at(range.start as usize, now);
+    /// Copies `bytes` to the position, as many as there is room for, and steps over them.
+    pub fn write(&mut self, list: &[Memory], mut bytes: &[u8]) {
+        while let Some((memory, range)) = self.next_in(list, bytes.len()) {
+            let (now, rest) = bytes.split_at(range.len());
+            memory.write_at(range.start, now);
             bytes = rest;
         }
     }

@@ -12,6 +12,9 @@ use core::fmt;
 
 use crate::codec::{Malformed, unknown};
 
+/// What to do about two sides without a common format.
+const REMEDY: &str = "run builds on both sides that share one";
+
 /// All formats from the lowest to the highest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Formats {
@@ -44,6 +47,11 @@ impl Formats {
         }
     }
 
+    /// Whether this is one of them.
+    pub const fn has(self, format: u8) -> bool {
+        self.lowest <= format && format <= self.highest
+    }
+
     /// The highest format that both sides speak.
     pub fn common(self, other: Self) -> Option<u8> {
         let highest = self.highest.min(other.highest);
@@ -52,7 +60,14 @@ impl Formats {
 
     /// The error of a side that speaks these formats of `protocol`, and whose peer speaks `theirs`.
     pub fn mismatch(self, theirs: Self, protocol: &str) -> String {
-        alloc::format!("it speaks {theirs} of {protocol}, this process {self}")
+        alloc::format!("it speaks {theirs} of {protocol}, this process {self}; {REMEDY}")
+    }
+
+    /// The same in words that either side understands: what a called process that speaks `called` tells its caller.
+    pub fn refusal(caller: Self, called: Self, protocol: &str) -> String {
+        alloc::format!(
+            "the caller speaks {caller} of {protocol}, the called process {called}; {REMEDY}"
+        )
     }
 }
 

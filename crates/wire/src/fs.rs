@@ -17,19 +17,22 @@ use crate::region::RegionDescriptor;
 
 mod codec;
 mod errno;
+pub mod formats;
 mod identity;
 mod moment;
 mod place;
+mod sums;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{FORMATS, MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES};
+pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES};
 pub use identity::{
     Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
     MAX_SERVER_NAME_BYTES, ServerIdentity, Target,
 };
 pub use moment::Moment;
 pub use place::Place;
+pub use sums::WantedSums;
 
 /// Names an object (file, directory, symbolic link) for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -641,22 +644,6 @@ pub struct Failure {
 /// A POSIX error number of Linux, or one of ours above 1000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub u16);
-
-codes! {
-    /// Which sums of blocks a client wants with what it reads, so that it can verify the blocks where they have arrived.
-    /// A server that copies within the host, or keeps no sums, sends none.
-    #[derive(Default)]
-    pub enum WantedSums: "wanted sums" {
-        /// None: the server verifies.
-        #[default]
-        None = 0,
-        /// Those that are stored; the server does not read the blocks.
-        Stored = 1,
-        /// Those of the blocks that are sent, which the server verifies as well. For another try: stored sums do not
-        /// match a block that was read while it was written.
-        Sent = 2,
-    }
-}
 
 /// An operation's result.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -157,9 +157,12 @@ const WAKE: u8 = 4;
 /// The whole of a wake-up record.
 pub const WAKE_RECORD: [u8; 1] = [WAKE];
 
+const HELLO: u8 = 1;
+const WELCOME: u8 = 2;
+
 variants!(Record, "record kind", {
-    1 => Hello(hello: wire),
-    2 => Welcome(welcome: wire),
+    HELLO => Hello(hello: wire),
+    WELCOME => Welcome(welcome: wire),
     3 => Refused { why: wire, reason: text(MAX_REASON_BYTES) },
     WAKE => Wake,
     5 => Goodbye,
@@ -177,6 +180,15 @@ fn encode_preamble(out: &mut Writer, formats: Formats, flags: u8) {
 }
 
 fn decode_preamble(input: &mut Reader<'_>) -> Result<(Formats, u8), Malformed> {
+    let (formats, flags) = decode_any_preamble(input)?;
+    match FORMATS.common(formats) {
+        Some(_) => Ok((formats, flags)),
+        None => unknown("format of the shared-memory method", formats.lowest),
+    }
+}
+
+/// The preamble has the same fields in every format.
+fn decode_any_preamble(input: &mut Reader<'_>) -> Result<(Formats, u8), Malformed> {
     let magic = input.u32("magic")?;
     if magic != MAGIC {
         return unknown("magic", magic);
@@ -184,10 +196,22 @@ fn decode_preamble(input: &mut Reader<'_>) -> Result<(Formats, u8), Malformed> {
     let lowest = input.u16("format of the shared-memory method")?;
     let flags = input.u8("flags")?;
     let formats = Formats::stated(lowest, input.u8("formats above")?)?;
-    match FORMATS.common(formats) {
-        Some(_) => Ok((formats, flags)),
-        None => unknown("format of the shared-memory method", lowest),
-    }
+    Ok((formats, flags))
+}
+
+/// What is to be said of a first record that cannot be read because its sender speaks none of our formats, in words for
+/// both sides.
+pub fn mismatch_of(record: &[u8]) -> Option<String> {
+    let mut input = Reader::new(record);
+    let kind = input.u8("record kind").ok()?;
+    let (theirs, _) = decode_any_preamble(&mut input).ok()?;
+    let (caller, called) = match kind {
+        HELLO => (theirs, FORMATS),
+        WELCOME => (FORMATS, theirs),
+        _ => return None,
+    };
+    let text = Formats::refusal(caller, called, "the shared-memory method");
+    FORMATS.common(theirs).is_none().then_some(text)
 }
 
 impl Wire for Hello {

@@ -7,7 +7,7 @@ use causeway_testkit::scripted::{
     DIRECTORY, FILE, FILE_BYTES, LINK, Response, SMALL, ScriptedServer, entry, greeting, node,
     transferred,
 };
-use causeway_wire::codec::Wire;
+use causeway_wire::fs::formats::FORMATS;
 use causeway_wire::fs::{
     Body, CheckCursor, Distribution, Greeting, Kind, Node, ObjectId, Operation, Reply, ReplyBody,
     StripedFile,
@@ -361,7 +361,7 @@ fn replies_that_are_none_are_refused() {
     let entries = Reply {
         result: Ok(listing(&[b"x"])),
     };
-    let whole = entries.to_bytes();
+    let whole = entries.to_bytes(FORMATS.highest);
     let mut more = whole.clone();
     more.push(0);
     for (what, bytes) in [

@@ -2,10 +2,12 @@
 
 use causeway_wire::fs::{Distribution, Operation, Region, ReplyBody};
 
+use super::call::Call;
+use super::call_error::{CallError, object_name, unexpected_reply};
+use super::connection::Client;
+use super::file::File;
 use super::io::{FORM_CHANGES, Form, keeps_changing, striping};
-use super::rpc::{Call, CallError, object_name, unexpected_reply};
 use super::transfer::IoKind;
-use super::{Client, File};
 use crate::Error;
 
 impl Client {

@@ -2,7 +2,7 @@
 
 use causeway_wire::fs::{Errno, Greeting, Incarnation, LayoutServer, ServerIdentity};
 
-use super::rpc::CallError;
+use super::call_error::CallError;
 
 /// The I/O servers of a file system, as its metadata server reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]

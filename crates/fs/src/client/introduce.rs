@@ -10,35 +10,17 @@ use causeway_wire::fs::{
     Errno, Greeting, LayoutServer, MAX_LAYOUT_PART, Operation, ReplyBody, Target,
 };
 
+use super::call::Call;
+use super::call_error::{CallError, take_reply};
 use super::identity::{Expected, Layout};
+use super::link::Known;
 use super::pending::{PendingCall, State};
-use super::rpc::{Call, CallError, Rpc, take_reply};
+use super::rpc::Rpc;
 use crate::backoff::Backoff;
 
 /// Pauses before the metadata server is asked again whether it has registered a server.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-
-/// A server's identity as its last greeting had it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Known {
-    /// What requests to it carry.
-    pub(crate) target: Target,
-    /// Of its host, at that moment.
-    pub(crate) boot: u128,
-    /// Of its disk, at that moment.
-    pub(crate) failed_syncs: u64,
-}
-
-impl Known {
-    pub(crate) fn of(greeting: &Greeting) -> Self {
-        Self {
-            target: greeting.identity.target(),
-            boot: greeting.boot,
-            failed_syncs: greeting.failed_syncs,
-        }
-    }
-}
 
 impl Rpc {
     /// Makes every call's server known; calls to servers that are not the expected ones end with an error.

@@ -9,14 +9,16 @@ use std::time::{Duration, Instant};
 use causeway_bmi::Memory;
 use causeway_sys::memory::{with_foreign, with_foreign_read_only};
 use causeway_wire::fs::{
-    Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Reach, Region, ReplyBody,
+    Body, Distribution, Errno, MAX_STUFFED_BYTES, Operation, Reach, Region, ReplyBody,
 };
 
-use super::names::{node, node_of};
-use super::rpc::{Call, CallError, done, object_name, take_reply};
+use super::call::Call;
+use super::call_error::{CallError, done, object_name, take_reply};
+use super::connection::Client;
+use super::file::{File, Written, version};
+use super::nodes::node;
 use super::stages::StageClock;
 use super::transfer::{IoKind, IoList, Planned, plan};
-use super::{Client, File};
 use crate::Error;
 use crate::cutter::Cutter;
 use crate::distribution::{MAX_FILE_BYTES, Striping};
@@ -548,87 +550,6 @@ pub(super) fn busiest(replies: &[Result<ReplyBody, CallError>]) -> (u32, u32) {
         })
         .max_by_key(|(copy, storage)| u64::from(*copy) + u64::from(*storage))
         .unwrap_or_default()
-}
-
-/// What a handle has written since its last fsync.
-#[derive(Debug, Clone)]
-pub(super) struct Written {
-    /// Byte behind the last one.
-    end: u64,
-    /// The truncation that came last before.
-    version: Version,
-    /// How far the datafiles were written.
-    reached: Vec<Reach>,
-}
-
-impl Written {
-    fn note(&mut self, end: u64, reached: &[Reach]) {
-        self.end = self.end.max(end);
-        for reach in reached {
-            let mut known = self.reached.iter_mut();
-            match known.find(|known| known.position == reach.position) {
-                Some(known) => known.end = known.end.max(reach.end),
-                None => self.reached.push(*reach),
-            }
-        }
-    }
-}
-
-pub(super) type Version = (u64, Option<u64>);
-
-/// The last truncation of a striped file, and what is still to be done of it.
-pub(super) fn version(node: &Node) -> Option<Version> {
-    match node.body {
-        Body::Striped {
-            version,
-            truncating,
-            ..
-        } => Some((version, truncating)),
-        _ => None,
-    }
-}
-
-impl File {
-    /// A file known by its node.
-    pub fn new(node: Node) -> Self {
-        Self {
-            node,
-            opened_content: None,
-            unsynced_since: None,
-            written: None,
-        }
-    }
-
-    /// A file that was opened to be read once, with its content if it is small.
-    pub(super) fn with_content(mut node: Node) -> Self {
-        let opened_content = match &mut node.body {
-            Body::Stuffed {
-                content,
-                moving: false,
-                ..
-            } => content.take(),
-            _ => None,
-        };
-        Self {
-            opened_content,
-            ..Self::new(node)
-        }
-    }
-
-    /// How long the datafile at a position of the distribution is at least.
-    pub(super) fn least_length(&self, position: usize) -> u64 {
-        match &self.node.body {
-            Body::Striped { lengths, .. } => lengths.get(position).copied().unwrap_or(0),
-            _ => 0,
-        }
-    }
-
-    /// Replaces the node by a newer one, which must be this file's.
-    pub(super) fn see(&mut self, node: Node) -> Result<(), CallError> {
-        self.node = node_of(self.node.object, node)?;
-        self.opened_content = None;
-        Ok(())
-    }
 }
 
 /// Whether the regions and the memory have the same number of bytes, and an end.

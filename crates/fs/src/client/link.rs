@@ -1,9 +1,31 @@
 //! A server as a client reaches it.
 
 use causeway_bmi::Addr;
+use causeway_wire::fs::formats::FORMATS;
+use causeway_wire::fs::{Greeting, Target};
 
-use super::introduce::Known;
 use crate::config::ServerEntry;
+
+/// A server's identity as its last greeting had it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// What requests to it carry.
+    pub(crate) target: Target,
+    /// Of its host, at that moment.
+    pub(crate) boot: u128,
+    /// Of its disk, at that moment.
+    pub(crate) failed_syncs: u64,
+}
+
+impl Known {
+    pub(crate) fn of(greeting: &Greeting) -> Self {
+        Self {
+            target: greeting.identity.target(),
+            boot: greeting.boot,
+            failed_syncs: greeting.failed_syncs,
+        }
+    }
+}
 
 /// A server as this client reaches it.
 pub(super) struct Link {
@@ -11,6 +33,8 @@ pub(super) struct Link {
     pub(super) addresses: String,
     pub(super) addr: Option<Addr>,
     pub(super) known: Option<Known>,
+    /// The format of requests to it: the highest that both sides speak, as far as that is known.
+    pub(super) format: u8,
 }
 
 impl Link {
@@ -29,6 +53,7 @@ impl Link {
             addresses: addresses.join(","),
             addr: None,
             known: None,
+            format: FORMATS.highest,
         }
     }
 

@@ -8,11 +8,13 @@ use causeway_wire::fs::{
     Operation, ReplyBody, ScrubPosition, ServerIdentity, StripedFile, Target,
 };
 
-use super::Client;
+use super::call::Call;
+use super::call_error::{CallError, done, take_reply, unexpected_reply};
+use super::connection::Client;
+use super::file::{Version, version};
 use super::identity::Layout;
-use super::io::{FORM_CHANGES, Version, version};
-use super::names::node;
-use super::rpc::{Call, CallError, done, take_reply, unexpected_reply};
+use super::io::FORM_CHANGES;
+use super::nodes::node;
 use crate::Error;
 
 /// Datafiles that one step of [`Client::orphans`] checks.

@@ -1,14 +1,16 @@
 //! Names, attributes and directories: one request each to the metadata server.
 
 use causeway_wire::fs::{
-    Attributes, Body, DistributionHint, Entry, Errno, Kind, Node, ObjectId, Operation, Place,
-    ReplyBody, SetAttributes,
+    Attributes, DistributionHint, Entry, Errno, Node, ObjectId, Operation, Place, ReplyBody,
+    SetAttributes,
 };
 
-use super::rpc::{Call, CallError, done, object_name, take_reply};
-use super::{Client, CreateOptions, File};
+use super::call::Call;
+use super::call_error::{CallError, done, object_name, take_reply};
+use super::connection::Client;
+use super::file::{CreateOptions, File};
+use super::nodes::{node, node_of};
 use crate::Error;
-use crate::distribution::MAX_FILE_BYTES;
 
 /// Changes that [`Client::create_many`] and its likes keep in flight, each in a session slot of its own: the metadata
 /// server commits changes that come together with one sync.
@@ -16,43 +18,6 @@ pub const MANY: usize = 32;
 
 /// Lookups that [`Client::open_many`] keeps in flight.
 const LOOKUPS: usize = 64;
-
-/// The node in the reply to an operation that returns one.
-pub(super) fn node(reply: ReplyBody) -> Result<Node, CallError> {
-    take_reply!(reply, ReplyBody::Node(node) => *node).and_then(consistent)
-}
-
-/// Refuses a node that contradicts itself.
-fn consistent(node: Node) -> Result<Node, CallError> {
-    let Attributes { kind, size, .. } = node.attributes;
-    let fits = matches!(
-        (kind, &node.body),
-        (Kind::Directory, Body::Directory(_))
-            | (Kind::SymbolicLink, Body::Link(_))
-            | (Kind::File, Body::Stuffed { .. } | Body::Striped { .. })
-    );
-    if !fits {
-        let message = format!("the metadata server describes {kind:?} as something else");
-        return Err(CallError::local(Errno::EPROTO, message));
-    }
-    if kind == Kind::File && size > MAX_FILE_BYTES {
-        let message = format!("the metadata server says that a file has {size} bytes");
-        return Err(CallError::local(Errno::EPROTO, message));
-    }
-    Ok(node)
-}
-
-/// The node, if it is this object's.
-pub(super) fn node_of(object: ObjectId, node: Node) -> Result<Node, CallError> {
-    if node.object == object {
-        return Ok(node);
-    }
-    let message = format!(
-        "the metadata server was asked for object {} and described object {}",
-        object.0, node.object.0
-    );
-    Err(CallError::local(Errno::EPROTO, message))
-}
 
 /// Refuses a listing that does not go forward.
 fn check_order(after: &[u8], entries: &[Entry]) -> Result<(), CallError> {
@@ -437,6 +402,8 @@ impl Client {
 
 #[cfg(test)]
 mod tests {
+    use causeway_wire::fs::Kind;
+
     use super::*;
 
     #[test]

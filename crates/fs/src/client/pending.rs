@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Memory, OpError, OpId, PeerError, RegionDescriptor};
-use causeway_wire::codec::Wire;
 use causeway_wire::fs::{Errno, Failure, Reply, ReplyBody, Target};
 
-use super::rpc::{Body, Call, CallError};
+use super::call::{Body, Call};
+use super::call_error::CallError;
 use super::unacknowledged::Unacknowledged;
 use crate::backoff::Backoff;
 use crate::error::failure;
@@ -31,6 +31,8 @@ pub(super) struct PendingCall {
     pub(super) sent_target: Target,
     /// No reply came before the time was over.
     pub(super) silent: bool,
+    /// It was sent again in a higher format than before.
+    pub(super) raised: bool,
     /// An attempt ended without a reply: the server may still be carrying it out.
     pub(super) unfinished: bool,
 }
@@ -44,6 +46,8 @@ pub(super) enum State {
 /// One sending of a request.
 pub(super) struct Attempt {
     pub(super) sent: Instant,
+    /// The request's format.
+    pub(super) format: u8,
     /// It asks for the server's clock, for the next one.
     pub(super) asks_clock: bool,
     pub(super) send: Option<OpId>,
@@ -53,6 +57,18 @@ pub(super) struct Attempt {
     pub(super) error: Option<OpError>,
     pub(super) exports: Vec<RegionDescriptor>,
     pub(super) addr: Addr,
+}
+
+/// What has become of an attempt.
+pub(super) enum Outcome {
+    /// The server has carried the request out.
+    Reply(ReplyBody),
+    /// The server says why it has not.
+    Failed(Failure),
+    /// The server does not speak the request's format, but this one.
+    Refused(u8, Failure),
+    /// No reply came.
+    Lost(OpError),
 }
 
 impl PendingCall {
@@ -70,6 +86,7 @@ impl PendingCall {
             given_target,
             sent_target: Target::default(),
             silent: false,
+            raised: false,
             unfinished: false,
         }
     }
@@ -136,20 +153,33 @@ impl Attempt {
         }
     }
 
-    /// The server's reply, or the error instead of one.
-    pub(super) fn outcome(&self) -> Result<Result<ReplyBody, Failure>, OpError> {
-        if let Some(len) = self.received {
-            let mut bytes = vec![0; (len as usize).min(self.reply.len())];
-            self.reply.read_at(0, &mut bytes);
-            return Ok(match Reply::from_bytes(&bytes) {
-                Ok(reply) => reply.result,
-                Err(malformed) => Err(failure(
-                    Errno::EPROTO,
-                    format!("its reply is malformed: {malformed}"),
-                )),
-            });
+    /// What has become of it.
+    pub(super) fn outcome(&self) -> Outcome {
+        let Some(len) = self.received else {
+            return Outcome::Lost(self.error.clone().unwrap_or(OpError::Cancelled));
+        };
+        let mut bytes = vec![0; (len as usize).min(self.reply.len())];
+        self.reply.read_at(0, &mut bytes);
+        if let Some((format, failure)) = Reply::refusal_of(&bytes, self.format) {
+            return Outcome::Refused(format, failure);
         }
-        Err(self.error.clone().unwrap_or(OpError::Cancelled))
+        let malformed = |why: String| {
+            let message = format!("its reply is malformed: {why}");
+            Outcome::Failed(failure(Errno::EPROTO, message))
+        };
+        match Reply::from_bytes(&bytes) {
+            Ok((_, format)) if format != self.format => {
+                malformed(format!("it has format {format}, not its request's"))
+            }
+            Ok((Reply { result: Ok(body) }, _)) => Outcome::Reply(body),
+            Ok((
+                Reply {
+                    result: Err(failure),
+                },
+                _,
+            )) => Outcome::Failed(failure),
+            Err(why) => malformed(why.to_string()),
+        }
     }
 }
 

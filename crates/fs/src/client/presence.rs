@@ -2,10 +2,11 @@
 
 use causeway_wire::fs::{Body, Errno, Operation, ReplyBody};
 
-use super::io::version;
-use super::names::node;
-use super::rpc::CallError;
-use super::{Client, File};
+use super::call_error::CallError;
+use super::connection::Client;
+use super::file::File;
+use super::file::version;
+use super::nodes::node;
 
 impl Client {
     /// Returns the servers' replies. Where one of them misses data, the file's node decides: if the file is gone,

@@ -3,12 +3,13 @@
 use causeway_bmi::Memory;
 use causeway_wire::fs::{Body, Distribution, Operation, Region, ReplyBody, WantedSums};
 
+use super::call_error::{CallError, unexpected_reply};
+use super::connection::Client;
+use super::file::File;
 use super::io::{FORM_CHANGES, Form, WaitStages, busiest, in_rounds, keeps_changing};
-use super::names::node;
-use super::rpc::{CallError, unexpected_reply};
+use super::nodes::node;
 use super::stages::StageClock;
 use super::transfer::{IoKind, IoList};
-use super::{Client, File};
 use crate::cutter::Cutter;
 use crate::data::pieces::Cursor;
 

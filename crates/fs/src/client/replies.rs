@@ -3,9 +3,11 @@
 use std::time::Instant;
 
 use causeway_bmi::{Completion, OpError, PeerError};
+use causeway_wire::formats::Formats;
+use causeway_wire::fs::formats::{FORMATS, refused_text};
 use causeway_wire::fs::{Errno, Failure, ReplyBody};
 
-use super::pending::{Attempt, PendingCall, State, errno_of};
+use super::pending::{Attempt, Outcome, PendingCall, State, errno_of};
 use super::rpc::{BATCH, DRAIN, Rpc, SPARE_REPLIES};
 
 impl Rpc {
@@ -48,17 +50,29 @@ impl Rpc {
         if self.spare_replies.len() < SPARE_REPLIES {
             self.spare_replies.push(attempt.reply.clone());
         }
+        let server = pending.call.server;
         let (errno, message, repeat) = match outcome {
-            Ok(Ok(ReplyBody::Clock(clock))) if attempt.asks_clock => {
+            Outcome::Reply(ReplyBody::Clock(clock)) if attempt.asks_clock => {
                 pending.unacknowledged.set_clock(clock, now);
                 return;
             }
-            Ok(Ok(reply)) => {
+            Outcome::Reply(reply) => {
                 pending.state = State::Done(Ok(reply));
                 return;
             }
-            Ok(Err(Failure { errno, message })) => (errno, message, errno == Errno::RETRY),
-            Err(error) => {
+            Outcome::Refused(format, failure) => {
+                return self.use_format(pending, attempt.format, format, failure);
+            }
+            Outcome::Failed(failure)
+                if Self::may_use_highest(pending, attempt.format, &failure) =>
+            {
+                pending.raised = true;
+                return self.set_format(server, FORMATS.highest);
+            }
+            Outcome::Failed(Failure { errno, message }) => (errno, message, errno == Errno::RETRY),
+            Outcome::Lost(error) => {
+                // What listens there next may be another build.
+                self.set_format(server, FORMATS.highest);
                 pending.note_lost(&attempt, &error);
                 let repeat = match &error {
                     // A wrong key or user stays wrong, however often the call is repeated.
@@ -68,12 +82,53 @@ impl Rpc {
                 (errno_of(&error), error.to_string(), repeat)
             }
         };
-        let error = self.error_at(pending.call.server, errno, message);
+        let error = self.error_at(server, errno, message);
         if repeat {
             pending.wait(error);
         } else {
             pending.state = State::Done(Err(error));
         }
+    }
+
+    /// What requests to a server say of their formats.
+    pub(super) fn formats(&self, server: usize) -> Formats {
+        let link = self.links.get(server);
+        Formats {
+            lowest: FORMATS.lowest,
+            highest: link.map_or(FORMATS.highest, |link| link.format),
+        }
+    }
+
+    fn set_format(&mut self, server: usize, format: u8) {
+        if let Some(link) = self.links.get_mut(server) {
+            link.format = format;
+        }
+    }
+
+    /// A server has refused a request of the format `asked`, without carrying it out, and its own highest format is `theirs`: the
+    /// call is sent again in that one if this build speaks it, and is at its end otherwise.
+    fn use_format(&mut self, pending: &mut PendingCall, asked: u8, theirs: u8, failure: Failure) {
+        let server = pending.call.server;
+        let is_lower = theirs < asked;
+        // A call is raised once at most, so that its attempts end.
+        if FORMATS.has(theirs) && (is_lower || !pending.raised) {
+            pending.raised |= !is_lower;
+            tracing::debug!(
+                server = self.link_name(server),
+                format = theirs,
+                "a server of another build"
+            );
+            return self.set_format(server, theirs);
+        }
+        let error = self.error_at(server, Errno::EPROTO, refused_text(theirs, failure));
+        pending.state = State::Done(Err(error));
+    }
+
+    /// Whether a request that was refused in a lower format should be sent in the highest one: the server may have been
+    /// replaced since by a build that does not speak the lower one any more.
+    fn may_use_highest(pending: &PendingCall, asked: u8, failure: &Failure) -> bool {
+        let refused = failure.errno == Errno::EPROTO && asked < FORMATS.highest;
+        refused && !pending.raised
     }
 
     pub(super) fn end_exports(&mut self, attempt: &Attempt) {

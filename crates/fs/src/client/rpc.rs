@@ -11,19 +11,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Access, Addr, Bmi, Config, Context, Memory, Posted, RegionDescriptor, Waker};
-use causeway_wire::codec::{Wire, Writer};
 use causeway_wire::datafile::Binding;
+use causeway_wire::fs::formats::NUMBERED_WRITES;
 use causeway_wire::fs::{
     Caller, Errno, Generation, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, ReplyBody, Request,
-    Target, WantedSums,
+    Target,
 };
 
+use super::call::{Body, Call};
+use super::call_error::CallError;
 use super::identity::Layout;
-use super::introduce::Known;
-use super::link::Link;
+use super::link::{Known, Link};
 use super::pending::{Attempt, PendingCall, State, results};
 use super::transfer::{IoKind, Piece};
-use crate::Error;
 use crate::config::Configuration;
 
 /// An attempt to connect takes a quarter of the time-out, within these bounds: an attempt that reaches a
@@ -37,104 +37,6 @@ pub(super) const DRAIN: Duration = Duration::from_secs(2);
 pub(super) const BATCH: usize = 64;
 /// Reply buffers that are kept for reuse.
 pub(super) const SPARE_REPLIES: usize = 64;
-
-/// One request to one server.
-#[derive(Debug)]
-pub(crate) struct Call {
-    /// Index of the server in the configuration.
-    pub server: usize,
-    /// What to ask.
-    pub body: Body,
-    /// Session slot of a mutation.
-    slot: Option<u16>,
-}
-
-/// What a call asks.
-#[derive(Debug)]
-pub(crate) enum Body {
-    /// An operation that carries everything in its message.
-    Plain(Operation),
-    /// A read or write of a datafile with memory that must be exported first.
-    Data(IoKind, Piece),
-}
-
-impl Call {
-    /// A request that changes nothing, or that may be repeated without harm.
-    pub(crate) fn query(server: usize, operation: Operation) -> Self {
-        Self {
-            server,
-            body: Body::Plain(operation),
-            slot: None,
-        }
-    }
-
-    /// A request that must be carried out once. Mutations in flight together have different slots.
-    pub(crate) fn mutation(server: usize, operation: Operation, slot: u16) -> Self {
-        Self {
-            server,
-            body: Body::Plain(operation),
-            slot: Some(slot),
-        }
-    }
-
-    /// Has a read ask for sums of blocks.
-    pub(crate) fn want_sums(&mut self, sums: WantedSums) {
-        if let Body::Data(IoKind::Read, piece) = &mut self.body {
-            piece.sums = sums;
-        }
-    }
-
-    /// Whether it stores data, which would be stored twice if it is repeated.
-    pub(super) fn is_write(&self) -> bool {
-        matches!(self.body, Body::Data(IoKind::Write, _))
-    }
-
-    /// A read or write of a datafile.
-    pub(crate) fn data(server: usize, kind: IoKind, piece: Piece) -> Self {
-        Self {
-            server,
-            body: Body::Data(kind, piece),
-            slot: None,
-        }
-    }
-}
-
-/// Why a call failed, without the operation and its subject.
-#[derive(Debug, Clone)]
-pub(crate) struct CallError {
-    /// What kind.
-    pub errno: Errno,
-    /// What happened; may be empty where the number is enough.
-    pub message: String,
-    /// The server concerned, as text.
-    pub server: Option<String>,
-}
-
-impl CallError {
-    /// A failure that no server is to blame for.
-    pub(crate) fn local(errno: Errno, message: impl Into<String>) -> Self {
-        Self {
-            errno,
-            message: message.into(),
-            server: None,
-        }
-    }
-
-    /// Names the operation and its subject.
-    pub(crate) fn during(self, operation: &'static str, subject: &[u8]) -> Error {
-        let message = match self.message.is_empty() {
-            true => self.errno.to_string(),
-            false => self.message,
-        };
-        Error {
-            operation,
-            subject: String::from_utf8_lossy(subject).escape_debug().to_string(),
-            errno: self.errno,
-            message,
-            server: self.server,
-        }
-    }
-}
 
 /// Ends a client's calls, the present one and all that follow, from another thread: each fails as if its time were over.
 #[derive(Debug, Clone)]
@@ -479,7 +381,9 @@ impl Rpc {
         pending.sent_target = pending.given_target.or(known).unwrap_or_default();
         let addr = self.addr(pending.call.server)?;
         let mut exports = Vec::new();
-        let asks_clock = pending.unacknowledged.wants_clock();
+        let formats = self.formats(pending.call.server);
+        let has_clock = formats.highest >= NUMBERED_WRITES;
+        let asks_clock = has_clock && pending.unacknowledged.wants_clock();
         let operation = match &pending.call.body {
             _ if asks_clock => Operation::Clock,
             Body::Plain(operation) => operation.clone(),
@@ -504,6 +408,7 @@ impl Rpc {
             .unwrap_or_else(|| Memory::zeroed(MAX_MESSAGE_BYTES));
         let mut attempt = Attempt {
             sent: Instant::now(),
+            format: formats.highest,
             asks_clock,
             send: None,
             receive: None,
@@ -525,7 +430,7 @@ impl Rpc {
             Ok(Posted::Complete(done)) => attempt.note_receive(done.result),
             Err(error) => return Err(self.refused(pending.call.server, attempt, error)),
         }
-        let message = Memory::from_vec(request.to_bytes());
+        let message = Memory::from_vec(request.to_bytes(formats));
         match self
             .bmi
             .post_sendunexpected(addr, &[message], tag, self.context, user | 1)
@@ -642,62 +547,4 @@ fn random_client() -> Result<u128, CallError> {
     let bytes = causeway_sys::random::bytes()
         .map_err(|e| CallError::local(Errno::EIO, format!("no random numbers: {e}")))?;
     Ok(u128::from_le_bytes(bytes))
-}
-
-/// Encodes a list of regions for [`Regions::There`].
-pub(crate) fn encode_list(regions: &[causeway_wire::fs::Region]) -> Memory {
-    let mut out = Writer::new();
-    for region in regions {
-        out.u64(region.offset);
-        out.u64(region.len);
-    }
-    Memory::from_vec(out.finish())
-}
-
-/// Takes the result out of a reply, which must be of the kind that fits the request.
-macro_rules! take_reply {
-    ($reply:expr, $pattern:pat => $result:expr) => {
-        match $reply {
-            $pattern => Ok($result),
-            other => Err($crate::client::rpc::unexpected_reply(&other)),
-        }
-    };
-}
-
-pub(crate) use take_reply;
-
-/// Takes the reply to an operation that returns nothing.
-pub(crate) fn done(reply: ReplyBody) -> Result<(), CallError> {
-    take_reply!(reply, ReplyBody::Done => ())
-}
-
-/// A server's reply is of another kind than the request's.
-pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
-    let kind = match reply {
-        ReplyBody::Done => "done",
-        ReplyBody::Node(_) => "a node",
-        ReplyBody::Entries { .. } => "directory entries",
-        ReplyBody::Transferred { .. } => "a transfer",
-        ReplyBody::Data { .. } => "where data are",
-        ReplyBody::Clock(_) => "the time",
-        ReplyBody::Objects(_) => "objects",
-        ReplyBody::Datafiles { .. } => "datafiles",
-        ReplyBody::StripedFiles { .. } => "striped files",
-        ReplyBody::Paths(_) => "paths",
-        ReplyBody::Faults(_) => "faults of datafiles",
-        ReplyBody::OrphansRemoved { .. } => "a removal of orphans",
-        ReplyBody::Scrubbed { .. } => "a part of a scrub",
-        ReplyBody::Checked { .. } => "a check",
-        ReplyBody::MetadataStatus { .. } | ReplyBody::StorageStatus { .. } => "a status",
-        ReplyBody::Hello(_) => "a greeting",
-    };
-    CallError::local(
-        Errno::EPROTO,
-        format!("the server replied with {kind}, which does not fit the request"),
-    )
-}
-
-/// A request about one object is printable even without its path.
-pub(crate) fn object_name(object: ObjectId) -> Vec<u8> {
-    format!("object {}", object.0).into_bytes()
 }

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use causeway_wire::fs::Operation;
 
+use super::call::Call;
 use super::pending::PendingCall;
-use super::rpc::{Call, Rpc};
+use super::rpc::Rpc;
 
 /// Longest time that the end of a client waits for the metadata server: a session that is not released ends with its
 /// lease.

@@ -6,10 +6,11 @@
 //! through a bounce buffer instead, and a small one travels inside the messages.
 
 use causeway_bmi::Memory;
+use causeway_wire::codec::Writer;
 use causeway_wire::datafile::{BLOCK_BYTES, Binding};
 use causeway_wire::fs::{Errno, ObjectId, Reach, Region, Regions, WantedSums};
 
-use super::rpc::{CallError, encode_list};
+use super::call_error::CallError;
 use crate::data::pieces::Cursor;
 use crate::data::sums::{BLOCK, crc, crc_in};
 use crate::distribution::{Share, Striping, compact};
@@ -209,6 +210,16 @@ fn spans(memory: &[Region], fragments: &[Memory]) -> Vec<Span> {
         }
     }
     spans
+}
+
+/// Encodes a list of regions for [`Regions::There`].
+fn encode_list(regions: &[Region]) -> Memory {
+    let mut out = Writer::new();
+    for region in regions {
+        out.u64(region.offset);
+        out.u64(region.len);
+    }
+    Memory::from_vec(out.finish())
 }
 
 /// The memory that spans name.

@@ -11,15 +11,13 @@
 
 use std::fmt;
 
-use causeway_wire::fs::{Errno, Generation};
+use causeway_wire::fs::Generation;
 
-use super::introduce::Known;
-use super::rpc::CallError;
-use super::{Client, File};
+use super::link::Known;
 
 /// A server's unsynced writes are there while this stays the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Verifier {
+pub(super) struct Verifier {
     /// The boot of the server's host; 0 if it is not known.
     boot: u128,
     /// The directory that the server has there.
@@ -29,7 +27,7 @@ struct Verifier {
 
 /// How unsynced writes were lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Loss {
+pub(super) enum Loss {
     Power,
     FailedSync,
 }
@@ -50,7 +48,7 @@ pub(super) struct Verifiers {
     known: Vec<Option<Verifier>>,
     losses: u64,
     /// The last loss, and the server.
-    last: Option<(usize, Loss)>,
+    pub(super) last: Option<(usize, Loss)>,
 }
 
 impl Verifiers {
@@ -60,7 +58,7 @@ impl Verifiers {
     }
 
     /// Records what a server reports of its host and disk.
-    fn observe(&mut self, server: usize, found: Verifier) {
+    pub(super) fn observe(&mut self, server: usize, found: Verifier) {
         if self.known.len() <= server {
             self.known.resize(server + 1, None);
         }
@@ -78,83 +76,11 @@ impl Verifiers {
     }
 }
 
-fn verifier_of(known: &Known) -> Verifier {
+pub(super) fn verifier_of(known: &Known) -> Verifier {
     Verifier {
         boot: known.boot,
         generation: known.target.generation,
         failed_syncs: known.failed_syncs,
-    }
-}
-
-impl Client {
-    /// Records the verifiers of servers that are about to be written to.
-    fn remember_verifiers(&mut self, servers: &[usize]) -> Result<(), CallError> {
-        self.rpc.introduce_to(servers)?;
-        for &server in servers {
-            if let Some(known) = self.rpc.known(server) {
-                self.verifiers.observe(server, verifier_of(&known));
-            }
-        }
-        Ok(())
-    }
-
-    /// Before a change of a file at these servers: remembers that an fsync must find their hosts as they are now.
-    pub(super) fn will_change(
-        &mut self,
-        file: &mut File,
-        servers: &[usize],
-    ) -> Result<(), CallError> {
-        self.remember_verifiers(servers)?;
-        file.unsynced_since.get_or_insert(self.verifiers.losses());
-        Ok(())
-    }
-
-    /// Fails if a host has lost power since the file was changed, as far as no fsync came; `servers` and the
-    /// metadata server are asked.
-    pub(super) fn check_losses(
-        &mut self,
-        file: &mut File,
-        servers: &[usize],
-    ) -> Result<(), CallError> {
-        let Some(losses) = file.unsynced_since else {
-            return Ok(());
-        };
-        let asked: Vec<usize> = servers.iter().copied().chain([self.metadata]).collect();
-        self.refresh_verifiers(&asked)?;
-        if losses == self.verifiers.losses() {
-            return Ok(());
-        }
-        (file.unsynced_since, file.written) = (None, None);
-        let what = match self.verifiers.last {
-            Some((server, loss)) => format!("server {}: {loss}", self.rpc.link_name(server)),
-            None => "a server has lost what was not synced".to_owned(),
-        };
-        Err(CallError::local(
-            Errno::EIO,
-            format!(
-                "{what}, after the file was written and before it was synced: write it again, then sync it"
-            ),
-        ))
-    }
-
-    /// After a sync that the server itself reported as failed: the failure is reported once.
-    pub(super) fn report_loss(&mut self, file: &mut File, servers: &[usize]) {
-        let losses = self.verifiers.losses();
-        // If a server cannot be asked now, the failure is reported again.
-        if self.refresh_verifiers(servers).is_ok() && self.verifiers.losses() != losses {
-            (file.unsynced_since, file.written) = (None, None);
-        }
-    }
-
-    /// Requests the servers' verifiers.
-    fn refresh_verifiers(&mut self, servers: &[usize]) -> Result<(), CallError> {
-        for (server, greeting) in servers.iter().zip(self.rpc.greet(servers)) {
-            let greeting = greeting?;
-            self.verifiers
-                .observe(*server, verifier_of(&Known::of(&greeting)));
-            self.rpc.update_known(*server, &greeting);
-        }
-        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::text::{parse_duration, parse_size};
-use super::{
+use super::types::{
     ConfigError, Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS,
     ServerEntry,
 };
@@ -426,7 +426,7 @@ fn check_address(address: &str) -> Result<(), String> {
             Ok(())
         }
         Some(("tcp", rest)) => {
-            let host: super::Host = rest
+            let host: super::layout::Host = rest
                 .parse()
                 .map_err(|_| "`tcp://HOST:PORT` is needed, with a port from 1 to 65535")?;
             let explicit = rest.len() > host.name.len();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use causeway_wire::fs::DistributionHint;
 
-use super::{
+use super::types::{
     Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS, ServerEntry,
 };
 

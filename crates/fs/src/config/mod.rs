@@ -1,6 +1,6 @@
 //! The configuration: one short TOML file, the same on every node.
 //!
-//! [`Configuration`] is what every program works with; `file` reads and checks the text and gives every error its
+//! [`Configuration`] (in `types`) is what every program works with; `file` reads and checks the text and gives every error its
 //! line; `text` writes it; `layout` makes configurations from a list of hosts
 //! or for one machine.
 
@@ -8,89 +8,25 @@ mod file;
 mod key;
 mod layout;
 mod text;
+mod types;
 
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use causeway_wire::fs::DistributionHint;
 
 pub use layout::{DEFAULT_PORT, Host};
-
-/// Strip size where none is given, in bytes.
-pub const DEFAULT_STRIP_SIZE: u32 = 1 << 20;
-/// Timeout where none is given.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most servers of one file system: indices of I/O servers are 16 bits wide.
-pub const MAX_SERVERS: usize = 4096;
+pub use types::{
+    ConfigError, Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS,
+    ServerEntry,
+};
 
 /// The environment variable that names a configuration file.
 pub const VARIABLE: &str = "CAUSEWAY_CONFIG";
 /// Where a configuration file is searched for when none is named.
 pub const PLACES: [&str; 2] = ["causeway.toml", "causeway-dev/causeway.toml"];
-
-/// A file system: the content of its configuration file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Configuration {
-    /// Name, for messages.
-    pub name: String,
-    /// Identity, written by `causeway fs init`.
-    pub id: u128,
-    /// What an acknowledgement promises.
-    pub durability: Durability,
-    /// The one bound on how long an operation may take before it fails.
-    pub timeout: Duration,
-    /// Default distribution.
-    pub distribution: DistributionHint,
-    /// File with the cluster's key (64 hexadecimal digits), if there is one.
-    pub key_file: Option<PathBuf>,
-    /// Encrypt connections between hosts.
-    pub encrypt: bool,
-    /// Keep checksums in new datafiles.
-    pub checksums: bool,
-    /// Most TCP connections between two processes, see [`causeway_bmi::Config::tcp_connections`].
-    pub tcp_connections: u8,
-    /// The servers, metadata server and I/O servers.
-    pub servers: Vec<ServerEntry>,
-}
-
-/// One server of a file system.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerEntry {
-    /// Its name, unique.
-    pub name: String,
-    /// Whether it keeps the metadata (exactly one does).
-    pub metadata: bool,
-    /// Whether it keeps datafiles.
-    pub io: bool,
-    /// Its addresses, cheapest first.
-    pub addresses: Vec<String>,
-    /// Its directory.
-    pub directory: PathBuf,
-}
-
-/// What an acknowledgement promises.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// An acknowledged create, rename, unlink or fsync survives power loss.
-    Synced,
-    /// It survives the death of any process; power loss may undo the last moments, never corrupt.
-    Relaxed,
-}
-
-/// What is wrong with a configuration file, and where.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {message}")]
-pub struct ConfigError {
-    /// The file.
-    pub file: String,
-    /// The line, from 1; 0 if it concerns the whole file.
-    pub line: usize,
-    /// What is wrong and what is allowed.
-    pub message: String,
-}
 
 /// A configuration file in a usual place.
 pub fn usual_file() -> Option<PathBuf> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Configuration, Durability, ServerEntry};
+use super::types::{Configuration, Durability, ServerEntry};
 
 /// The file's text, with comments that explain it.
 pub(super) fn print(configuration: &Configuration) -> String {

@@ -11,11 +11,12 @@ use causeway_wire::datafile::{
 };
 use causeway_wire::fs::{Region, WantedSums};
 
-use super::datafile::{Datafile, ReadOptions, Wait};
+use super::datafile::{Datafile, ReadOptions};
 use super::disk::{put, put_memory, read_padded};
 use super::fault::{Fault, Result};
 use super::pieces::{Cursor, PART_BYTES, Scratch, Window};
 use super::sums::{BLOCK, BlockBinding, SUMS, both, crc_in, stored};
+use super::types::Wait;
 use crate::sabotage::{self, Sabotage};
 
 /// Most blocks that one part touches.

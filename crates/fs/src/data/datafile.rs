@@ -19,14 +19,14 @@ use causeway_wire::datafile::{
 use causeway_wire::fs::{ObjectId, Region, WantedSums};
 
 use super::block_cache::{Changes, Stamp};
+use super::common::Common;
 use super::disk::{put, put_memory, read_padded, set_len, sync, sync_all};
 use super::fault::{Fault, Result};
 use super::groups::{GroupSpans, Groups};
 use super::header_page::binding;
-use super::pieces::{Cursor, DIRECT_LEN, SIEVE_SPAN, Window, windows};
-pub use super::pieces::{Piece, Scratch};
+use super::pieces::{Cursor, DIRECT_LEN, Piece, SIEVE_SPAN, Scratch, Window, windows};
 use super::ranges::{Ranges, Spans};
-use super::store::Common;
+use super::types::Wait;
 use crate::locks::lock;
 use crate::sabotage::{self, Sabotage};
 
@@ -107,16 +107,6 @@ fn blocks_of(piece: &Piece) -> Spans {
         }
         regions => Spans::of(regions.iter().filter(|region| region.len > 0).map(covering)),
     }
-}
-
-/// Whether a read may wait for the storage device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Wait {
-    /// It may.
-    #[default]
-    Allowed,
-    /// It fails with [`io::ErrorKind::WouldBlock`] instead.
-    Refused,
 }
 
 /// How a piece is read.

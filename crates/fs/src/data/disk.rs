@@ -8,7 +8,9 @@ use std::os::unix::fs::FileExt as _;
 use causeway_sys::memory::Memory;
 use causeway_sys::nowait;
 
-use super::datafile::Wait;
+#[cfg(test)]
+use super::steps;
+use super::types::Wait;
 use crate::sabotage;
 
 /// Fills `bytes` from `offset` on, as far as the file goes; returns how far.
@@ -53,7 +55,7 @@ pub(super) fn read_padded(
 /// Writes all of `bytes` at `offset`.
 pub(super) fn put(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     #[cfg(test)]
-    return super::steps::put(file, bytes, offset);
+    return steps::put(file, bytes, offset);
     #[cfg(not(test))]
     {
         sabotage::stall();
@@ -64,7 +66,7 @@ pub(super) fn put(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
 /// Writes all of the memory's bytes at `offset`.
 pub(super) fn put_memory(file: &File, memory: &Memory, offset: u64) -> io::Result<()> {
     #[cfg(test)]
-    return super::steps::put(file, &memory.to_vec(), offset);
+    return steps::put(file, &memory.to_vec(), offset);
     #[cfg(not(test))]
     {
         sabotage::stall();
@@ -75,7 +77,7 @@ pub(super) fn put_memory(file: &File, memory: &Memory, offset: u64) -> io::Resul
 /// Sets the file's length.
 pub(super) fn set_len(file: &File, len: u64) -> io::Result<()> {
     #[cfg(test)]
-    return super::steps::set_len(file, len);
+    return steps::set_len(file, len);
     #[cfg(not(test))]
     file.set_len(len)
 }
@@ -83,7 +85,7 @@ pub(super) fn set_len(file: &File, len: u64) -> io::Result<()> {
 /// Makes the file's bytes and length durable.
 pub(super) fn sync(file: &File) -> io::Result<()> {
     #[cfg(test)]
-    super::steps::synced();
+    steps::synced();
     sabotage::fail_sync()?;
     file.sync_data()
 }

@@ -1,20 +1,13 @@
 //! Which groups of blocks were written: a block of one of these without a sum is lost, in any other it is a hole.
 //!
 //! Before the first block of a group is written, all blocks of the group get the sum of what they are, zeros, and then
-//! the group is noted in the header's page. So a page of sums that is lost with its data is not taken for a hole.
+//! the group is noted in the header's page (`noted_groups`). So a page of sums that is lost with its data is not taken for a hole.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use causeway_wire::codec::Wire as _;
-use causeway_wire::datafile::{
-    GROUP_BLOCKS, MAX_FAR_SPANS, NEAR_GROUPS, Sums, WRITTEN_OFFSET, WrittenGroups, sums_offset,
-};
+use causeway_wire::datafile::{MAX_FAR_SPANS, NEAR_GROUPS};
 
-use super::datafile::{Datafile, Wait};
-use super::disk::{put, read_full};
-use super::fault::Result;
-use super::sums::{BLOCK, BlockBinding, SUMS, both};
 use crate::locks::lock;
 
 /// Ascending spans of groups that are not adjacent: the first one of each, and the one behind its last.
@@ -26,9 +19,9 @@ pub(super) struct Groups {
     /// Groups from the first one on that were all written, for readers.
     prefix: AtomicU64,
     /// The written groups.
-    spans: Mutex<GroupSpans>,
+    pub(super) spans: Mutex<GroupSpans>,
     /// Held while a group is begun, and while the header's page gets the spans.
-    beginning: Mutex<()>,
+    pub(super) beginning: Mutex<()>,
 }
 
 impl Groups {
@@ -66,7 +59,7 @@ impl Groups {
             .map(|(_, end)| *end)
     }
 
-    fn note(&self, group: u64) {
+    pub(super) fn note(&self, group: u64) {
         let mut spans = lock(&self.spans);
         let at = spans.partition_point(|(_, end)| *end < group);
         match spans.get_mut(at) {
@@ -97,7 +90,7 @@ impl Groups {
         self.note_prefix(&spans);
     }
 
-    fn note_prefix(&self, spans: &[(u64, u64)]) {
+    pub(super) fn note_prefix(&self, spans: &[(u64, u64)]) {
         let prefix = spans.first().filter(|(first, _)| *first == 0);
         self.prefix
             .store(prefix.map_or(0, |(_, end)| *end), Ordering::Release);
@@ -114,52 +107,6 @@ fn forget_shortest(spans: &mut GroupSpans) {
     let shortest = (far..spans.len()).min_by_key(|&at| spans[at].1 - spans[at].0);
     if let Some(at) = shortest {
         spans.remove(at);
-    }
-}
-
-impl Datafile {
-    /// Gives each block of a group a sum, and notes the group in the header's page. The caller holds a
-    /// range of the group, and is about to store sums of it.
-    pub(super) fn begin_group(&self, group: u64) -> Result<()> {
-        if self.groups.has(group) {
-            return Ok(());
-        }
-        self.begin_write()?;
-        let _one_at_a_time = lock(&self.groups.beginning);
-        if self.groups.has(group) {
-            return Ok(());
-        }
-        let first = group * GROUP_BLOCKS;
-        let binding = BlockBinding::new(self.binding, first);
-        let mut page = [0; BLOCK];
-        read_full(&self.file, &mut page, sums_offset(first), Wait::Allowed)?;
-        for (index, sums) in page.chunks_exact_mut(SUMS).enumerate() {
-            if sums == Sums::default().to_bytes() {
-                sums.copy_from_slice(&both(binding.zeros(index)).to_bytes());
-            }
-        }
-        // The sums come first: a kill in between leaves holes that have sums, in a group that need not have any.
-        put(&self.file, &page, sums_offset(first))?;
-        self.groups.note(group);
-        self.put_groups()
-    }
-
-    /// Forgets the groups behind a truncation to `count` of them. The caller holds all ranges.
-    pub(super) fn truncate_groups(&self, count: u64) -> Result<()> {
-        let _one_at_a_time = lock(&self.groups.beginning);
-        self.groups.truncate(count);
-        match self.has_sums() {
-            true => self.put_groups(),
-            false => Ok(()),
-        }
-    }
-
-    fn put_groups(&self) -> Result<()> {
-        let written = WrittenGroups {
-            binding: self.binding,
-            spans: lock(&self.groups.spans).clone(),
-        };
-        Ok(put(&self.file, &written.to_bytes(), WRITTEN_OFFSET)?)
     }
 }
 

@@ -8,12 +8,12 @@ use causeway_wire::datafile::{
     Algorithm, Binding, HEADER_BYTES, Header, State, WRITTEN_OFFSET, WrittenGroups, earlier_format,
 };
 
-use super::datafile::Wait;
+use super::common::Common;
 use super::disk::{put, read_full};
 use super::fault::{Fault, Result};
 use super::groups::GroupSpans;
-use super::store::Common;
 use super::sums::BLOCK;
+use super::types::Wait;
 
 /// What the first page holds.
 #[derive(Debug)]

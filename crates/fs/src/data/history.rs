@@ -23,7 +23,7 @@ use causeway_wire::fs::{Moment, ObjectId, Region};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::fault::{Fault, Result};
-use super::store::Owner;
+use super::types::Owner;
 use crate::files::open_or_create;
 use crate::locks::lock;
 

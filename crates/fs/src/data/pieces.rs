@@ -214,56 +214,34 @@ pub(super) fn windows(regions: &[Region]) -> impl Iterator<Item = Window<'_>> {
 
 /// Walks memory fragments from first to last. The caller never takes more than there is.
 pub(crate) struct Cursor<'a> {
-    rest: std::slice::Iter<'a, Memory>,
-    current: Option<&'a Memory>,
-    /// Bytes of the current fragment that were taken.
-    used: usize,
+    memory: &'a [Memory],
+    at: causeway_bmi::Cursor,
 }
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(memory: &'a [Memory]) -> Self {
-        let mut rest = memory.iter();
-        let current = rest.next();
-        let mut cursor = Self {
-            rest,
-            current,
-            used: 0,
-        };
-        cursor.skip_used();
-        cursor
-    }
-
-    /// Moves on to the next fragment that has bytes left.
-    fn skip_used(&mut self) {
-        while let Some(current) = self.current
-            && self.used == current.len()
-        {
-            self.current = self.rest.next();
-            self.used = 0;
-        }
+        let at = causeway_bmi::Cursor::default();
+        Self { memory, at }
     }
 
     /// Bytes that are left of the current fragment.
     pub(crate) fn current_len(&self) -> usize {
-        self.current.map_or(0, |current| current.len() - self.used)
+        let rest = { self.at }.next_in(self.memory, usize::MAX);
+        rest.map_or(0, |(_, range)| range.len())
     }
 
     /// The next `len` bytes, which stay to be taken, if the current fragment has as many.
     pub(super) fn peek(&self, len: usize) -> Option<Memory> {
-        let current = self.current.filter(|_| self.current_len() >= len)?;
-        Some(current.slice(self.used..self.used + len))
+        let (fragment, range) = { self.at }.next_in(self.memory, len)?;
+        (range.len() == len).then(|| fragment.slice(range))
     }
 
     /// At most `most` bytes of the current fragment.
     pub(crate) fn take(&mut self, most: usize) -> Memory {
-        let Some(current) = self.current else {
-            return Memory::from_vec(Vec::new());
-        };
-        let len = most.min(current.len() - self.used);
-        let part = current.slice(self.used..self.used + len);
-        self.used += len;
-        self.skip_used();
-        part
+        match self.at.next_in(self.memory, most) {
+            Some((fragment, range)) => fragment.slice(range),
+            None => Memory::from_vec(Vec::new()),
+        }
     }
 
     /// Leaves out the next `len` bytes.
@@ -277,39 +255,20 @@ impl<'a> Cursor<'a> {
     }
 
     fn take_each(&mut self, len: u64, act: impl Fn(Memory)) {
-        let mut left = usize::try_from(len).unwrap_or(usize::MAX);
-        while left > 0 && self.current.is_some() {
-            let part = self.take(left);
-            left -= part.len();
-            act(part);
-        }
+        self.at.spans(self.memory, len).for_each(act);
     }
 
     /// Fills `into` with the next bytes.
     pub(crate) fn copy_out(&mut self, mut into: &mut [u8]) {
-        while let Some(current) = self.current
-            && !into.is_empty()
-        {
-            let len = into.len().min(current.len() - self.used);
-            let (head, tail) = into.split_at_mut(len);
-            current.read_uncached_at(self.used, head);
+        while let Some((fragment, range)) = self.at.next_in(self.memory, into.len()) {
+            let (head, tail) = into.split_at_mut(range.len());
+            fragment.read_uncached_at(range.start, head);
             into = tail;
-            self.used += len;
-            self.skip_used();
         }
     }
 
     /// Puts `from` into the next bytes.
-    pub(crate) fn copy_in(&mut self, mut from: &[u8]) {
-        while let Some(current) = self.current
-            && !from.is_empty()
-        {
-            let len = from.len().min(current.len() - self.used);
-            let (head, tail) = from.split_at(len);
-            current.write_at(self.used, head);
-            from = tail;
-            self.used += len;
-            self.skip_used();
-        }
+    pub(crate) fn copy_in(&mut self, from: &[u8]) {
+        self.at.write(self.memory, from);
     }
 }

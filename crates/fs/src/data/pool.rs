@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use causeway_sys::waits;
 
-use super::datafile::Scratch;
+use super::pieces::Scratch;
 use crate::locks::{lock, wait_timeout_while};
 use crate::threads::AbortOnPanic;
 

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES, Trust};
 use causeway_wire::fs::{ObjectId, Region, ScrubPosition};
 
-use super::datafile::{Datafile, Scratch};
+use super::datafile::Datafile;
 use super::fault::{Fault, Result};
 use super::pieces::PART_BYTES;
+use super::pieces::Scratch;
 use super::store::Store;
 use crate::files::if_found;
 use crate::sabotage::{self, Sabotage};

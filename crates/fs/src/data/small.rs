@@ -5,10 +5,11 @@ use causeway_wire::fs::Region;
 
 use super::block_cache::{Change, Content, Stamp};
 use super::blocks::{Blocks, set_latest};
-use super::datafile::{Datafile, Wait};
+use super::datafile::Datafile;
 use super::disk::put;
 use super::fault::Result;
 use super::pieces::{Cursor, Scratch};
+use super::types::Wait;
 
 /// The block that all bytes of a part lie in, if it is no whole block.
 fn block_of(part: Region) -> Option<u64> {

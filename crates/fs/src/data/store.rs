@@ -3,7 +3,6 @@
 //! All methods may be called from several threads at once.
 
 use std::collections::HashMap;
-use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,19 +11,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use causeway_sys::memory::Memory;
-use causeway_wire::datafile::{Algorithm, Header, State, Trust, size_of_file};
+use causeway_wire::datafile::{Header, size_of_file};
 use causeway_wire::fs::{Generation, Incarnation, ObjectId, Region};
 use rustix::fs::RenameFlags;
 
 use super::aside::{self, Aside};
-use super::datafile::{Datafile, Piece, ReadOptions, Scratch};
+use super::common::{Common, Idle};
+use super::datafile::{Datafile, ReadOptions};
 use super::fault::{Fault, Result};
 use super::groups::GroupSpans;
 use super::header_page::{self, HeaderPage};
 use super::history::{History, Origin};
 use super::paths::{self, Directory};
-use super::pieces::Abandoned;
+use super::pieces::{Abandoned, Piece, Scratch};
 use super::replaced::Replaced;
+use super::types::Settings;
 use crate::failed_syncs::FailureCount;
 use crate::files::{create_new, if_found, make_directories, open_or_create, sync_directory};
 use crate::locks::lock;
@@ -32,112 +33,6 @@ use crate::sabotage::{self, Sabotage};
 
 /// Most datafiles that are kept open.
 const MAX_OPEN: usize = 512;
-/// Most datafiles that are remembered to be marked clean; what is beyond stays marked dirty until it is written
-/// again, which costs nothing but the exactness of later verdicts after a crash.
-const MAX_DIRTY: usize = 1 << 16;
-
-/// Whose datafiles a store keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Owner {
-    /// The file system's identity.
-    pub file_system: u128,
-    /// Generation of the server's directory.
-    pub generation: Generation,
-}
-
-/// How a store is opened.
-#[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// Whose it is.
-    pub owner: Owner,
-    /// Truncations and removals are on the device before they return.
-    pub synced: bool,
-    /// New datafiles have checksums.
-    pub checksums: bool,
-    /// The host's present boot.
-    pub boot: u128,
-}
-
-/// What the store and its datafiles share.
-#[derive(Debug)]
-pub(super) struct Common {
-    owner: Owner,
-    pub(super) synced: bool,
-    checksums: bool,
-    /// Nothing ever waits for a device, and nothing survives a loss of power.
-    pub(super) in_memory: bool,
-    /// This run of the server.
-    pub(super) run: u64,
-    boot: Mutex<u128>,
-    /// Of the metadata, as far as it is known; none before.
-    incarnation: AtomicU64,
-    failed_syncs: FailureCount,
-    pub(super) history: History,
-    /// Datafiles that were marked dirty, and how often each had been written when it was last checked.
-    dirty: Mutex<HashMap<ObjectId, Idle>>,
-}
-
-/// How long a dirty datafile has been idle.
-#[derive(Debug, Default, Clone, Copy)]
-struct Idle {
-    writes: u64,
-    checks: u32,
-}
-
-impl Common {
-    pub(super) fn boot(&self) -> u128 {
-        *lock(&self.boot)
-    }
-
-    fn incarnation(&self) -> Incarnation {
-        Incarnation(self.incarnation.load(Ordering::Relaxed))
-    }
-
-    /// Records a failed sync, before a later one that succeeds is reported to a client.
-    pub(super) fn note_failed_sync(
-        &self,
-        synced: io::Result<()>,
-        what: impl Display,
-    ) -> io::Result<()> {
-        if let Err(error) = &synced {
-            self.failed_syncs.note(what, error);
-        }
-        synced
-    }
-
-    /// Whether a sync has failed since the host was booted: then later ones prove nothing of what was written
-    /// before.
-    pub(super) fn is_suspect(&self) -> bool {
-        self.failed_syncs.has_failed()
-    }
-
-    pub(super) fn note_dirty(&self, object: ObjectId) {
-        let mut dirty = lock(&self.dirty);
-        if dirty.len() < MAX_DIRTY {
-            dirty.insert(object, Idle::default());
-        }
-    }
-
-    fn new_header(&self, object: ObjectId) -> Header {
-        Header {
-            object,
-            file_system: self.owner.file_system,
-            generation: self.owner.generation,
-            incarnation: self.incarnation(),
-            version: 0,
-            size: 0,
-            algorithm: match self.checksums {
-                true => Algorithm::Crc32c,
-                false => Algorithm::None,
-            },
-            // Never clean so far, so no device can hold a clean header.
-            state: State::Dirty,
-            trust: Trust::Latest,
-            boot: self.boot(),
-            run: self.run,
-        }
-    }
-}
 
 /// The store of one server.
 #[derive(Debug)]

@@ -14,12 +14,11 @@ use causeway_wire::store::{
     object_key, removal_key,
 };
 
-use super::Settings;
 use super::fault::{Outcome, corrupt, fail, plain, quoted};
 use super::layout::Layout;
 use super::overlay::Overlay;
-use super::query::{Query, further_names, in_group, owns};
-use super::walk::Found;
+use super::query::{Found, Query, further_names, in_group, owns};
+use super::settings::Settings;
 
 /// Strip size where neither the request, nor the directory, nor the settings have one.
 const DEFAULT_STRIP_BYTES: u32 = 1 << 20;

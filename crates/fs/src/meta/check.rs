@@ -19,9 +19,8 @@ use causeway_wire::store::{
 
 use super::change::Change;
 use super::fault::{Outcome, fail, quoted, unless_corrupt};
-use super::query::{find_entry, find_object, further_names, owns};
+use super::query::{Found, find_entry, find_object, further_names, owns};
 use super::store::{View, prefix_end};
-use super::walk::Found;
 
 /// Records of one batch.
 const BATCH_RECORDS: usize = 256;

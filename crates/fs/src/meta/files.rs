@@ -4,8 +4,7 @@ use causeway_wire::fs::{Body, Errno, Kind, ObjectId, Reach, ReplyBody, SetAttrib
 
 use super::change::{Change, MODE_BITS, SET_GID};
 use super::fault::{Outcome, fail, plain};
-use super::query::{in_group, owns};
-use super::walk::Found;
+use super::query::{Found, in_group, owns};
 use crate::distribution::{MAX_FILE_BYTES, Striping};
 
 impl Change<'_> {

@@ -2,12 +2,11 @@
 //! directories they are. It changes only when an operator asks for it, or when a server is registered.
 
 use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Errno, Generation, LayoutPart, LayoutServer, MAX_LAYOUT_PART, ReplyBody};
+use causeway_wire::fs::{Errno, Generation, LayoutPart, LayoutServer, MAX_LAYOUT_PART};
 use causeway_wire::store::{
     Counter, Key, LAYOUT_EPOCH_KEY, SUPERBLOCK_KEY, ServerRecord, server_key,
 };
 
-use super::change::Change;
 use super::fault::{Outcome, corrupt, fail, malformed};
 use super::query::read_record;
 use super::store::{Batch, View, prefix_end};
@@ -115,11 +114,11 @@ impl Layout {
             .collect()
     }
 
-    fn find(&self, name: &str) -> Option<(u16, &ServerRecord)> {
+    pub(super) fn find(&self, name: &str) -> Option<(u16, &ServerRecord)> {
         self.numbered().find(|(_, record)| record.name == name)
     }
 
-    fn known(&self, name: &str) -> Outcome<(u16, &ServerRecord)> {
+    pub(super) fn known(&self, name: &str) -> Outcome<(u16, &ServerRecord)> {
         match self.find(name) {
             Some(found) => Ok(found),
             None => fail(
@@ -141,7 +140,7 @@ impl Layout {
     }
 
     /// The records of the next layout that differ: it has this server under this number.
-    fn with_server(&self, index: u16, record: &ServerRecord) -> [(Vec<u8>, Vec<u8>); 2] {
+    pub(super) fn with_server(&self, index: u16, record: &ServerRecord) -> [(Vec<u8>, Vec<u8>); 2] {
         let epoch = Counter(self.epoch + 1);
         [
             (server_key(index), record.to_bytes()),
@@ -153,82 +152,6 @@ impl Layout {
 /// Whether a batch changes the layout.
 pub(super) fn is_changed_by(batch: &Batch) -> bool {
     batch.contains_key(LAYOUT_EPOCH_KEY) || batch.contains_key(SUPERBLOCK_KEY)
-}
-
-impl Change<'_> {
-    /// Adds a server, which new files use once it is registered, or a drained one again.
-    pub(super) fn add_server(&mut self, name: &str) -> Outcome<ReplyBody> {
-        let layout = Layout::load(&*self.state)?;
-        if let Some((index, record)) = layout.find(name) {
-            if !record.active && !record.generation.is_none() {
-                let record = ServerRecord {
-                    active: true,
-                    ..record.clone()
-                };
-                self.put_server(&layout, index, &record);
-                return Ok(ReplyBody::Done);
-            }
-            return fail(
-                Errno::EEXIST,
-                format!("the file system has a server {name} already: its number {index}"),
-            );
-        }
-        let Ok(index) = u16::try_from(layout.servers.len()) else {
-            return fail(Errno::ENOSPC, "the file system has all servers it can have");
-        };
-        let record = ServerRecord {
-            name: name.to_owned(),
-            generation: Generation::NONE,
-            accepted: Generation::NONE,
-            active: false,
-        };
-        self.put_server(&layout, index, &record);
-        Ok(ReplyBody::Done)
-    }
-
-    /// Keeps new files from a server.
-    pub(super) fn drain_server(&mut self, name: &str) -> Outcome<ReplyBody> {
-        let layout = Layout::load(&*self.state)?;
-        let (index, record) = layout.known(name)?;
-        if record.active && layout.active() == [index] {
-            return fail(
-                Errno::EBUSY,
-                format!("{name} is the only server that new files use: add another one first"),
-            );
-        }
-        let record = ServerRecord {
-            active: false,
-            ..record.clone()
-        };
-        self.put_server(&layout, index, &record);
-        Ok(ReplyBody::Done)
-    }
-
-    /// Accepts a directory in place of a server's present one.
-    pub(super) fn accept_server(
-        &mut self,
-        name: &str,
-        generation: Generation,
-    ) -> Outcome<ReplyBody> {
-        let layout = Layout::load(&*self.state)?;
-        let (index, record) = layout.known(name)?;
-        if generation.is_none() {
-            return fail(Errno::EINVAL, "a directory's generation is never 0");
-        }
-        // Also a directory that was registered before is registered again: the record of that in it may be lost.
-        let record = ServerRecord {
-            accepted: generation,
-            ..record.clone()
-        };
-        self.put_server(&layout, index, &record);
-        Ok(ReplyBody::Done)
-    }
-
-    fn put_server(&mut self, layout: &Layout, index: u16, record: &ServerRecord) {
-        for (key, value) in layout.with_server(index, record) {
-            self.state.put(key, value);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use causeway_wire::store::entry_key;
 
 use super::change::Change;
 use super::fault::{Outcome, fail, plain, quoted};
-use super::query::{SEARCH, WRITE};
-use super::walk::{Budget, Found, Last, Resolved, missing, not_a_directory};
+use super::query::{Found, SEARCH, WRITE};
+use super::walk::{Budget, Last, Resolved, missing, not_a_directory};
 
 /// What [`Change::create`] is asked for.
 pub(super) struct NewFile<'a> {

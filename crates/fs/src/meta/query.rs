@@ -13,7 +13,6 @@ use causeway_wire::store::{
 
 use super::fault::{Outcome, corrupt, fail, malformed, quoted, stale, unless_corrupt};
 use super::store::{View, prefix_end};
-use super::walk::Found;
 
 /// Permission to read.
 pub(super) const READ: u16 = 4;
@@ -24,6 +23,13 @@ pub(super) const SEARCH: u16 = 1;
 
 /// Most bytes of directory entries in one reply: what a message holds, less its other fields.
 const MAX_ENTRIES_BYTES: usize = MAX_MESSAGE_BYTES - 1024;
+
+/// An object and its record.
+#[derive(Debug, Clone)]
+pub(super) struct Found {
+    pub(super) object: ObjectId,
+    pub(super) record: ObjectRecord,
+}
 
 /// A caller before a state of the store.
 #[derive(Clone, Copy)]

@@ -6,8 +6,8 @@ use causeway_wire::store::entry_key;
 use super::change::Change;
 use super::fault::{Outcome, corrupt, fail};
 use super::names::{check_empty, exists, is_a_directory};
-use super::query::{SEARCH, WRITE, find_object};
-use super::walk::{Budget, Found, Resolved, missing, not_a_directory};
+use super::query::{Found, SEARCH, WRITE, find_object};
+use super::walk::{Budget, Resolved, missing, not_a_directory};
 
 /// Deepest directory that another directory can be moved into: finding a loop costs a step for each directory above.
 const MAX_DEPTH: usize = 8192;

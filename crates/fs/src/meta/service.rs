@@ -22,20 +22,18 @@ use super::names::NewFile;
 use super::overlay::Overlay;
 use super::query::{Query, read_counters, read_record};
 use super::session::{Leases, Sessions, Verdict};
+use super::settings::{Format, Settings};
 use super::store::fjall::{Fjall, Options};
 use super::store::{Batch, Persist, Room, Store, StoreError, View};
 use super::striped::read_gaps;
-use super::{Format, Settings};
 use crate::config::Durability;
 use crate::failed_syncs::FailureCount;
 use crate::files::sync_name;
 use crate::locks;
 
 mod recovery;
-mod removals;
+pub(super) mod removals;
 mod space;
-
-pub use removals::Removal;
 
 /// Name of the file that exists once the store is not new.
 const MARKER: &str = "formatted";
@@ -240,7 +238,7 @@ impl Service {
             let limit = self
                 .store()
                 .map_or(u64::MAX, |store| store.max_batch_bytes());
-            let (batch, others) = rest.split_at(space::batch_len(rest, limit));
+            let (batch, others) = rest.split_at(Self::batch_len(rest, limit));
             replies.extend(self.apply_batch(batch, now));
             rest = others;
         }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use causeway_wire::codec::Wire;
+use causeway_wire::fs::formats::STORED_REPLIES;
 use causeway_wire::fs::{Errno, Failure, Operation, Reply, Request};
 use causeway_wire::store::{Key, SessionRecord, session_key};
 
@@ -270,7 +271,7 @@ impl Sessions {
                 let record = SessionRecord {
                     sequence: request.sequence,
                     lease_s: self.leases.seconds(),
-                    reply: reply.to_bytes(),
+                    reply: reply.to_bytes(STORED_REPLIES),
                 };
                 state.put(session_key(request.client, request.slot), record.to_bytes());
                 Last::Stored
@@ -353,5 +354,6 @@ fn stored_reply(view: &dyn View, request: &Request) -> Outcome<Reply> {
             request.slot, record.sequence, request.sequence
         )));
     }
-    Reply::from_bytes(&record.reply).map_err(malformed(what))
+    let (reply, _) = Reply::from_bytes(&record.reply).map_err(malformed(what))?;
+    Ok(reply)
 }

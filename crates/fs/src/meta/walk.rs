@@ -3,20 +3,13 @@
 use std::borrow::Cow;
 
 use causeway_wire::fs::{Body, Errno, Kind, MAX_NAME_BYTES, MAX_PATH_BYTES, ObjectId, Place};
-use causeway_wire::store::{EntryRecord, ObjectRecord};
+use causeway_wire::store::EntryRecord;
 
 use super::fault::{Outcome, corrupt, fail, plain, quoted, stale};
-use super::query::{Query, SEARCH, find_entry, find_object};
+use super::query::{Found, Query, SEARCH, find_entry, find_object};
 
 /// Most symbolic links followed on one walk, as in Linux.
 const MAX_SYMBOLIC_LINKS: usize = 40;
-
-/// An object and its record.
-#[derive(Debug, Clone)]
-pub(super) struct Found {
-    pub(super) object: ObjectId,
-    pub(super) record: ObjectRecord,
-}
 
 /// A path that was resolved but for its last component: that, and the directory it is to be looked up in, which the
 /// caller may search.

@@ -10,6 +10,18 @@ use crate::error::failure;
 /// Connections whose last caller is remembered.
 const MAX_REMEMBERED: usize = 4096;
 
+/// Only root and the servers' user may do this.
+pub(super) fn check_operator(caller: &Caller, doing: &str) -> Result<(), Failure> {
+    let own = rustix::process::geteuid().as_raw();
+    if caller.uid == 0 || caller.uid == own {
+        return Ok(());
+    }
+    Err(failure(
+        Errno::EPERM,
+        format!("only root and the servers' user may {doing}"),
+    ))
+}
+
 /// Checks callers, remembering the last one that was found right on each connection.
 #[derive(Debug)]
 pub(super) struct Callers<A = Addr> {

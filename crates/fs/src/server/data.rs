@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causeway_bmi::Addr;
 use causeway_sys::waits;
 use causeway_wire::datafile::WriteId;
 use causeway_wire::fs::{
-    Caller, DataFault, Errno, Failure, Moment, ObjectId, Operation, Reply, ReplyBody, Request,
+    DataFault, Errno, Failure, Moment, ObjectId, Operation, Reply, ReplyBody, Request,
     ScrubPosition,
 };
 
+use super::callers::check_operator;
+use super::error::storage_failure;
 use super::events::{Done, EntryState, Loop};
 use super::io::Requester;
+use super::ticket::ReplyTo;
 use crate::data::scrub::{Finding, Step};
 use crate::data::{Fault, Origin, Scratch, Store, history};
 use crate::error::failure;
@@ -34,13 +36,12 @@ impl Loop {
     /// Carries a request about datafiles out; `None` if its reply comes later.
     pub(super) fn data_request(
         &mut self,
-        from: Addr,
+        to: ReplyTo,
         request: Request,
     ) -> Result<Option<ReplyBody>, Failure> {
-        let tag = request.reply_tag;
         let client = request.client;
-        self.abandon_others(client, from);
-        let requester = Requester { from, tag, client };
+        self.abandon_others(client, to.from);
+        let requester = Requester { to, client };
         match request.operation {
             Operation::Read {
                 object,
@@ -72,30 +73,26 @@ impl Loop {
                 boot: self.boot,
                 at: history::now(),
             }))),
-            Operation::Seed { object, content } => {
-                self.store_task(from, tag, false, move |store, _| {
-                    done(store.seed(object, &content), "making", object)
-                })
-            }
+            Operation::Seed { object, content } => self.store_task(to, false, move |store, _| {
+                done(store.seed(object, &content), "making", object)
+            }),
             Operation::TruncateData {
                 object,
                 size,
                 version,
                 at_least,
-            } => self.store_task(from, tag, false, move |store, _| {
+            } => self.store_task(to, false, move |store, _| {
                 let truncated = store.truncate(object, size, version, at_least);
                 done(truncated, "truncating", object)
             }),
-            Operation::Flush { object, at_least } => {
-                self.store_task(from, tag, false, move |store, _| {
-                    done(store.flush(object, at_least), "syncing", object)
-                })
-            }
+            Operation::Flush { object, at_least } => self.store_task(to, false, move |store, _| {
+                done(store.flush(object, at_least), "syncing", object)
+            }),
             Operation::FindData {
                 object,
                 at_least,
                 offset,
-            } => self.store_task(from, tag, false, move |store, _| {
+            } => self.store_task(to, false, move |store, _| {
                 let first = store.find_data(object, offset, at_least);
                 first
                     .map(|first| ReplyBody::Data { first })
@@ -103,14 +100,14 @@ impl Loop {
             }),
             Operation::StorageStatus => {
                 let (written, read, busy) = (self.written, self.read, self.busy() as u32);
-                self.store_task(from, tag, true, move |store, _| {
+                self.store_task(to, true, move |store, _| {
                     storage_status(store, written, read, busy)
                 })
             }
             operation => {
                 check_operator(&request.caller, "check and remove datafiles")?;
                 let synced = self.synced;
-                self.store_task(from, tag, true, move |store, scratch| {
+                self.store_task(to, true, move |store, scratch| {
                     operate(store, operation, synced, scratch)
                 })
             }
@@ -129,8 +126,7 @@ impl Loop {
     /// Runs something on the store: here if it is quick, else in the pool.
     fn store_task(
         &mut self,
-        from: Addr,
-        tag: u64,
+        to: ReplyTo,
         slow: bool,
         task: impl FnOnce(&Store, &mut Scratch) -> Result<ReplyBody, Failure> + Send + 'static,
     ) -> Result<Option<ReplyBody>, Failure> {
@@ -138,7 +134,7 @@ impl Loop {
         if store.in_memory() && !slow {
             return task(&store, &mut self.scratch).map(Some);
         }
-        let ticket = self.open_entry(from, tag, EntryState::Elsewhere);
+        let ticket = self.open_entry(to, EntryState::Elsewhere);
         let mailbox = self.mailbox();
         self.pool.run(move |scratch| {
             let result = task(&store, scratch);
@@ -174,51 +170,11 @@ impl Loop {
     }
 }
 
-/// A failure of the store, as clients see it.
-pub(super) fn storage_failure(doing: &str, object: ObjectId, fault: &Fault) -> Failure {
-    let errno = match fault {
-        Fault::Io(error) => match error.raw_os_error() {
-            Some(number) => u16::try_from(number).map_or(Errno::EIO, Errno),
-            None => Errno::EIO,
-        },
-        Fault::Absent { .. } | Fault::Short { .. } => Errno::MISSING,
-        Fault::Damaged { .. }
-        | Fault::Foreign { .. }
-        | Fault::Header(_)
-        | Fault::Earlier { .. }
-        | Fault::Replaced => Errno::EIO,
-        Fault::Exists => Errno::EEXIST,
-        Fault::Unknown => Errno::EIO,
-        Fault::Abandoned => Errno::ECONNRESET,
-    };
-    let advice = match errno {
-        Errno::ENOSPC => ": the server's disk is full",
-        Errno::EDQUOT => ": the server's quota is used up",
-        _ => "",
-    };
-    failure(
-        errno,
-        format!("{doing} datafile {:x}: {fault}{advice}", object.0),
-    )
-}
-
 fn done(result: Result<(), Fault>, doing: &str, object: ObjectId) -> Result<ReplyBody, Failure> {
     match result {
         Ok(()) => Ok(ReplyBody::Done),
         Err(fault) => Err(storage_failure(doing, object, &fault)),
     }
-}
-
-/// Only root and the servers' user may do this.
-pub(super) fn check_operator(caller: &Caller, doing: &str) -> Result<(), Failure> {
-    let own = rustix::process::geteuid().as_raw();
-    if caller.uid == 0 || caller.uid == own {
-        return Ok(());
-    }
-    Err(failure(
-        Errno::EPERM,
-        format!("only root and the servers' user may {doing}"),
-    ))
 }
 
 /// Operators' requests to a store.

@@ -7,22 +7,25 @@ use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, Posted, Unexpected, Waker};
 use causeway_sys::waits;
-use causeway_wire::codec::Wire as _;
+use causeway_wire::codec::Malformed;
+use causeway_wire::fs::formats::{FORMATS, format_of_refusal, refusal_text};
 use causeway_wire::fs::{
-    Caller, Errno, FORMATS, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody,
-    Request, ServerIdentity, Target,
+    Caller, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody, Request,
+    ServerIdentity, Target,
 };
 use causeway_wire::home::Enrollment;
 
 use super::background::Background;
-use super::callers::Callers;
-use super::data::check_operator;
+use super::beside::Wakeups;
+use super::callers::{Callers, check_operator};
 use super::home::Home;
 use super::io::Job;
-use super::metadata::{Metadata, Wakeups};
+use super::metadata::Metadata;
 use super::piece_io::PieceResult;
 use super::staging::Staging;
-use super::{MAX_REQUESTS, StopHandle, Ticket, identity, reclaim, register};
+use super::stop::StopHandle;
+use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
+use super::{identity, reclaim, register};
 use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Pool, Scratch, Store};
 use crate::error::failure;
@@ -82,8 +85,7 @@ pub(super) struct Loop {
 
 /// A request in progress.
 pub(super) struct Entry {
-    pub(super) from: Addr,
-    pub(super) reply_tag: u64,
+    pub(super) to: ReplyTo,
     generation: u32,
     /// When it last made progress.
     pub(super) moved: Instant,
@@ -380,11 +382,10 @@ impl Loop {
     }
 
     /// Opens an entry for a request whose reply comes later.
-    pub(super) fn open_entry(&mut self, from: Addr, reply_tag: u64, state: EntryState) -> Ticket {
+    pub(super) fn open_entry(&mut self, to: ReplyTo, state: EntryState) -> Ticket {
         self.generation = self.generation.wrapping_add(1);
         let entry = Entry {
-            from,
-            reply_tag,
+            to,
             generation: self.generation,
             moved: self.round_at,
             state,
@@ -426,7 +427,7 @@ impl Loop {
                     tracing::debug!(%error, "a reply was not delivered");
                 }
                 if let Some(entry) = self.close_entry(ticket) {
-                    self.bmi.release(entry.from);
+                    self.bmi.release(entry.to.from);
                 }
             }
             Purpose::List => self.list_arrived(ticket, completion.result),
@@ -449,25 +450,28 @@ impl Loop {
     /// Replies to a request that has an entry.
     pub(super) fn finish(&mut self, ticket: Ticket, reply: Reply) {
         if let Some(entry) = self.close_entry(ticket) {
-            self.respond(entry.from, entry.reply_tag, &reply);
+            self.respond(entry.to, &reply);
         }
     }
 
     /// Sends a reply, and frees the requester's address when it has been sent.
-    pub(super) fn respond(&mut self, to: Addr, tag: u64, reply: &Reply) {
-        let mut bytes = reply.to_bytes();
+    pub(super) fn respond(&mut self, to: ReplyTo, reply: &Reply) {
+        let mut bytes = reply.to_bytes(to.format);
         if bytes.len() > MAX_MESSAGE_BYTES {
             let result = Err(failure(
                 Errno::EMSGSIZE,
                 format!("the reply has {} bytes; ask for less at once", bytes.len()),
             ));
-            bytes = Reply { result }.to_bytes();
+            bytes = Reply { result }.to_bytes(to.format);
         }
         // The entry exists before the reply can complete.
-        let ticket = self.open_entry(to, tag, EntryState::Elsewhere);
+        let ticket = self.open_entry(to, EntryState::Elsewhere);
         let user = Purpose::Reply.user(ticket);
         let message = Memory::from_vec(bytes);
-        let posted = self.bmi.post_send(to, &[message], tag, self.context, user);
+        let ReplyTo { from, tag, .. } = to;
+        let posted = self
+            .bmi
+            .post_send(from, &[message], tag, self.context, user);
         match posted {
             Ok(Posted::Pending(_)) => {
                 if let Some(entry) = self.entry(ticket) {
@@ -478,7 +482,7 @@ impl Loop {
             Err(error) => {
                 tracing::debug!(%error, "a reply cannot be sent");
                 self.close_entry(ticket);
-                self.bmi.release(to);
+                self.bmi.release(from);
             }
         }
     }
@@ -486,34 +490,46 @@ impl Loop {
     /// Handles an incoming request.
     fn arrived(&mut self, message: Unexpected) {
         let from = message.from;
-        let request = match Request::from_bytes(&message.data) {
+        let (request, formats) = match Request::from_bytes(&message.data) {
             Ok(request) => request,
-            Err(malformed) => {
-                tracing::warn!(%malformed, "a request cannot be understood");
-                match Request::reply_tag_of(&message.data) {
-                    Some(tag) => {
-                        let reason = match Request::foreign_format_of(&message.data) {
-                            None => malformed.to_string(),
-                            Some(theirs) => format!(
-                                "the request has {theirs} of the file system's protocol, and this server speaks {FORMATS}; \
-                                 run builds on both sides that share one"
-                            ),
-                        };
-                        let result = Err(failure(Errno::EPROTO, reason));
-                        self.respond(from, tag, &Reply { result });
-                    }
-                    None => self.bmi.release(from),
-                }
-                return;
-            }
+            Err(malformed) => return self.refuse(&message, &malformed),
         };
-        let tag = request.reply_tag;
+        let to = ReplyTo {
+            from,
+            tag: request.reply_tag,
+            format: formats.highest,
+        };
         let result = match self.admit(from, &request) {
-            Ok(()) => self.dispatch(from, request),
+            Ok(()) => self.dispatch(to, request),
             Err(failure) => Err(failure),
         };
         if let Some(result) = result.transpose() {
-            self.respond(from, tag, &Reply { result });
+            self.respond(to, &Reply { result });
+        }
+    }
+
+    /// Tells the sender of a request that cannot be understood why, if there is a way to tell it.
+    fn refuse(&mut self, message: &Unexpected, malformed: &Malformed) {
+        let from = message.from;
+        let theirs = Request::formats_of(&message.data);
+        let foreign = theirs.filter(|theirs| !FORMATS.has(theirs.highest));
+        let reason = match foreign {
+            None => malformed.to_string(),
+            Some(theirs) => refusal_text(theirs),
+        };
+        match foreign.and_then(|theirs| FORMATS.common(theirs)) {
+            // It goes on in that one.
+            Some(format) => tracing::debug!(format, "a client speaks newer formats, too"),
+            None => tracing::warn!(reason, "a request cannot be understood"),
+        }
+        let asked = message.data.first().copied();
+        match (Request::reply_tag_of(&message.data), asked) {
+            (Some(tag), Some(asked)) => {
+                let format = format_of_refusal(asked);
+                let result = Err(failure(Errno::EPROTO, reason));
+                self.respond(ReplyTo { from, tag, format }, &Reply { result });
+            }
+            _ => self.bmi.release(from),
         }
     }
 
@@ -531,7 +547,7 @@ impl Loop {
     }
 
     /// Carries a request out; `None` if its reply comes later.
-    fn dispatch(&mut self, from: Addr, request: Request) -> Result<Option<ReplyBody>, Failure> {
+    fn dispatch(&mut self, to: ReplyTo, request: Request) -> Result<Option<ReplyBody>, Failure> {
         match request.operation {
             Operation::Hello {
                 layout_from,
@@ -562,7 +578,7 @@ impl Loop {
             | Operation::DrainServer { .. } => {
                 check_operator(&request.caller, "change the layout")?;
                 self.check_layout_change(&request.operation)?;
-                self.metadata_request(from, request)
+                self.metadata_request(to, request)
             }
             Operation::Read { .. }
             | Operation::Write { .. }
@@ -577,14 +593,14 @@ impl Loop {
             | Operation::RemoveOrphans { .. }
             | Operation::Scrub { .. }
             | Operation::Clock
-            | Operation::StorageStatus => self.data_request(from, request),
-            _ => self.metadata_request(from, request),
+            | Operation::StorageStatus => self.data_request(to, request),
+            _ => self.metadata_request(to, request),
         }
     }
 
     fn metadata_request(
         &mut self,
-        from: Addr,
+        to: ReplyTo,
         request: Request,
     ) -> Result<Option<ReplyBody>, Failure> {
         let Some(metadata) = &self.metadata else {
@@ -596,7 +612,7 @@ impl Loop {
         if let Some(reply) = metadata.reply_to(&request) {
             return reply.result.map(Some);
         }
-        let ticket = self.open_entry(from, request.reply_tag, EntryState::Elsewhere);
+        let ticket = self.open_entry(to, EntryState::Elsewhere);
         if let Some(metadata) = &mut self.metadata {
             metadata.take(ticket, request);
         }
@@ -660,8 +676,8 @@ impl Loop {
                 continue;
             } else if due > now {
                 self.client_check_at = self.client_check_at.min(due);
-            } else if !stuck.contains(&entry.from) {
-                stuck.push(entry.from);
+            } else if !stuck.contains(&entry.to.from) {
+                stuck.push(entry.to.from);
             }
         }
         for addr in stuck {

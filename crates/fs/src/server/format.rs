@@ -2,15 +2,16 @@
 
 use causeway_wire::fs::{Generation, Incarnation};
 
+use super::error::{ServerError, entry_of};
 use super::home::{self, Home, Wanted};
-use super::{ServerError, metadata};
+use super::metadata;
 use crate::config::Configuration;
 
 /// Makes the directory of server `name` one that it can be started on: empty metadata, no datafiles. A directory that
 /// holds anything is refused and left alone, but for one whose formatting was interrupted.
 pub fn format(configuration: &Configuration, name: &str) -> Result<(), ServerError> {
     let fail = ServerError::of(name);
-    let entry = super::entry_of(configuration, name)?;
+    let entry = entry_of(configuration, name)?;
     let wanted = Wanted {
         file_system: configuration.id,
         entry,

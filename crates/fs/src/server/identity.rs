@@ -1,12 +1,9 @@
 //! Which requests are meant for this server: those whose target is its own identity.
 
 use causeway_wire::fs::{
-    Errno, Failure, Generation, Greeting, Incarnation, Operation, ReplyBody, Request,
-    ServerIdentity, Target,
+    Errno, Failure, Generation, Incarnation, Operation, Request, ServerIdentity, Target,
 };
-use causeway_wire::home::Enrollment;
 
-use super::events::Loop;
 use super::home::Home;
 use crate::error::failure;
 
@@ -71,69 +68,6 @@ fn refusal(own: &ServerIdentity, target: Target) -> Failure {
         own.name, here.generation, here.file_system, here.incarnation
     );
     failure(Errno::WRONG_TARGET, message)
-}
-
-impl Loop {
-    /// This server's identity.
-    pub(super) fn greet(&self, layout_from: u16) -> ReplyBody {
-        ReplyBody::Hello(Box::new(Greeting {
-            identity: self.identity.clone(),
-            pid: std::process::id(),
-            uptime_ms: self.started.elapsed().as_millis() as u64,
-            boot: self.boot,
-            failed_syncs: self.failed_syncs(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            layout: self.layout_part(layout_from),
-        }))
-    }
-
-    /// Accepts a number from the metadata server, once, or again if an operator asks for it.
-    pub(super) fn enroll(
-        &mut self,
-        wanted: Enrollment,
-        replace: bool,
-    ) -> Result<ReplyBody, Failure> {
-        self.store()?;
-        let own = &self.identity;
-        let other_metadata = match self.home.enrolled() {
-            Some(found) if found == wanted => return Ok(ReplyBody::Done),
-            Some(found) => Some(found),
-            None => None,
-        };
-        if own.metadata && own.incarnation != wanted.incarnation {
-            return Err(failure(
-                Errno::WRONG_TARGET,
-                format!(
-                    "server {} keeps metadata of its own, {}",
-                    own.name, own.incarnation
-                ),
-            ));
-        }
-        if let Some(found) = other_metadata
-            && !replace
-        {
-            return Err(failure(
-                Errno::EEXIST,
-                format!(
-                    "server {} belongs to metadata of incarnation {} as its number {}; it cannot be number {} \
-                     of metadata of incarnation {}",
-                    own.name, found.incarnation, found.index, wanted.index, wanted.incarnation
-                ),
-            ));
-        }
-        self.home.enroll(wanted).map_err(|error| {
-            failure(
-                Errno::EIO,
-                format!("the directory of server {}: {error}", own.name),
-            )
-        })?;
-        self.identity.index = Some(wanted.index);
-        self.identity.incarnation = wanted.incarnation;
-        if let Some(store) = &self.store {
-            store.set_incarnation(wanted.incarnation);
-        }
-        Ok(ReplyBody::Done)
-    }
 }
 
 #[cfg(test)]

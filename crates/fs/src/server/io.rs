@@ -12,13 +12,13 @@ use causeway_bmi::{Addr, Direction, Memory, OpError, Posted, RegionDescriptor};
 use causeway_wire::datafile::BLOCK_BYTES;
 use causeway_wire::fs::{Errno, Failure, ObjectId, Regions, Reply, ReplyBody, WantedSums};
 
-use super::Ticket;
-use super::data::storage_failure;
+use super::error::storage_failure;
 use super::events::{Done, EntryState, Loop, Purpose};
 use super::piece_io::{PieceResult, read_piece};
 use super::regions::{LocalStream, RegionStream, RemoteStream, remote_bytes};
 use super::staging::BUFFER_BYTES;
-use crate::data::datafile::Wait;
+use super::ticket::{ReplyTo, Ticket};
+use crate::data::types::Wait;
 use crate::data::{Abandoned, Datafile, Fault, Origin, Piece, ReadOptions, Stamp};
 use crate::error::failure;
 use crate::sabotage::{self, Sabotage};
@@ -74,8 +74,7 @@ pub(super) struct Job {
 /// Where a request came from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Requester {
-    pub(super) from: Addr,
-    pub(super) tag: u64,
+    pub(super) to: ReplyTo,
     /// The instance of the client library.
     pub(super) client: u128,
 }
@@ -182,7 +181,7 @@ impl Loop {
         memory: Vec<RegionDescriptor>,
         sums: WantedSums,
     ) -> Result<Option<ReplyBody>, Failure> {
-        let summed = is_one_of_blocks(&regions) && self.crosses_network(requester.from);
+        let summed = is_one_of_blocks(&regions) && self.crosses_network(requester.to.from);
         let found = self
             .store()?
             .find(object)
@@ -215,7 +214,7 @@ impl Loop {
                 MemorySide::Local(LocalStream::new(vec![buffer].into_iter()))
             }
             None => MemorySide::Awaited,
-            Some(_) => self.reach(requester.from, memory, Direction::Put),
+            Some(_) => self.reach(requester.to.from, memory, Direction::Put),
         };
         let total = total.unwrap_or(0);
         let summed = match summed && sums != WantedSums::None && !inline && file.has_sums() {
@@ -270,7 +269,7 @@ impl Loop {
         }
         let memory = match memory.is_empty() {
             true => MemorySide::Local(LocalStream::new(vec![Memory::from_vec(inline)].into_iter())),
-            false => self.reach(requester.from, memory, Direction::Get),
+            false => self.reach(requester.to.from, memory, Direction::Get),
         };
         let ticket = self.open_request(requester);
         let job = Job {
@@ -320,7 +319,7 @@ impl Loop {
     }
 
     fn open_request(&mut self, requester: Requester) -> Ticket {
-        self.open_entry(requester.from, requester.tag, EntryState::Elsewhere)
+        self.open_entry(requester.to, EntryState::Elsewhere)
     }
 
     /// Starts a job, whose reply comes later.
@@ -344,7 +343,7 @@ impl Loop {
         for entry in self.entries.iter_mut().flatten() {
             if let EntryState::Moving(job) = &mut entry.state
                 && job.in_flight()
-                && self.bmi.identity(entry.from).is_none()
+                && self.bmi.identity(entry.to.from).is_none()
             {
                 job.abandon();
             }
@@ -357,7 +356,7 @@ impl Loop {
         for entry in self.entries.iter_mut().flatten() {
             if let EntryState::Moving(job) = &mut entry.state
                 && job.requester.client == client
-                && entry.from != from
+                && entry.to.from != from
             {
                 job.abandon();
             }
@@ -453,7 +452,7 @@ impl Loop {
         let Some(index) = job.pieces.iter().position(Option::is_none) else {
             return Step::Wait;
         };
-        if self.bmi.identity(job.requester.from).is_none() {
+        if self.bmi.identity(job.requester.to.from).is_none() {
             // The client has abandoned the request: its memory may serve another purpose by now.
             job.abandon();
             return Step::Wait;
@@ -513,7 +512,7 @@ impl Loop {
 
     /// A buffer, or the job queues up for one.
     pub(super) fn buffer(&mut self, job: &mut Job) -> Option<Memory> {
-        match self.staging.take(&mut self.bmi, job.requester.from) {
+        match self.staging.take(&mut self.bmi, job.requester.to.from) {
             Ok(Some(buffer)) => Some(buffer),
             Ok(None) => {
                 self.starved.push_back(job.ticket);
@@ -541,7 +540,7 @@ impl Loop {
         flight.since = Instant::now();
         let user = Purpose::Piece(index).user(job.ticket);
         let posted = self.bmi.post_transfer(
-            job.requester.from,
+            job.requester.to.from,
             direction,
             &flight.piece.memory,
             remote,

@@ -3,10 +3,10 @@
 use causeway_bmi::{Direction, Memory, OpError, Posted};
 use causeway_wire::fs::Errno;
 
-use super::Ticket;
 use super::events::{Loop, Purpose};
 use super::io::{Job, MAX_INLINE, MemorySide, Step, too_much_inside, transfer_failure};
 use super::regions::{LIST_CHUNK, LocalStream, REGION_BYTES};
+use super::ticket::Ticket;
 use crate::error::failure;
 
 impl Loop {
@@ -30,7 +30,7 @@ impl Loop {
             return Step::Wait;
         };
         let into = buffer.slice(0..wanted.len as usize);
-        let from = job.requester.from;
+        let from = job.requester.to.from;
         let user = Purpose::List.user(job.ticket);
         let posted =
             self.bmi

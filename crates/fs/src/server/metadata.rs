@@ -10,14 +10,13 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use causeway_wire::fs::{Errno, Failure, Generation, Incarnation, Operation, Reply, Request};
+use causeway_wire::fs::{Failure, Generation, Incarnation, Reply, Request};
 
-use super::Ticket;
-use super::background::Wakeup;
+use super::beside::{Deliver, SharedService, Wakeups, apply, no_thread};
 use super::scans::{Scanner, is_scan};
+use super::ticket::Ticket;
 use crate::clock;
 use crate::config::{Configuration, Durability};
-use crate::error::failure;
 use crate::failed_syncs::FailureCount;
 use crate::locks::{lock, wait_timeout_while, wait_while};
 use crate::meta::{Format, Layout, Leases, Reader, Service, Settings};
@@ -34,9 +33,6 @@ const NUMBERS_PER_MS: u64 = 1 << 14;
 /// Longest time that a commit waits for further requests; then it begins with those that there are. The wait ends
 /// early with the last request that was expected.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
-
-/// The service as several threads share it.
-pub(super) type SharedService = Arc<Mutex<Service>>;
 
 /// The metadata service of this server.
 pub(super) struct Metadata {
@@ -90,9 +86,6 @@ impl Pace {
         self.patience = (elapsed / 2).min(LONGEST_PATIENCE);
     }
 }
-
-/// Where the replies of threads beside the loop go.
-pub(super) type Deliver = Arc<dyn Fn(Vec<(Ticket, Reply)>) + Send + Sync>;
 
 impl Metadata {
     /// Opens the metadata in `directory`, which were made when it got its `generation`.
@@ -237,66 +230,6 @@ pub(super) fn format(
     Service::open(directory, settings).map(drop)
 }
 
-/// Notified after changes that give threads beside the loop something to do.
-#[derive(Clone, Default)]
-pub(super) struct Wakeups {
-    /// Datafiles may have to be removed.
-    pub(super) reclaimer: Wakeup,
-    /// I/O servers may have to be registered.
-    pub(super) registrar: Wakeup,
-}
-
-/// Carries a batch out, and notifies the threads that it makes work for.
-pub(super) fn apply(
-    service: &Mutex<Service>,
-    wakeups: &Wakeups,
-    batch: Vec<(Ticket, Request)>,
-) -> Vec<(Ticket, Reply)> {
-    let (tickets, requests): (Vec<Ticket>, Vec<Request>) = batch.into_iter().unzip();
-    let replies = lock(service).apply(&requests, clock::now());
-    let mut done = requests.iter().zip(&replies);
-    if done.any(|(request, reply)| removes(&request.operation, reply)) {
-        wakeups.reclaimer.notify();
-    }
-    if requests
-        .iter()
-        .any(|request| changes_layout(&request.operation))
-    {
-        wakeups.registrar.notify();
-    }
-    tickets.into_iter().zip(replies).collect()
-}
-
-/// Whether datafiles may have to be removed afterwards.
-fn removes(operation: &Operation, reply: &Reply) -> bool {
-    match operation {
-        Operation::Unlink { .. }
-        | Operation::Rename { .. }
-        | Operation::Check { repair: true, .. } => true,
-        // What was written to a file that has been removed.
-        Operation::Extend { .. }
-        | Operation::FinishTruncate { .. }
-        | Operation::FinishUnstuff { .. } => reply.result.is_err(),
-        _ => false,
-    }
-}
-
-/// Whether an I/O server may have to be registered afterwards.
-fn changes_layout(operation: &Operation) -> bool {
-    matches!(
-        operation,
-        Operation::AddServer { .. } | Operation::AcceptServer { .. }
-    )
-}
-
-/// A thread beside the loop could not be started.
-pub(super) fn no_thread(name: &str, error: &std::io::Error) -> Failure {
-    failure(
-        Errno::EAGAIN,
-        format!("the {name} thread cannot be started: {error}"),
-    )
-}
-
 impl Writer {
     fn start(service: SharedService, wakeups: Wakeups, deliver: Deliver) -> Result<Self, Failure> {
         let queue = Arc::new(Queue::default());
@@ -363,7 +296,7 @@ impl Drop for Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use causeway_wire::fs::{Caller, Target};
+    use causeway_wire::fs::{Caller, Operation, Target};
 
     fn request() -> (Ticket, Request) {
         let ticket = Ticket {

@@ -3,7 +3,9 @@
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 
-use super::{Server, ServerError, StopHandle};
+use super::error::ServerError;
+use super::instance::Server;
+use super::stop::StopHandle;
 use crate::config::Configuration;
 
 /// Environment variable with which a server ends when its standard input does: set by a parent that holds the other

@@ -10,7 +10,7 @@ use causeway_sys::waits;
 use causeway_wire::fs::ObjectId;
 
 use super::background::{Background, Wake, Wakeup};
-use super::metadata::SharedService;
+use super::beside::SharedService;
 use crate::client::{Client, ClientOptions, Layout};
 use crate::config::Configuration;
 use crate::locks::lock;

@@ -1,6 +1,6 @@
 //! Going on without what a metadata server has lost.
 
-use super::ServerError;
+use super::error::{ServerError, entry_of};
 use crate::config::Configuration;
 use crate::meta;
 
@@ -8,7 +8,7 @@ use crate::meta;
 /// whether there were any. They are listed in the log first.
 pub fn accept_loss(configuration: &Configuration, name: &str) -> Result<bool, ServerError> {
     let fail = ServerError::of(name);
-    let entry = super::entry_of(configuration, name)?;
+    let entry = entry_of(configuration, name)?;
     if !entry.metadata {
         return Err(fail(
             "it keeps no metadata: only those can be opened with a loss".into(),

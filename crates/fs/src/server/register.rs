@@ -11,7 +11,7 @@ use causeway_wire::fs::{Incarnation, ServerIdentity};
 use causeway_wire::store::ServerRecord;
 
 use super::background::{Background, Wake, Wakeup};
-use super::metadata::SharedService;
+use super::beside::SharedService;
 use crate::backoff::Backoff;
 use crate::client::{Client, ClientOptions};
 use crate::config::Configuration;

@@ -5,8 +5,8 @@ use std::sync::mpsc::{Sender, channel};
 
 use causeway_wire::fs::{Failure, Operation, Reply, Request};
 
-use super::Ticket;
-use super::metadata::{Deliver, SharedService, Wakeups, apply, no_thread};
+use super::beside::{Deliver, SharedService, Wakeups, apply, no_thread};
+use super::ticket::Ticket;
 use crate::meta::Reader;
 use crate::threads::{AbortOnPanic, JoinOnDrop};
 

@@ -6,12 +6,9 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use causeway_bmi::{Bmi, Config, Posted};
 use causeway_fs::client::{Client, ClientOptions, CreateOptions};
 use causeway_fs::config::Configuration;
-use causeway_sys::memory::Memory;
-use causeway_wire::codec::Wire;
-use causeway_wire::fs::{DistributionHint, Errno, FORMATS, MAX_MESSAGE_BYTES, Reply, ReplyBody};
+use causeway_wire::fs::{DistributionHint, Errno, ReplyBody};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{Fixture, Shape, client, pattern};
@@ -424,46 +421,4 @@ fn nonsense_on_the_sockets_hurts_no_client() {
         client.write_at(&mut file, 0, &pattern(1, 100_000)).unwrap();
         fixture.cluster.stop().unwrap();
     }
-}
-
-/// The reply of a server to a request of one format.
-fn reply_to(addresses: &str, format: u8) -> Vec<u8> {
-    const TAG: u64 = 77;
-    let mut bmi = Bmi::new(Config::default()).unwrap();
-    let context = bmi.open_context().unwrap();
-    let server = bmi.lookup(addresses).unwrap();
-    let reply = [Memory::zeroed(MAX_MESSAGE_BYTES)];
-    let posted = bmi.post_recv(server, &reply, TAG, context, 0).unwrap();
-    let Posted::Pending(receive) = posted else {
-        panic!("{posted:?}");
-    };
-    let request = [&[format][..], &TAG.to_le_bytes(), &[0; 80]].concat();
-    let message = [Memory::from_vec(request)];
-    let sent = bmi.post_sendunexpected(server, &message, TAG, context, 1);
-    assert!(sent.is_ok(), "{sent:?}");
-    let done = bmi.test(receive, GENEROUS).unwrap().expect("a reply");
-    let len = done.result.unwrap() as usize;
-    reply[0].to_vec()[..len].to_vec()
-}
-
-#[test]
-fn requests_of_other_builds_are_refused_in_a_format_that_says_which_to_use() {
-    let fixture = Fixture::start(&Shape::default());
-    for server in &fixture.cluster.configuration().servers {
-        let addresses = server.addresses.join(",");
-        for (format, names_both) in [
-            (FORMATS.highest + 1, true),
-            (0, true),
-            (FORMATS.highest, false),
-        ] {
-            let reply = reply_to(&addresses, format);
-            assert_eq!(reply[0], FORMATS.highest);
-            let failure = Reply::from_bytes(&reply).unwrap().result.unwrap_err();
-            assert_eq!(failure.errno, Errno::EPROTO);
-            let both = [format!("format {format} "), format!("speaks {FORMATS}")];
-            let named = both.iter().all(|part| failure.message.contains(part));
-            assert_eq!(named, names_both, "{}", failure.message);
-        }
-    }
-    fixture.cluster.stop().unwrap();
 }

@@ -4,6 +4,7 @@ mod altered;
 mod boots;
 mod cluster;
 mod faults;
+mod formats;
 mod growing;
 mod holes;
 mod identity;

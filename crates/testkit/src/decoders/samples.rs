@@ -1,6 +1,7 @@
 //! Well-formed inputs of every decoder.
 
 use causeway_wire::codec::Wire;
+use causeway_wire::formats::Formats;
 use causeway_wire::fs::{
     Attributes, Body, Caller, CheckCursor, Distribution, DistributionHint, Entry, Errno, Failure,
     Generation, Greeting, Incarnation, Kind, LayoutPart, LayoutServer, Node, ObjectId, Operation,
@@ -307,9 +308,15 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
         },
         operation,
     };
-    (operations().into_iter())
-        .map(|operation| request(operation).to_bytes())
-        .collect()
+    let mut all = Vec::new();
+    for operation in operations() {
+        // Format 5 has no numbers of writes.
+        let old = Formats::only(fs::formats::FORMATS.lowest);
+        all.extend(
+            [fs::formats::FORMATS, old].map(|formats| request(operation.clone()).to_bytes(formats)),
+        );
+    }
+    all
 }
 
 fn attributes() -> Attributes {
@@ -545,13 +552,13 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
         .extend([None, Some(layout())].map(|layout| ReplyBody::Hello(Box::new(greeting(layout)))));
     let failure = Reply {
         result: Err(Failure {
-            errno: Errno(2),
-            message: "no such file".into(),
+            errno: Errno::EPROTO,
+            message: "another format".into(),
         }),
     };
     (results.into_iter())
-        .map(|result| Reply { result: Ok(result) }.to_bytes())
-        .chain([failure.to_bytes()])
+        .map(|result| Reply { result: Ok(result) }.to_bytes(fs::formats::FORMATS.highest))
+        .chain([4, 7, 9].map(|format| failure.to_bytes(format)))
         .collect()
 }
 

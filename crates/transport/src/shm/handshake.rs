@@ -20,7 +20,7 @@ use causeway_wire::shm::{
 use rustix::io::Errno;
 
 use super::Shm;
-use super::pair::{Pair, Stage, may_connect};
+use super::pair::{Pair, Stage, decode, may_connect};
 use super::peers::Link;
 use crate::address::Address;
 use crate::error::{NO_DESCRIPTORS, PeerError};
@@ -321,13 +321,12 @@ impl Shm {
             }
             _ => return,
         };
-        let record = Record::from_bytes(buffer.get(..len).unwrap_or(&[]));
-        let outcome = match record {
+        let outcome = match decode(buffer.get(..len).unwrap_or(&[])) {
             Ok(Record::Hello(hello)) => self.welcome(&socket, hello, descriptors),
             Ok(_) => Err(PeerError::Protocol(
                 "the first record is not a greeting".to_owned(),
             )),
-            Err(error) => Err(PeerError::Protocol(error.to_string())),
+            Err(cause) => Err(cause),
         };
         match outcome {
             Ok((peer, mut pair)) => {

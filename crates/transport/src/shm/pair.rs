@@ -16,7 +16,7 @@ use causeway_wire::formats::Formats;
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
 use causeway_wire::shm::{
     FLAG_MEMBARRIER, FORMATS, MAX_RECORD_BYTES, PIECES, PairLayout, Process, Record, RefuseReason,
-    SLOT_BYTES, SlotKind, WAKE_RECORD, doorbell as bell_format,
+    SLOT_BYTES, SlotKind, WAKE_RECORD, doorbell as bell_format, mismatch_of,
 };
 
 use super::atomics::Atomics;
@@ -63,6 +63,14 @@ pub(super) struct Own {
     pub(super) membarrier: bool,
     pub(super) attach: bool,
     pub(super) process: Owner,
+}
+
+/// Reads a record; the error says what to do if its sender speaks other formats.
+pub(super) fn decode(record: &[u8]) -> Result<Record, PeerError> {
+    Record::from_bytes(record).map_err(|error| {
+        let mismatch = mismatch_of(record);
+        PeerError::Protocol(mismatch.unwrap_or_else(|| error.to_string()))
+    })
 }
 
 /// One live connection.
@@ -365,13 +373,11 @@ impl Pair {
             match socket.receive(&mut buffer) {
                 Ok(Received::Nothing) => return Ok(()),
                 Ok(Received::Record(len, descriptors)) => {
-                    let record = Record::from_bytes(buffer.get(..len).unwrap_or(&[]))
-                        .map_err(|error| PeerError::Protocol(error.to_string()))?;
+                    let record = decode(buffer.get(..len).unwrap_or(&[]))?;
                     self.take_record(record, descriptors)?;
                 }
                 Ok(Received::Stripped(len)) => {
-                    let record = Record::from_bytes(buffer.get(..len).unwrap_or(&[]))
-                        .map_err(|error| PeerError::Protocol(error.to_string()))?;
+                    let record = decode(buffer.get(..len).unwrap_or(&[]))?;
                     self.take_stripped(record)?;
                 }
                 Ok(Received::Oversized) => {

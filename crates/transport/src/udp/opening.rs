@@ -259,7 +259,13 @@ impl Core {
         sink: &mut dyn Sink,
     ) {
         match prefix.kind {
-            Kind::Open if whole => self.refuse(from, prefix.from, Refusal::Version),
+            Kind::Open if whole => {
+                if self.refusal_log.allows(now) {
+                    let reason = FORMATS.mismatch(theirs, PROTOCOL);
+                    tracing::warn!(%reason, "UDP peers are turned away");
+                }
+                self.refuse(from, prefix.from, Refusal::Version);
+            }
             Kind::Refuse => {
                 if let Some(peer) = self.opening_to(from, prefix) {
                     let cause = PeerError::Protocol(FORMATS.mismatch(theirs, PROTOCOL));

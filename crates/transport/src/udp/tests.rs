@@ -406,22 +406,44 @@ fn openings_of_another_kind_are_refused_with_the_reason() {
     let read = Datagram::decode(&bytes);
     assert!(matches!(read, Ok(Datagram::Greeting(prefix, greeting))
             if prefix.kind == Kind::Refuse && greeting.refusal == Refusal::NoKey));
-    // Another format.
+}
+
+/// An opening that states these formats, whatever they are.
+fn stating(number: u64, lowest: u8, above: u8) -> Vec<u8> {
     let prefix = Prefix {
         kind: Kind::Open,
         to: 0,
-        from: 2,
+        from: number,
     };
-    let mut foreign = Vec::new();
-    Greeting::default().encode(prefix, &mut foreign);
-    foreign[1] = 9;
-    foreign.truncate(GREETING_BYTES - datagram::CHECK_BYTES);
-    datagram::seal_with_check(0, &mut foreign);
-    raw.socket.send(&foreign).unwrap();
-    let bytes = raw.answer(&mut udp, &mut seen).expect("a refusal");
-    let read = Datagram::decode(&bytes);
-    assert!(matches!(read, Ok(Datagram::Greeting(prefix, greeting))
-            if prefix.to == 2 && greeting.refusal == Refusal::Version));
+    let mut bytes = Vec::new();
+    Greeting::default().encode(prefix, &mut bytes);
+    (bytes[1], bytes[datagram::PREFIX_BYTES + 2]) = (lowest, above);
+    bytes.truncate(GREETING_BYTES - datagram::CHECK_BYTES);
+    datagram::seal_with_check(0, &mut bytes);
+    bytes
+}
+
+/// Builds of format 4 and before sent the same, and nothing above.
+#[test]
+fn openings_of_other_formats_are_refused_with_ours_and_nonsense_is_dropped() {
+    let (mut udp, address) = listening(None);
+    let mut seen = Seen::default();
+    let raw = RawCaller::calling(&address);
+    for (lowest, above) in [(4, 0), (1, 3), (6, 0), (6, 249)] {
+        raw.socket.send(&stating(2, lowest, above)).unwrap();
+        let bytes = raw.answer(&mut udp, &mut seen).expect("a refusal");
+        let Ok(Datagram::Greeting(prefix, greeting)) = Datagram::decode(&bytes) else {
+            panic!("no greeting");
+        };
+        assert_eq!((prefix.kind, prefix.to), (Kind::Refuse, 2));
+        assert_eq!(greeting.refusal, Refusal::Version);
+        assert_eq!(greeting.formats, FORMATS);
+    }
+    for (lowest, above) in [(0, 0), (0, 9), (6, 250)] {
+        raw.socket.send(&stating(2, lowest, above)).unwrap();
+        let answer = raw.answer(&mut udp, &mut seen);
+        assert_eq!(answer, None, "{lowest} {above}");
+    }
 }
 
 #[test]

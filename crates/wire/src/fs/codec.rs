@@ -4,12 +4,8 @@
 //! stand. Numbers of variants are never used again for something else. Every list is also bounded by the message's own length.
 
 use super::*;
-use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within};
-use crate::formats::Formats;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
-/// The formats of requests and replies that this build speaks. The first byte of each says which it has: a reply has its
-/// request's, or, to a request of none of these, the highest.
-pub const FORMATS: Formats = Formats::only(6);
 /// Longest sentence in a [`Failure`], in bytes; a longer one is cut.
 pub const MAX_FAILURE_BYTES: usize = 1024;
 /// Longest finding of a check, in bytes; a longer one is cut.
@@ -18,7 +14,7 @@ pub const MAX_FINDING_BYTES: usize = 8 << 10;
 pub const MAX_LABEL_BYTES: usize = 255;
 
 /// Fewest bytes of a region's descriptor: key, base, length, no object.
-const MIN_DESCRIPTOR_BYTES: usize = 25;
+pub(super) const MIN_DESCRIPTOR_BYTES: usize = 25;
 /// Fewest bytes of an entry: an empty name, object, kind, no attributes.
 const MIN_ENTRY_BYTES: usize = 14;
 /// Fewest bytes of a striped file: object and two empty lists.
@@ -192,84 +188,6 @@ record! { Attributes {
 } }
 record! { Node { object: wire, attributes: wire, body: wire } }
 record! { Failure { errno: wire, message: text(MAX_FAILURE_BYTES) } }
-
-impl Request {
-    /// The format of a request that is of none that this build speaks.
-    pub fn foreign_format_of(bytes: &[u8]) -> Option<Formats> {
-        let format = Formats::only(*bytes.first()?);
-        FORMATS.common(format).is_none().then_some(format)
-    }
-
-    /// The reply tag of bytes that may not be a whole request, so that the server can reply to a
-    /// malformed one.
-    pub fn reply_tag_of(bytes: &[u8]) -> Option<u64> {
-        let mut input = Reader::new(bytes);
-        input.u8("format").ok()?;
-        input.u64("reply tag").ok()
-    }
-}
-
-impl Wire for Request {
-    fn encode(&self, out: &mut Writer) {
-        out.u8(FORMATS.highest);
-        out.u64(self.reply_tag);
-        self.target.encode(out);
-        out.u128(self.client);
-        out.u16(self.slot);
-        out.u64(self.sequence);
-        self.caller.encode(out);
-        self.operation.encode(out);
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        check_envelope(input)?;
-        Ok(Self {
-            reply_tag: input.u64("reply tag")?,
-            target: Target::decode(input)?,
-            client: input.u128("client")?,
-            slot: input.u16("slot")?,
-            sequence: input.u64("sequence")?,
-            caller: Caller::decode(input)?,
-            operation: Operation::decode(input)?,
-        })
-    }
-}
-
-impl Wire for Reply {
-    fn encode(&self, out: &mut Writer) {
-        out.u8(FORMATS.highest);
-        match &self.result {
-            Ok(result) => {
-                out.u8(0);
-                result.encode(out);
-            }
-            Err(failure) => {
-                out.u8(1);
-                failure.encode(out);
-            }
-        }
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        check_envelope(input)?;
-        let result = match input.u8("reply kind")? {
-            0 => Ok(ReplyBody::decode(input)?),
-            1 => Err(Failure::decode(input)?),
-            value => return unknown("reply kind", value),
-        };
-        Ok(Self { result })
-    }
-}
-
-/// Checks the message's length and takes its first byte.
-fn check_envelope(input: &mut Reader<'_>) -> Result<(), Malformed> {
-    let most = MAX_MESSAGE_BYTES as u64;
-    within(input.remaining() as u64, most, "message length")?;
-    match input.u8("format")? {
-        format if FORMATS.common(Formats::only(format)).is_some() => Ok(()),
-        value => unknown("format of the file system's protocol", value),
-    }
-}
 
 impl Wire for u32 {
     fn encode(&self, out: &mut Writer) {

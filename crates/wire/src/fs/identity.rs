@@ -157,6 +157,7 @@ record! { LayoutServer {
 mod tests {
     use super::*;
     use crate::codec::tests::golden;
+    use crate::fs::formats::FORMATS;
     use crate::fs::{Operation, Reply, ReplyBody};
     use alloc::boxed::Box;
     use alloc::vec;
@@ -278,7 +279,7 @@ mod tests {
         let reply = Reply {
             result: Ok(ReplyBody::Hello(Box::new(greeting))),
         };
-        assert!(reply.to_bytes().len() <= MAX_MESSAGE_BYTES);
+        assert!(reply.to_bytes(FORMATS.highest).len() <= MAX_MESSAGE_BYTES);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Golden bytes of each kind, round trips, and inputs that are none.
 
 mod data;
+mod formats;
 
 use alloc::format;
 use alloc::string::ToString;
@@ -10,9 +11,11 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
+use super::formats::*;
 use super::*;
 use crate::codec::tests::golden;
 use crate::codec::{Malformed, Wire};
+use crate::formats::Formats;
 use crate::region::{ObjectSpan, RegionDescriptor};
 
 fn place() -> Place {
@@ -34,39 +37,6 @@ fn descriptor() -> RegionDescriptor {
 }
 
 const DESCRIPTOR: &str = "1100000000000000 0010000000000000 2000000000000000 00";
-
-#[test]
-fn golden_requests() {
-    let request = Request {
-        reply_tag: 0x0102,
-        target: Target {
-            file_system: 0x10,
-            generation: Generation(0x20),
-            incarnation: Incarnation(0x30),
-        },
-        client: 0xff,
-        slot: 3,
-        sequence: 4,
-        caller: Caller {
-            uid: 1000,
-            gid: 100,
-            groups: vec![5],
-        },
-        operation: Operation::StorageStatus,
-    };
-    golden(
-        &request,
-        "06 0201000000000000
-         10000000000000000000000000000000 2000000000000000 3000000000000000
-         ff000000000000000000000000000000 0300 0400000000000000
-         e8030000 64000000 01000000 05000000 47",
-    );
-    assert_eq!(
-        Request::reply_tag_of(&request.to_bytes()[..9]),
-        Some(0x0102)
-    );
-    assert_eq!(Request::reply_tag_of(&request.to_bytes()[..8]), None);
-}
 
 #[test]
 fn golden_operations_on_names() {
@@ -325,9 +295,9 @@ fn golden_nodes() {
         let reply = Reply {
             result: Ok(ReplyBody::Node(Box::new(node))),
         };
-        golden(
+        formats::golden_reply(
             &reply,
-            &format!("06 00 02 0900000000000000 {ATTRIBUTES} {expected}"),
+            &format!("00 02 0900000000000000 {ATTRIBUTES} {expected}"),
         );
     }
 }
@@ -349,7 +319,7 @@ fn golden_results() {
             message: "no".into(),
         }),
     };
-    golden(&failure, "06 01 0200 02000000 6e6f");
+    formats::golden_reply(&failure, "01 0200 02000000 6e6f");
     let entry = |attributes| Entry {
         name: b"n".to_vec(),
         object: ObjectId(9),
@@ -518,7 +488,7 @@ fn refuses_what_is_out_of_bounds() {
     let mut long = Reply {
         result: Ok(ReplyBody::Done),
     }
-    .to_bytes();
+    .to_bytes(FORMATS.highest);
     long.resize(MAX_MESSAGE_BYTES + 1, 0);
     assert!(matches!(
         Reply::from_bytes(&long),
@@ -686,6 +656,7 @@ proptest! {
         ids: (u32, u32),
         groups in vec(any::<u32>(), 0..=MAX_GROUPS),
         operation in any_operation(),
+        lowest in 1..=FORMATS.highest,
     ) {
         let caller = Caller { uid: ids.0, gid: ids.1, groups };
         let target = Target {
@@ -694,8 +665,9 @@ proptest! {
             incarnation: Incarnation(target.2),
         };
         let request = Request { reply_tag, target, client, slot, sequence, caller, operation };
-        let bytes = request.to_bytes();
-        prop_assert_eq!(Request::from_bytes(&bytes), Ok(request));
+        let formats = Formats { lowest, highest: FORMATS.highest };
+        let bytes = request.to_bytes(formats);
+        prop_assert_eq!(Request::from_bytes(&bytes), Ok((request, formats)));
         // Every shorter input is refused, and none panics.
         for end in 0..bytes.len() {
             prop_assert!(Request::from_bytes(&bytes[..end]).is_err());
@@ -704,14 +676,14 @@ proptest! {
 
     #[test]
     fn random_bytes_are_refused_or_canonical(bytes in vec(any::<u8>(), 0..400)) {
-        if let Ok(request) = Request::from_bytes(&bytes) {
-            prop_assert_eq!(request.to_bytes(), bytes.clone());
+        if let Ok((request, formats)) = Request::from_bytes(&bytes) {
+            prop_assert_eq!(request.to_bytes(formats), bytes.clone());
         }
         if let Ok(operation) = Operation::from_bytes(&bytes) {
             prop_assert_eq!(operation.to_bytes(), bytes.clone());
         }
-        if let Ok(reply) = Reply::from_bytes(&bytes) {
-            prop_assert_eq!(reply.to_bytes(), bytes.clone());
+        if let Ok((reply, format)) = Reply::from_bytes(&bytes) {
+            prop_assert_eq!(reply.to_bytes(format), bytes.clone());
         }
     }
 
@@ -770,11 +742,13 @@ fn names_that_would_lead_elsewhere_are_no_entries() {
         .into_iter()
         .chain([&b"a/b"[..], b"a/", b"\0", b"a\0b"])
     {
-        let bytes = reply(name).to_bytes();
+        let bytes = reply(name).to_bytes(FORMATS.highest);
         assert!(Reply::from_bytes(&bytes).is_err(), "{name:?}");
     }
     for name in [&b"..."[..], b".x", b"..x", b" ", b"\xff", b"\\"] {
         let sent = reply(name);
-        assert_eq!(Reply::from_bytes(&sent.to_bytes()), Ok(sent), "{name:?}");
+        let format = FORMATS.highest;
+        let read = Reply::from_bytes(&sent.to_bytes(format));
+        assert_eq!(read, Ok((sent, format)), "{name:?}");
     }
 }

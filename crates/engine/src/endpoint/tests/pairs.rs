@@ -490,6 +490,70 @@ fn a_peer_of_format_1_is_understood() {
     assert_eq!(reply[16..], bytes(1, 20));
 }
 
+/// What a build that spoke formats 1 to 2 sent as a caller that can be called, or one of formats 1 to 3, byte by byte; and the same
+/// with formats that no build speaks yet.
+#[test]
+fn peers_of_formats_2_and_3_and_of_later_ones_are_understood() {
+    for (lowest, highest, format) in [(1, 2, 2), (2, 2, 2), (1, 3, 3), (3, 3, 3), (3, 9, 3)] {
+        let name = format!("pairs-of-{lowest}-{highest}");
+        let mut node = node(&name);
+        let mut raw = RawPeer::new(&name);
+        let stated = match highest {
+            only if only == lowest => 0,
+            highest => highest,
+        };
+        raw.send(&[
+            1, 0, stated, 1, 0, 0x80, 0, 0, b'C', b'W', b'B', b'M', lowest, 0, 0, 0,
+        ]);
+        idle(&mut [&mut node]);
+        // An instance with the number 5 and the address mem://x.
+        raw.send(
+            b"\x0e\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x07\0mem://x",
+        );
+        idle(&mut [&mut node]);
+        raw.send(&[15, 0, 0, 0, 0, 0, 0, 0, format, 0, 0, 0, 0, 0, 0, 0]);
+        raw.send(b"\x03\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0old");
+        drive(&mut [&mut node], |nodes| {
+            nodes[0].collect_unexpected();
+            !nodes[0].unexpected.is_empty()
+        });
+        let message = node.unexpected.pop().unwrap();
+        assert_eq!((message.tag, &message.data[..]), (8, &b"old"[..]));
+        node.send(message.from, &[memory(1, 20)], 4, 1);
+        idle(&mut [&mut node]);
+        raw.poll();
+        let [greeting, introduction, reply] = &raw.received.packets[..] else {
+            panic!("{lowest} to {highest}: {:?}", raw.received.packets);
+        };
+        assert_eq!((greeting.len(), &greeting[..4]), (16, &[1, 0, 3, 1][..]));
+        assert_eq!(greeting[8..], *b"CWBM\x01\0\0\0");
+        assert_eq!((introduction[0], introduction[8]), (14, 1));
+        assert_eq!(introduction[34..], *node.bmi.listening()[0].as_bytes());
+        assert_eq!(reply[..2], [2, 0]);
+        assert_eq!(reply[8..16], [4, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(reply[16..], bytes(1, 20));
+    }
+}
+
+/// No format, a highest below the lowest, and a greeting of another protocol.
+#[test]
+fn greetings_that_state_no_formats_end_the_connection() {
+    for greeting in [
+        b"\x01\0\0\0\0\x80\0\0CWBM\0\0\0\0",
+        b"\x01\0\x02\0\0\x80\0\0CWBM\x03\0\0\0",
+        b"\x01\0\x03\x02\0\x80\0\0CWBM\x01\0\0\0",
+        b"\x01\0\x03\0\0\x80\0\0CWBX\x01\0\0\0",
+    ] {
+        let mut node = node("pairs-nonsense");
+        let mut raw = RawPeer::new("pairs-nonsense");
+        raw.send(greeting);
+        idle(&mut [&mut node]);
+        raw.poll();
+        assert!(raw.received.downs > 0, "{greeting:?}");
+        assert_eq!(node.bmi.doing(), Info::default());
+    }
+}
+
 fn speaks(node: &mut Node, lowest: u8, highest: u8) {
     node.bmi.conversations.shared.own.formats = Formats { lowest, highest };
 }
@@ -532,6 +596,7 @@ fn without_a_common_format_both_sides_name_both_ranges() {
                 let error = caller.result(1).unwrap().as_ref().unwrap_err().to_string();
                 assert!(error.contains("formats 1 to 3"), "{medium:?}: {error}");
                 assert!(error.contains(text), "{medium:?}: {error}");
+                assert!(error.contains("run builds"), "{medium:?}: {error}");
             }
         }
     }

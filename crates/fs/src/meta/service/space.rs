@@ -18,16 +18,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// a name and a path of usual length.
 const CHANGE_BYTES: u64 = 1 << 10;
 
-/// How many of the requests, at least one, write no more than `limit` bytes.
-pub(super) fn batch_len(requests: &[Request], limit: u64) -> usize {
-    let mut bytes = 0;
-    let fits = requests.iter().take_while(|request| {
-        bytes += CHANGE_BYTES + content_bytes(&request.operation);
-        bytes <= limit
-    });
-    fits.count().max(1)
-}
-
 fn content_bytes(operation: &Operation) -> u64 {
     match operation {
         Operation::Create { content, .. } => content.len() as u64,
@@ -49,6 +39,16 @@ fn await_idle(store: &Arc<dyn Store>) -> bool {
 }
 
 impl Service {
+    /// How many of the requests, at least one, write no more than `limit` bytes.
+    pub(super) fn batch_len(requests: &[Request], limit: u64) -> usize {
+        let mut bytes = 0;
+        let fits = requests.iter().take_while(|request| {
+            bytes += CHANGE_BYTES + content_bytes(&request.operation);
+            bytes <= limit
+        });
+        fits.count().max(1)
+    }
+
     /// Has the store free what it can if there is no room otherwise. That is work for all that is
     /// stored, so it is done again only when enough was changed since.
     pub(super) fn make_room(&mut self) {

@@ -352,7 +352,7 @@ fn listing_is_stable_while_names_come_and_go() {
 
 #[test]
 fn a_long_listing_comes_in_messages_that_fit() {
-    use causeway_wire::codec::Wire;
+    use causeway_wire::fs::formats::FORMATS;
     let mut bench = Bench::new();
     for number in 0..400 {
         bench.node(create(&format!("/{}{number:03}", "n".repeat(240))));
@@ -368,7 +368,7 @@ fn a_long_listing_comes_in_messages_that_fit() {
     };
     assert!(entries.len() > 100 && !end);
     let reply = Reply { result: page };
-    assert!(reply.to_bytes().len() <= MAX_MESSAGE_BYTES);
+    assert!(reply.to_bytes(FORMATS.highest).len() <= MAX_MESSAGE_BYTES);
     let entry_limit = bench.run(Operation::ReadDirectory {
         object: ObjectId::ROOT,
         after: Vec::new(),

@@ -1,6 +1,7 @@
 //! Each change happens once.
 
 use causeway_wire::codec::Wire as _;
+use causeway_wire::fs::formats::STORED_REPLIES;
 
 use super::*;
 
@@ -273,7 +274,7 @@ fn a_damaged_session_is_left_out_and_a_wrong_reply_not_returned() {
         reply: Reply {
             result: Ok(ReplyBody::Done),
         }
-        .to_bytes(),
+        .to_bytes(STORED_REPLIES),
     };
     let put = |client, bytes| {
         let key = causeway_wire::store::session_key(client, 3);

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memfd;
-use causeway_sys::socket::{Received, RecordSocket};
+use causeway_sys::socket::{Accepted, Received, RecordListener, RecordSocket};
 use causeway_wire::codec::Wire;
 use causeway_wire::random::SplitMix64;
 use causeway_wire::shm::{
     CopyRequest, FORMATS, Hello, Internal, MAX_RECORD_BYTES, PairLayout, Process, Record,
-    SLOT_BYTES, SLOT_WORD_BYTES, SlotKind, SlotWord, doorbell,
+    RefuseReason, SLOT_BYTES, SLOT_WORD_BYTES, SlotKind, SlotWord, Welcome, doorbell,
 };
 
 use causeway_sys::memory::Memory;
@@ -133,6 +133,91 @@ fn refusal(host: &mut Host, address: &Address, record: &[u8], files: &[BorrowedF
     }
 }
 
+/// A greeting that states these formats.
+fn stating(record: &Record, lowest: u8, above: u8) -> Vec<u8> {
+    let mut bytes = record.to_bytes();
+    (bytes[5], bytes[8]) = (lowest, above);
+    bytes
+}
+
+/// The first record of a build of format 4, whose process has the incarnation 1.
+const HELLO_OF_FORMAT_4: &[u8; 45] = b"\x01CWSM\x04\0\x01\0\0\x40\0\0\x80\0\0\0\x01\0\0\0\0\0\0\0\
+    \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+
+#[test]
+fn callers_that_share_a_format_are_welcome_and_others_are_told_of_both() {
+    let (_folder, address) = place();
+    let mut host = Host::listening(ShmConfig::default(), &address);
+    let (pair, bell) = (pair_file(), bell_file());
+    let files = [pair.as_fd(), bell.as_fd()];
+    for (lowest, above) in [(5, 0), (1, 4), (6, 0), (4, 9), (5, 250)] {
+        let socket = connect(&address);
+        let record = stating(&Record::Hello(hello()), lowest, above);
+        socket.send(&record, &files).unwrap();
+        host.until("it has met the host", |host| !host.log.up.is_empty());
+        assert!(matches!(answer(&socket), Some(Record::Welcome(_))));
+        host.log.up.clear();
+        drop(socket);
+        host.until("it is gone", |host| !host.log.down.is_empty());
+        host.log.down.clear();
+    }
+    let foreign = |lowest, above| stating(&Record::Hello(hello()), lowest, above);
+    for (record, theirs) in [
+        (HELLO_OF_FORMAT_4.to_vec(), "format 4 "),
+        (foreign(1, 3), "formats 1 to 4 "),
+        (foreign(7, 0), "format 7 "),
+        (foreign(7, 248), "formats 7 to 255 "),
+    ] {
+        let reason = refusal(&mut host, &address, &record, &files);
+        for named in [theirs, &FORMATS.to_string(), "run builds"] {
+            assert!(reason.contains(named), "{reason}");
+        }
+    }
+    for (lowest, above) in [(0, 0), (0, 9), (7, 250)] {
+        let reason = refusal(&mut host, &address, &foreign(lowest, above), &files);
+        assert!(reason.contains("format"), "{reason}");
+    }
+}
+
+/// The caller hears the same in the words of the called process, or finds it out itself.
+#[test]
+fn a_called_process_of_another_format_is_named_to_the_caller() {
+    let (_folder, address) = place();
+    let mut listener = RecordListener::bind(Path::new(address.rest())).unwrap();
+    let welcome = Record::Welcome(Welcome {
+        formats: FORMATS,
+        flags: 0,
+        process: hello().process,
+    });
+    let ours = FORMATS.to_string();
+    let refused = Record::Refused {
+        reason: "the words of the other side".to_owned(),
+        why: RefuseReason::Other,
+    };
+    for (record, named) in [
+        (refused.to_bytes(), ["the words of", "other side"]),
+        (stating(&welcome, 7, 2), ["formats 7 to 9", &ours]),
+        (stating(&welcome, 1, 3), ["formats 1 to 4", &ours]),
+        (stating(&welcome, 9, 250), ["format", "unknown"]),
+    ] {
+        let mut host = Host::new(ShmConfig::default());
+        let peer = host.shm.connect(Instant::now(), &address).unwrap();
+        let _ = host.shm.send(peer, &[b"x"]);
+        let mut socket = None;
+        host.until("it is told", |host| {
+            if let Ok(Accepted::Connection(caller)) = listener.accept(&[]) {
+                caller.send(&record, &[]).unwrap();
+                socket = Some(caller);
+            }
+            !host.log.down.is_empty()
+        });
+        let reason = host.log.down[0].1.to_string();
+        for part in named {
+            assert!(reason.contains(part), "{reason}");
+        }
+    }
+}
+
 #[test]
 fn bad_greetings_are_refused_with_the_reason() {
     let (_folder, address) = place();
@@ -140,9 +225,6 @@ fn bad_greetings_are_refused_with_the_reason() {
     let (pair, bell) = (pair_file(), bell_file());
     let files = [pair.as_fd(), bell.as_fd()];
     let good = Record::Hello(hello()).to_bytes();
-    let mut old = good.clone();
-    old[5] = 99;
-    assert!(refusal(&mut host, &address, &old, &files).contains("format of the shared"));
     assert!(refusal(&mut host, &address, &good[..20], &files).contains("ends inside"));
     assert!(refusal(&mut host, &address, b"\x09", &[]).contains("not a greeting"));
     assert!(refusal(&mut host, &address, &good, &files[..1]).contains("lacks its descriptors"));

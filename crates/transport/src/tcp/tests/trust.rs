@@ -238,26 +238,60 @@ fn processors_without_aes_agree_on_another_cipher() {
 #[test]
 fn builds_that_share_a_format_understand_each_other_and_others_name_both() {
     for keyed in [true, false] {
-        for (lowest, above, fits) in [(4, 1, true), (5, 0, true), (5, 7, true), (6, 2, false)] {
+        for (lowest, above, fits) in [
+            (1, 3, false),
+            (4, 0, false),
+            (4, 1, true),
+            (5, 0, true),
+            (5, 7, true),
+            (1, 254, true),
+            (6, 2, false),
+        ] {
             let theirs = Formats::stated(lowest, above).unwrap();
-            for newer in [0, 1] {
+            for other in [0, 1] {
                 let mut sides = match keyed {
                     true => with_key([true, true]),
                     false => [(); 2].map(|()| terms(None, false, Holder::default())),
                 };
-                sides[newer].formats = theirs;
+                sides[other].formats = theirs;
                 let (agreements, errors) = talk(sides, |_| {});
                 assert!(agreements.iter().all(|agreed| agreed.is_some() == fits));
                 if fits {
                     continue;
                 }
-                let ours = errors[1 - newer].as_ref().unwrap().reason();
-                assert!(
-                    ours.contains("formats 6 to 8") && ours.contains("format 5"),
-                    "{ours}"
-                );
+                for error in errors {
+                    let said = error.unwrap().reason();
+                    for part in [&theirs.to_string(), "format 5", "run builds"] {
+                        assert!(said.contains(part), "{theirs}: {said}");
+                    }
+                }
             }
         }
+    }
+}
+
+/// The first bytes of a caller of format 4, as it sent them.
+#[test]
+fn a_caller_of_format_4_is_refused_for_its_format() {
+    let mut responder = Handshake::new(Role::Responder, terms(None, false, Holder::default()));
+    let hello = b"causeway\x04\x00\x00\x00\x01\0\0\0\x02\0\0\0\x01\x04\0\0";
+    let error = responder.input(hello, &mut |_| Ok(())).unwrap_err();
+    let said = error.reason();
+    assert!(
+        said.contains("format 4") && said.contains("format 5"),
+        "{said}"
+    );
+    let reply = responder.take_output();
+    assert_eq!(reply[..9], *b"causeway\x05");
+    assert_eq!(reply[24..], [3, 1, 0, 0]);
+}
+
+#[test]
+fn formats_that_are_none_end_the_handshake() {
+    for (at, value) in [(8, 0), (9, 1), (23, 251)] {
+        let (agreements, [_, responder]) = talk(with_key([true, true]), |hello| hello[at] = value);
+        assert!(agreements.iter().all(Option::is_none), "byte {at}");
+        assert!(matches!(responder, Some(PeerError::Protocol(_))));
     }
 }
 

@@ -352,3 +352,25 @@ fn cookies_are_taken_no_faster_than_openings_are_sent() {
     };
     assert_eq!(opening.noise.len(), 5, "the last one waits to be sent");
 }
+
+#[test]
+fn a_callee_of_other_formats_is_named_with_ours() {
+    for (lowest, above) in [(4, 0), (1, 3), (6, 2)] {
+        let callee = Callee::new();
+        let mut seen = Seen::default();
+        let (mut caller, _, from, number) = calling(&callee, &mut seen);
+        let refusal = Greeting {
+            formats: Formats::stated(lowest, above).unwrap(),
+            refusal: Refusal::Version,
+            ..Greeting::default()
+        };
+        callee.greet(Kind::Refuse, (from, number), 0, refusal);
+        until(&mut [(&mut caller, &mut seen)], |seen| {
+            !seen[0].down.is_empty()
+        });
+        let said = seen.down[0].to_string();
+        for part in [&refusal.formats.to_string(), "format 5", "run builds"] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
+}

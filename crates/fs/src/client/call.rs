@@ -1,0 +1,66 @@
+//! One call: what is asked of which server.
+
+use causeway_wire::fs::{Operation, WantedSums};
+
+use super::transfer::{IoKind, Piece};
+
+/// One request to one server.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// Index of the server in the configuration.
+    pub server: usize,
+    /// What to ask.
+    pub body: Body,
+    /// Session slot of a mutation.
+    pub(super) slot: Option<u16>,
+}
+
+/// What a call asks.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// An operation that carries everything in its message.
+    Plain(Operation),
+    /// A read or write of a datafile with memory that must be exported first.
+    Data(IoKind, Piece),
+}
+
+impl Call {
+    /// A request that changes nothing, or that may be repeated without harm.
+    pub(crate) fn query(server: usize, operation: Operation) -> Self {
+        Self {
+            server,
+            body: Body::Plain(operation),
+            slot: None,
+        }
+    }
+
+    /// A request that must be carried out once. Mutations in flight together have different slots.
+    pub(crate) fn mutation(server: usize, operation: Operation, slot: u16) -> Self {
+        Self {
+            server,
+            body: Body::Plain(operation),
+            slot: Some(slot),
+        }
+    }
+
+    /// Has a read ask for sums of blocks.
+    pub(crate) fn want_sums(&mut self, sums: WantedSums) {
+        if let Body::Data(IoKind::Read, piece) = &mut self.body {
+            piece.sums = sums;
+        }
+    }
+
+    /// Whether it stores data, which would be stored twice if it is repeated.
+    pub(super) fn is_write(&self) -> bool {
+        matches!(self.body, Body::Data(IoKind::Write, _))
+    }
+
+    /// A read or write of a datafile.
+    pub(crate) fn data(server: usize, kind: IoKind, piece: Piece) -> Self {
+        Self {
+            server,
+            body: Body::Data(kind, piece),
+            slot: None,
+        }
+    }
+}

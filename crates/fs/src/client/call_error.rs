@@ -1,0 +1,90 @@
+//! Why calls fail, and what replies may be.
+
+use causeway_wire::fs::{Errno, ObjectId, ReplyBody};
+
+use crate::Error;
+
+/// Why a call failed, without the operation and its subject.
+#[derive(Debug, Clone)]
+pub(crate) struct CallError {
+    /// What kind.
+    pub errno: Errno,
+    /// What happened; may be empty where the number is enough.
+    pub message: String,
+    /// The server concerned, as text.
+    pub server: Option<String>,
+}
+
+impl CallError {
+    /// A failure that no server is to blame for.
+    pub(crate) fn local(errno: Errno, message: impl Into<String>) -> Self {
+        Self {
+            errno,
+            message: message.into(),
+            server: None,
+        }
+    }
+
+    /// Names the operation and its subject.
+    pub(crate) fn during(self, operation: &'static str, subject: &[u8]) -> Error {
+        let message = match self.message.is_empty() {
+            true => self.errno.to_string(),
+            false => self.message,
+        };
+        Error {
+            operation,
+            subject: String::from_utf8_lossy(subject).escape_debug().to_string(),
+            errno: self.errno,
+            message,
+            server: self.server,
+        }
+    }
+}
+
+/// Takes the result out of a reply, which must be of the kind that fits the request.
+macro_rules! take_reply {
+    ($reply:expr, $pattern:pat => $result:expr) => {
+        match $reply {
+            $pattern => Ok($result),
+            other => Err($crate::client::call_error::unexpected_reply(&other)),
+        }
+    };
+}
+
+pub(crate) use take_reply;
+
+/// Takes the reply to an operation that returns nothing.
+pub(crate) fn done(reply: ReplyBody) -> Result<(), CallError> {
+    take_reply!(reply, ReplyBody::Done => ())
+}
+
+/// A server's reply is of another kind than the request's.
+pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
+    let kind = match reply {
+        ReplyBody::Done => "done",
+        ReplyBody::Node(_) => "a node",
+        ReplyBody::Entries { .. } => "directory entries",
+        ReplyBody::Transferred { .. } => "a transfer",
+        ReplyBody::Data { .. } => "where data are",
+        ReplyBody::Clock(_) => "the time",
+        ReplyBody::Objects(_) => "objects",
+        ReplyBody::Datafiles { .. } => "datafiles",
+        ReplyBody::StripedFiles { .. } => "striped files",
+        ReplyBody::Paths(_) => "paths",
+        ReplyBody::Faults(_) => "faults of datafiles",
+        ReplyBody::OrphansRemoved { .. } => "a removal of orphans",
+        ReplyBody::Scrubbed { .. } => "a part of a scrub",
+        ReplyBody::Checked { .. } => "a check",
+        ReplyBody::MetadataStatus { .. } | ReplyBody::StorageStatus { .. } => "a status",
+        ReplyBody::Hello(_) => "a greeting",
+    };
+    CallError::local(
+        Errno::EPROTO,
+        format!("the server replied with {kind}, which does not fit the request"),
+    )
+}
+
+/// A request about one object is printable even without its path.
+pub(crate) fn object_name(object: ObjectId) -> Vec<u8> {
+    format!("object {}", object.0).into_bytes()
+}

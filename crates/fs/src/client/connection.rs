@@ -1,0 +1,113 @@
+//! A client: what it consists of, and what can be set.
+
+use std::time::Duration;
+
+use causeway_bmi::{Memory, PeerReport};
+use causeway_wire::fs::{Caller, Errno};
+
+use super::call_error::CallError;
+use super::rpc::{Interrupter, Rpc};
+use super::stages::Stage;
+use super::verifiers::Verifiers;
+use crate::Error;
+use crate::config::Configuration;
+
+/// A connection to a file system.
+pub struct Client {
+    pub(super) rpc: Rpc,
+    /// Index of the metadata server in the configuration.
+    pub(super) metadata: usize,
+    /// Index of any one I/O server in the configuration.
+    pub(super) any_io: Option<usize>,
+    pub(super) verifiers: Verifiers,
+    pub(super) record_stages: bool,
+    pub(super) stages: Vec<Stage>,
+}
+
+/// How a client behaves.
+#[derive(Debug, Clone, Default)]
+pub struct ClientOptions {
+    /// On whose behalf; the process's own identity if absent.
+    pub caller: Option<Caller>,
+    /// Use only addresses of this scheme (`shm`, `tcp`), for measurements.
+    pub only_scheme: Option<String>,
+    /// Record how long each stage of reads and writes takes, for [`Client::take_stages`].
+    pub record_stages: bool,
+}
+
+impl Client {
+    /// Prepares a client of a file system. Connections are made when they are needed, so servers that
+    /// are down show only then.
+    pub fn connect(configuration: &Configuration, options: ClientOptions) -> Result<Self, Error> {
+        let caller = options.caller.unwrap_or_else(own_identity);
+        let rpc = Rpc::new(configuration, caller, options.only_scheme.as_deref())
+            .map_err(|error| error.during("connect", configuration.name.as_bytes()))?;
+        Ok(Self {
+            rpc,
+            metadata: configuration.metadata_server(),
+            any_io: configuration.io_servers().first().copied(),
+            verifiers: Verifiers::default(),
+            record_stages: options.record_stages,
+            stages: Vec::new(),
+        })
+    }
+
+    /// A buffer of `len` bytes that servers on this host can reach without a copy in between.
+    pub fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
+        let server = self.any_io.unwrap_or(self.metadata);
+        let allocated = self.rpc.addr(server).and_then(|addr| {
+            self.rpc
+                .bmi()
+                .memalloc(addr, len)
+                .map_err(|error| CallError::local(Errno::ENOMEM, error.to_string()))
+        });
+        allocated.map_err(|error| error.during("allocate", format!("{len} bytes").as_bytes()))
+    }
+
+    /// Which method was chosen for a server (an index into the configuration), and why.
+    pub fn report(&self, server: usize) -> Option<PeerReport> {
+        self.rpc.report(server)
+    }
+
+    /// On whose behalf calls are made, from now on. Servers on this host believe only root that it is somebody else.
+    pub fn act_for(&mut self, caller: Caller) {
+        self.rpc.set_caller(caller);
+    }
+
+    /// Bounds how long each of the calls that follow may take, where the configuration allows for more.
+    pub fn limit(&mut self, timeout: Duration) {
+        self.rpc.timeout = timeout.min(self.rpc.longest_timeout);
+    }
+
+    /// Ends calls from another thread.
+    pub(crate) fn interrupter(&self) -> Interrupter {
+        self.rpc.interrupter()
+    }
+
+    /// Stages recorded since the last call.
+    pub fn take_stages(&mut self) -> Vec<Stage> {
+        std::mem::take(&mut self.stages)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.rpc.end_session();
+        }
+    }
+}
+
+/// The process's user, group and supplementary groups.
+pub fn own_identity() -> Caller {
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    Caller {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        groups: groups
+            .into_iter()
+            .take(causeway_wire::fs::MAX_GROUPS)
+            .map(|group| group.as_raw())
+            .collect(),
+    }
+}

@@ -1,0 +1,123 @@
+//! Open files.
+
+use causeway_wire::fs::{Body, DistributionHint, Node, Reach};
+
+use super::call_error::CallError;
+use super::nodes::node_of;
+
+/// An open file: an object and what is known of it. Holds no state on any server.
+#[derive(Debug, Clone)]
+pub struct File {
+    /// The node as last received.
+    pub node: Node,
+    /// A small file's content as it came with the opening, for the first read.
+    pub(super) opened_content: Option<Vec<u8>>,
+    /// [`losses`](super::verifiers::Verifiers::losses) before the first change that no fsync has made durable.
+    pub(super) unsynced_since: Option<u64>,
+    pub(super) written: Option<Written>,
+}
+
+/// How [`Client::create`](super::Client::create) makes a file.
+#[derive(Debug, Clone)]
+pub struct CreateOptions {
+    /// Fail if the name exists.
+    pub exclusive: bool,
+    /// Permission bits.
+    pub mode: u16,
+    /// How to stripe.
+    pub distribution: Option<DistributionHint>,
+    /// First content, if small ([`causeway_wire::fs::MAX_STUFFED_BYTES`]).
+    pub content: Vec<u8>,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self {
+            exclusive: false,
+            mode: 0o644,
+            distribution: None,
+            content: Vec::new(),
+        }
+    }
+}
+
+impl File {
+    /// A file known by its node.
+    pub fn new(node: Node) -> Self {
+        Self {
+            node,
+            opened_content: None,
+            unsynced_since: None,
+            written: None,
+        }
+    }
+
+    /// A file that was opened to be read once, with its content if it is small.
+    pub(super) fn with_content(mut node: Node) -> Self {
+        let opened_content = match &mut node.body {
+            Body::Stuffed {
+                content,
+                moving: false,
+                ..
+            } => content.take(),
+            _ => None,
+        };
+        Self {
+            opened_content,
+            ..Self::new(node)
+        }
+    }
+
+    /// How long the datafile at a position of the distribution is at least.
+    pub(super) fn least_length(&self, position: usize) -> u64 {
+        match &self.node.body {
+            Body::Striped { lengths, .. } => lengths.get(position).copied().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// Replaces the node by a newer one, which must be this file's.
+    pub(super) fn see(&mut self, node: Node) -> Result<(), CallError> {
+        self.node = node_of(self.node.object, node)?;
+        self.opened_content = None;
+        Ok(())
+    }
+}
+
+/// What a handle has written since its last fsync.
+#[derive(Debug, Clone)]
+pub(super) struct Written {
+    /// Byte behind the last one.
+    pub(super) end: u64,
+    /// The truncation that came last before.
+    pub(super) version: Version,
+    /// How far the datafiles were written.
+    pub(super) reached: Vec<Reach>,
+}
+
+impl Written {
+    pub(super) fn note(&mut self, end: u64, reached: &[Reach]) {
+        self.end = self.end.max(end);
+        for reach in reached {
+            let mut known = self.reached.iter_mut();
+            match known.find(|known| known.position == reach.position) {
+                Some(known) => known.end = known.end.max(reach.end),
+                None => self.reached.push(*reach),
+            }
+        }
+    }
+}
+
+pub(super) type Version = (u64, Option<u64>);
+
+/// The last truncation of a striped file, and what is still to be done of it.
+pub(super) fn version(node: &Node) -> Option<Version> {
+    match node.body {
+        Body::Striped {
+            version,
+            truncating,
+            ..
+        } => Some((version, truncating)),
+        _ => None,
+    }
+}

@@ -1,0 +1,81 @@
+//! What a client asks servers for, before it writes and after it has flushed, to notice losses.
+
+use causeway_wire::fs::Errno;
+
+use super::call_error::CallError;
+use super::connection::Client;
+use super::file::File;
+use super::link::Known;
+use super::verifiers::verifier_of;
+
+impl Client {
+    /// Records the verifiers of servers that are about to be written to.
+    fn remember_verifiers(&mut self, servers: &[usize]) -> Result<(), CallError> {
+        self.rpc.introduce_to(servers)?;
+        for &server in servers {
+            if let Some(known) = self.rpc.known(server) {
+                self.verifiers.observe(server, verifier_of(&known));
+            }
+        }
+        Ok(())
+    }
+
+    /// Before a change of a file at these servers: remembers that an fsync must find their hosts as they are now.
+    pub(super) fn will_change(
+        &mut self,
+        file: &mut File,
+        servers: &[usize],
+    ) -> Result<(), CallError> {
+        self.remember_verifiers(servers)?;
+        file.unsynced_since.get_or_insert(self.verifiers.losses());
+        Ok(())
+    }
+
+    /// Fails if a host has lost power since the file was changed, as far as no fsync came; `servers` and the
+    /// metadata server are asked.
+    pub(super) fn check_losses(
+        &mut self,
+        file: &mut File,
+        servers: &[usize],
+    ) -> Result<(), CallError> {
+        let Some(losses) = file.unsynced_since else {
+            return Ok(());
+        };
+        let asked: Vec<usize> = servers.iter().copied().chain([self.metadata]).collect();
+        self.refresh_verifiers(&asked)?;
+        if losses == self.verifiers.losses() {
+            return Ok(());
+        }
+        (file.unsynced_since, file.written) = (None, None);
+        let what = match self.verifiers.last {
+            Some((server, loss)) => format!("server {}: {loss}", self.rpc.link_name(server)),
+            None => "a server has lost what was not synced".to_owned(),
+        };
+        Err(CallError::local(
+            Errno::EIO,
+            format!(
+                "{what}, after the file was written and before it was synced: write it again, then sync it"
+            ),
+        ))
+    }
+
+    /// After a sync that the server itself reported as failed: the failure is reported once.
+    pub(super) fn report_loss(&mut self, file: &mut File, servers: &[usize]) {
+        let losses = self.verifiers.losses();
+        // If a server cannot be asked now, the failure is reported again.
+        if self.refresh_verifiers(servers).is_ok() && self.verifiers.losses() != losses {
+            (file.unsynced_since, file.written) = (None, None);
+        }
+    }
+
+    /// Requests the servers' verifiers.
+    fn refresh_verifiers(&mut self, servers: &[usize]) -> Result<(), CallError> {
+        for (server, greeting) in servers.iter().zip(self.rpc.greet(servers)) {
+            let greeting = greeting?;
+            self.verifiers
+                .observe(*server, verifier_of(&Known::of(&greeting)));
+            self.rpc.update_known(*server, &greeting);
+        }
+        Ok(())
+    }
+}

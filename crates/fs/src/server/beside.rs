@@ -1,0 +1,78 @@
+//! What the loop of a metadata server and the threads beside it share.
+
+use std::sync::{Arc, Mutex};
+
+use causeway_wire::fs::{Errno, Failure, Operation, Reply, Request};
+
+use super::background::Wakeup;
+use super::ticket::Ticket;
+use crate::clock;
+use crate::error::failure;
+use crate::locks::lock;
+use crate::meta::Service;
+
+/// The service as several threads share it.
+pub(super) type SharedService = Arc<Mutex<Service>>;
+
+/// Where the replies of threads beside the loop go.
+pub(super) type Deliver = Arc<dyn Fn(Vec<(Ticket, Reply)>) + Send + Sync>;
+
+/// Notified after changes that give threads beside the loop something to do.
+#[derive(Clone, Default)]
+pub(super) struct Wakeups {
+    /// Datafiles may have to be removed.
+    pub(super) reclaimer: Wakeup,
+    /// I/O servers may have to be registered.
+    pub(super) registrar: Wakeup,
+}
+
+/// Carries a batch out, and notifies the threads that it makes work for.
+pub(super) fn apply(
+    service: &Mutex<Service>,
+    wakeups: &Wakeups,
+    batch: Vec<(Ticket, Request)>,
+) -> Vec<(Ticket, Reply)> {
+    let (tickets, requests): (Vec<Ticket>, Vec<Request>) = batch.into_iter().unzip();
+    let replies = lock(service).apply(&requests, clock::now());
+    let mut done = requests.iter().zip(&replies);
+    if done.any(|(request, reply)| removes(&request.operation, reply)) {
+        wakeups.reclaimer.notify();
+    }
+    if requests
+        .iter()
+        .any(|request| changes_layout(&request.operation))
+    {
+        wakeups.registrar.notify();
+    }
+    tickets.into_iter().zip(replies).collect()
+}
+
+/// Whether datafiles may have to be removed afterwards.
+fn removes(operation: &Operation, reply: &Reply) -> bool {
+    match operation {
+        Operation::Unlink { .. }
+        | Operation::Rename { .. }
+        | Operation::Check { repair: true, .. } => true,
+        // What was written to a file that has been removed.
+        Operation::Extend { .. }
+        | Operation::FinishTruncate { .. }
+        | Operation::FinishUnstuff { .. } => reply.result.is_err(),
+        _ => false,
+    }
+}
+
+/// Whether an I/O server may have to be registered afterwards.
+fn changes_layout(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::AddServer { .. } | Operation::AcceptServer { .. }
+    )
+}
+
+/// A thread beside the loop could not be started.
+pub(super) fn no_thread(name: &str, error: &std::io::Error) -> Failure {
+    failure(
+        Errno::EAGAIN,
+        format!("the {name} thread cannot be started: {error}"),
+    )
+}

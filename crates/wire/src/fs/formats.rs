@@ -1,0 +1,226 @@
+//! The formats of requests and replies, and how the two sides find one that both speak.
+//!
+//! The first byte of a message is its format. A client begins with the highest that it speaks, and from format 7 on says
+//! which is its lowest. A server replies in the request's format; a request of a format above all of its own is refused
+//! in the highest that it speaks, which the client goes on with ([`Reply::refusal_of`]). What stands in front of a
+//! request, and a failure as a whole, have the same bytes in every format.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::*;
+use crate::codec::within;
+use crate::formats::Formats;
+
+/// What this build speaks.
+///
+/// | format | has in addition |
+/// |---|---|
+/// | 5 | |
+/// | 6 | writes with a number, and with the time since when they may have been stored; [`Operation::Clock`] |
+/// | 7 | the lowest format that the client speaks, in each request |
+pub const FORMATS: Formats = Formats {
+    lowest: 5,
+    highest: STATING,
+};
+
+/// The first format in which writes have numbers and servers tell their clocks.
+pub const NUMBERED_WRITES: u8 = 6;
+
+/// The first format whose requests state the lowest that the client speaks. Builds before spoke one format each.
+pub(super) const STATING: u8 = 7;
+
+/// The format of replies that a metadata store keeps.
+pub const STORED_REPLIES: u8 = 6;
+
+/// What both sides call this protocol in their errors.
+const PROTOCOL: &str = "the file system's protocol";
+
+/// [`Operation::Write`] and [`Operation::Clock`] on the wire.
+const WRITE: u8 = 65;
+const CLOCK: u8 = 74;
+
+impl Request {
+    /// The request in the highest of `formats`, of a client that speaks no lower one than the lowest of them.
+    pub fn to_bytes(&self, formats: Formats) -> Vec<u8> {
+        let mut out = Writer::new();
+        out.u8(formats.highest);
+        out.u64(self.reply_tag);
+        if formats.highest >= STATING {
+            out.u8(formats.lowest);
+        }
+        self.target.encode(&mut out);
+        out.u128(self.client);
+        out.u16(self.slot);
+        out.u64(self.sequence);
+        self.caller.encode(&mut out);
+        match &self.operation {
+            Operation::Write {
+                object,
+                at_least,
+                regions,
+                memory,
+                inline,
+                ..
+            } if formats.highest < NUMBERED_WRITES => {
+                out.u8(WRITE);
+                object.encode(&mut out);
+                out.u64(*at_least);
+                regions.encode(&mut out);
+                put_list(memory, &mut out);
+                out.bytes(inline);
+            }
+            operation => operation.encode(&mut out),
+        }
+        out.finish()
+    }
+
+    /// Reads a request of a format that this build speaks. Its format is the highest of those that are returned.
+    pub fn from_bytes(bytes: &[u8]) -> Result<(Self, Formats), Malformed> {
+        let mut input = Reader::new(bytes);
+        let format = take_format(&mut input)?;
+        let reply_tag = input.u64("reply tag")?;
+        let formats = stated(format, &mut input)?;
+        let request = Self {
+            reply_tag,
+            target: Target::decode(&mut input)?,
+            client: input.u128("client")?,
+            slot: input.u16("slot")?,
+            sequence: input.u64("sequence")?,
+            caller: Caller::decode(&mut input)?,
+            operation: take_operation(format, &mut input)?,
+        };
+        input.finish()?;
+        Ok((request, formats))
+    }
+
+    /// What the client of a request speaks, as far as the request says it. Of its format nothing need be known.
+    pub fn formats_of(bytes: &[u8]) -> Option<Formats> {
+        let mut input = Reader::new(bytes);
+        let format = input.u8("format").ok()?;
+        input.u64("reply tag").ok()?;
+        stated(format, &mut input).ok()
+    }
+
+    /// The reply tag of bytes that may not be a whole request, so that the server can reply to a
+    /// malformed one.
+    pub fn reply_tag_of(bytes: &[u8]) -> Option<u64> {
+        let mut input = Reader::new(bytes);
+        input.u8("format").ok()?;
+        input.u64("reply tag").ok()
+    }
+}
+
+impl Reply {
+    /// The reply in this format.
+    pub fn to_bytes(&self, format: u8) -> Vec<u8> {
+        let mut out = Writer::new();
+        out.u8(format);
+        match &self.result {
+            Ok(result) => {
+                out.u8(0);
+                result.encode(&mut out);
+            }
+            Err(failure) => {
+                out.u8(1);
+                failure.encode(&mut out);
+            }
+        }
+        out.finish()
+    }
+
+    /// Reads a reply of a format that this build speaks, which is returned with it.
+    pub fn from_bytes(bytes: &[u8]) -> Result<(Self, u8), Malformed> {
+        let mut input = Reader::new(bytes);
+        let format = take_format(&mut input)?;
+        let result = match input.u8("reply kind")? {
+            0 => Ok(ReplyBody::decode(&mut input)?),
+            1 => Err(Failure::decode(&mut input)?),
+            value => return unknown("reply kind", value),
+        };
+        input.finish()?;
+        if format < NUMBERED_WRITES && matches!(result, Ok(ReplyBody::Clock(_))) {
+            return unknown("reply body", format);
+        }
+        Ok((Self { result }, format))
+    }
+
+    /// The format of a reply that refuses a request of the format `asked`, which the server does not speak, and what the
+    /// server says.
+    pub fn refusal_of(bytes: &[u8], asked: u8) -> Option<(u8, Failure)> {
+        let [format, 1, failure @ ..] = bytes else {
+            return None;
+        };
+        let refused = *format != asked && bytes.len() <= MAX_MESSAGE_BYTES;
+        let failure = Failure::from_bytes(failure).ok()?;
+        (refused && failure.errno == Errno::EPROTO).then_some((*format, failure))
+    }
+}
+
+/// In which format a server refuses a request of a format that it does not speak: one above its own formats in its highest,
+/// so that the client learns which that is; one below in the request's, since its client has none that is higher.
+pub fn format_of_refusal(asked: u8) -> u8 {
+    asked.min(FORMATS.highest)
+}
+
+/// What a server tells a client that speaks `theirs`, whose request has none of the formats that the server speaks.
+pub fn refusal_text(theirs: Formats) -> String {
+    Formats::refusal(theirs, FORMATS, PROTOCOL)
+}
+
+/// The error of a client whose server has refused its formats in this one.
+pub fn refused_text(format: u8, failure: Failure) -> String {
+    match format >= STATING || FORMATS.has(format) {
+        // The server has been told all formats, and names its own.
+        true => failure.message,
+        false => FORMATS.mismatch(Formats::only(format), PROTOCOL),
+    }
+}
+
+/// What the client of a request speaks, as far as requests of this format say it.
+fn stated(format: u8, input: &mut Reader<'_>) -> Result<Formats, Malformed> {
+    let lowest = match format >= STATING {
+        true => input.u8("lowest format")?,
+        false => format,
+    };
+    if lowest == 0 || lowest > format {
+        return unknown("lowest format", lowest);
+    }
+    Ok(Formats {
+        lowest,
+        highest: format,
+    })
+}
+
+/// Checks the message's length and takes its first byte.
+fn take_format(input: &mut Reader<'_>) -> Result<u8, Malformed> {
+    let most = MAX_MESSAGE_BYTES as u64;
+    within(input.remaining() as u64, most, "message length")?;
+    match input.u8("format")? {
+        format if FORMATS.has(format) => Ok(format),
+        value => unknown("format of the file system's protocol", value),
+    }
+}
+
+fn take_operation(format: u8, input: &mut Reader<'_>) -> Result<Operation, Malformed> {
+    if format >= NUMBERED_WRITES {
+        return Operation::decode(input);
+    }
+    let mut rest = input.clone();
+    match rest.u8("operation")? {
+        WRITE => {
+            *input = rest;
+            Ok(Operation::Write {
+                object: ObjectId::decode(input)?,
+                number: 0,
+                repeated: None,
+                at_least: input.u64("at_least")?,
+                regions: Regions::decode(input)?,
+                memory: take!(list(codec::MIN_DESCRIPTOR_BYTES), input, "memory"),
+                inline: take!(bytes(MAX_MESSAGE_BYTES), input, "inline"),
+            })
+        }
+        CLOCK => unknown("operation", CLOCK),
+        _ => Operation::decode(input),
+    }
+}

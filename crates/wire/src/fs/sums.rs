@@ -1,0 +1,20 @@
+//! Sums that a read asks for.
+
+use crate::codec::fields::codes;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
+
+codes! {
+    /// Which sums of blocks a client wants with what it reads, so that it can verify the blocks where they have arrived.
+    /// A server that copies within the host, or keeps no sums, sends none.
+    #[derive(Default)]
+    pub enum WantedSums: "wanted sums" {
+        /// None: the server verifies.
+        #[default]
+        None = 0,
+        /// Those that are stored; the server does not read the blocks.
+        Stored = 1,
+        /// Those of the blocks that are sent, which the server verifies as well. For another try: stored sums do not
+        /// match a block that was read while it was written.
+        Sent = 2,
+    }
+}

@@ -1,0 +1,208 @@
+//! Golden bytes of each format that this build speaks, and what is said where there is none in common.
+
+use alloc::borrow::ToOwned;
+
+use super::*;
+use crate::codec::tests::hex;
+
+fn from_hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text
+        .bytes()
+        .filter(|byte| !byte.is_ascii_whitespace())
+        .collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(core::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}
+
+/// A reply has these bytes behind its format, in every format.
+pub(super) fn golden_reply(reply: &Reply, expected: &str) {
+    for format in FORMATS.lowest..=FORMATS.highest {
+        let bytes = from_hex(&format!("{format:02x} {expected}"));
+        assert_eq!(hex(&reply.to_bytes(format)), hex(&bytes));
+        assert_eq!(Reply::from_bytes(&bytes), Ok((reply.clone(), format)));
+    }
+}
+
+fn request(operation: Operation) -> Request {
+    Request {
+        reply_tag: 0x0102,
+        target: Target {
+            file_system: 0x10,
+            generation: Generation(0x20),
+            incarnation: Incarnation(0x30),
+        },
+        client: 0xff,
+        slot: 3,
+        sequence: 4,
+        caller: Caller {
+            uid: 1000,
+            gid: 100,
+            groups: vec![5],
+        },
+        operation,
+    }
+}
+
+fn write(number: u64, repeated: Option<Moment>) -> Operation {
+    Operation::Write {
+        object: ObjectId(9),
+        number,
+        repeated,
+        at_least: 8,
+        regions: Regions::Here(vec![Region { offset: 1, len: 2 }]),
+        memory: vec![],
+        inline: vec![6, 7],
+    }
+}
+
+const TAG: &str = "0201000000000000";
+
+const FROM_TARGET_ON: &str = "10000000000000000000000000000000 2000000000000000 3000000000000000
+     ff000000000000000000000000000000 0300 0400000000000000 e8030000 64000000 01000000 05000000";
+
+const WRITTEN: &str =
+    "0800000000000000 01 01000000 0100000000000000 0200000000000000 00000000 02000000 0607";
+
+/// What builds of each format send: 5 and 6 as those builds wrote it.
+#[test]
+fn golden_requests_of_each_format() {
+    let numbered = format!(
+        "41 0900000000000000 0300000000000000 01 04000000000000000000000000000000 0500000000000000 {WRITTEN}"
+    );
+    let only = |format| Formats::only(format);
+    let five_to_seven = Formats {
+        lowest: 5,
+        highest: 7,
+    };
+    let repeated = Some(Moment { boot: 4, at: 5 });
+    let status = Operation::StorageStatus;
+    let cases = [
+        (only(5), "05", status.clone(), "47".to_owned()),
+        (
+            only(5),
+            "05",
+            write(0, None),
+            format!("41 0900000000000000 {WRITTEN}"),
+        ),
+        (only(6), "06", status.clone(), "47".to_owned()),
+        (only(6), "06", write(3, repeated), numbered.clone()),
+        (five_to_seven, "07", status.clone(), "47".to_owned()),
+        (five_to_seven, "07", write(3, repeated), numbered),
+        (only(7), "07", status, "47".to_owned()),
+    ];
+    for (formats, first, operation, expected) in cases {
+        let lowest = match formats.highest {
+            7 => format!("{:02x}", formats.lowest),
+            _ => String::new(),
+        };
+        let bytes = from_hex(&format!(
+            "{first} {TAG} {lowest} {FROM_TARGET_ON} {expected}"
+        ));
+        let request = request(operation);
+        assert_eq!(hex(&request.to_bytes(formats)), hex(&bytes), "{formats}");
+        assert_eq!(Request::from_bytes(&bytes), Ok((request, formats)));
+        for end in 0..bytes.len() {
+            assert!(Request::from_bytes(&bytes[..end]).is_err());
+        }
+        assert_eq!(Request::reply_tag_of(&bytes[..9]), Some(0x0102));
+        assert_eq!(Request::reply_tag_of(&bytes[..8]), None);
+    }
+}
+
+#[test]
+fn format_5_has_no_clock() {
+    for (format, fits) in [(5, false), (6, true)] {
+        let asks = request(Operation::Clock).to_bytes(Formats::only(format));
+        assert_eq!(Request::from_bytes(&asks).is_ok(), fits);
+        let result = Ok(ReplyBody::Clock(Moment { boot: 1, at: 2 }));
+        let tells = Reply { result }.to_bytes(format);
+        assert_eq!(Reply::from_bytes(&tells).is_ok(), fits);
+    }
+}
+
+#[test]
+fn what_other_clients_speak_is_known_as_far_as_they_say_it() {
+    let of = |highest, lowest| Formats { lowest, highest };
+    let cases = [
+        // Of clients that do not say it.
+        (&[4, 1][..], Some(Formats::only(4))),
+        (&[1, 9], Some(Formats::only(1))),
+        // Of newer ones, whose formats meet ours or do not.
+        (&[8, 6], Some(of(8, 6))),
+        (&[9, 9], Some(of(9, 9))),
+        (&[200, 1], Some(of(200, 1))),
+        // Ours.
+        (&[5, 0], Some(Formats::only(5))),
+        (&[7, 5], Some(FORMATS)),
+        // Nonsense.
+        (&[0, 0], None),
+        (&[9, 0], None),
+        (&[9, 10], None),
+    ];
+    for (ends, expected) in cases {
+        let bytes = [&ends[..1], &[0; 8], &ends[1..], &[0; 80]].concat();
+        assert_eq!(Request::formats_of(&bytes), expected, "{ends:?}");
+        assert!(Request::from_bytes(&bytes).is_err());
+    }
+    for lowest in [0, FORMATS.highest + 1] {
+        let mut bytes = request(Operation::Commit).to_bytes(FORMATS);
+        bytes[9] = lowest;
+        let read = Request::from_bytes(&bytes);
+        assert!(matches!(read, Err(Malformed::Unknown { .. })), "{read:?}");
+    }
+}
+
+/// A refusal has the same bytes in every format, and is read by clients of every format.
+#[test]
+fn refusals_say_which_format_to_use_and_name_both_sides() {
+    let (lowest, highest) = (FORMATS.lowest, FORMATS.highest);
+    for (asked, format) in [
+        (1, 1),
+        (lowest - 1, lowest - 1),
+        (highest + 1, highest),
+        (255, highest),
+    ] {
+        assert_eq!(format_of_refusal(asked), format);
+        let failure = Failure {
+            errno: Errno::EPROTO,
+            message: refusal_text(Formats::only(asked)),
+        };
+        let result = Err(failure.clone());
+        let bytes = Reply { result }.to_bytes(format);
+        let expected = (format != asked).then_some((format, failure.clone()));
+        assert_eq!(Reply::refusal_of(&bytes, asked), expected);
+        for named in [
+            format!("format {asked} "),
+            FORMATS.to_string(),
+            "run builds".to_owned(),
+        ] {
+            assert!(failure.message.contains(&named), "{}", failure.message);
+        }
+    }
+    // The words of a build of format 4.
+    let old = from_hex("04 01 4700 09000000 756e6b6e6f776e2037");
+    let (format, failure) = Reply::refusal_of(&old, highest).expect("a refusal");
+    let text = refused_text(format, failure);
+    assert!(
+        text.contains("format 4 ") && text.contains(&FORMATS.to_string()),
+        "{text}"
+    );
+    // Of a later build, which says itself what it speaks.
+    let new = Failure {
+        errno: Errno::EPROTO,
+        message: "words".into(),
+    };
+    assert_eq!(refused_text(9, new.clone()), "words");
+    let result = Err(new);
+    for bytes in [
+        Reply {
+            result: Ok(ReplyBody::Done),
+        }
+        .to_bytes(4),
+        Reply { result }.to_bytes(highest),
+        vec![4, 1, 0x47, 0],
+        vec![],
+    ] {
+        assert_eq!(Reply::refusal_of(&bytes, highest), None);
+    }
+}
