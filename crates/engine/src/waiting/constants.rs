@@ -39,6 +39,16 @@ pub(crate) struct Constants {
     /// ask for 100 KB over shm wait 1.26 ms on average with 25 µs, 0.83 with 50 and 0.61 with 100; but neighbours
     /// wait as much longer for their slices. Half: 2.4 / 12.9 / 263. Double: 2.4 / 12.9 / 51.
     pub(crate) shortest_slice: Duration,
+    /// Where others wait on the same processor, the first polls of a wait for a step that shared memory shows are so many times those
+    /// between two yields: they take about as long as a yield. MEASURE_POLLS
+    pub(crate) step_polls: u32,
+    /// Most yields of a wait for a step that shared memory shows before the clock is read. MEASURE_YIELDS
+    pub(crate) first_yields: u32,
+    /// So many such waits between two that are measured from their beginning. MEASURE_WAITS
+    pub(crate) waits_per_measured: u32,
+    /// A process does not park for so long after it has moved bytes of a transfer: longer than the other side takes for its part.
+    /// MEASURE_LINGER
+    pub(crate) linger: Duration,
     /// A count of the run queue (2 µs) holds for so many long yields. With 1, replies to 64 clients over tcp take 1.1 times
     /// as long.
     pub(crate) yields_per_count: u32,
@@ -49,6 +59,10 @@ pub(crate) struct Constants {
 
 /// Past measurements count for seven eighths, a new one for one.
 pub(super) const WEIGHT: u64 = 8;
+
+/// A method that has been polled so often in vain, while another was not, is polled only with each reading of the clock.
+/// MEASURE_QUIET
+pub(crate) const QUIET_POLLS: u32 = 1000;
 
 /// Polls in one call of a method, between two looks at what is waited for.
 pub(crate) const POLLS_PER_CALL: u32 = 16;
@@ -65,6 +79,10 @@ impl Constants {
         backoff_waits: 16,
         memory_yields: 64,
         shortest_slice: Duration::from_micros(50),
+        step_polls: 8,
+        first_yields: 4,
+        waits_per_measured: 7,
+        linger: Duration::from_micros(100),
         yields_per_count: 16,
         tick: Duration::from_millis(40),
     };

@@ -195,9 +195,9 @@ impl<'a> Replay<'a> {
         if self.policy.enter() {
             self.yield_processor();
         }
-        let polls = self.policy.first_polls();
+        let polls = self.policy.first_polls(Awaited::Messages);
         if self.polls_find(polls) {
-            self.policy.arrived_at_once();
+            self.policy.arrived_at_once(Awaited::Messages);
         } else {
             self.go_on();
         }
@@ -205,7 +205,7 @@ impl<'a> Replay<'a> {
     }
 
     fn go_on(&mut self) {
-        let mut decision = self.policy.begin(self.now);
+        let mut decision = self.policy.begin(Awaited::Messages, self.now);
         loop {
             decision = match decision {
                 Decision::Poll(polls) => {

@@ -1,0 +1,121 @@
+//! Waiting for what other processes do in shared memory.
+//!
+//! The endpoint does not know that memory: its caller looks at it, as often as the policy of waiting says, and the endpoint yields the
+//! processor in between. Where the policy says to park, the caller writes down in that memory what it waits for, so that a message
+//! comes when that has happened, and waits for messages. That wait goes on with this one: what a thread has polled before counts.
+
+use std::time::Instant;
+
+use super::Endpoint;
+use crate::matcher::Matcher;
+use crate::waiting::{Awaited, Decision};
+
+/// A wait for something in shared memory ([`Endpoint::begin_memory_wait`]).
+#[derive(Debug)]
+pub struct MemoryWait {
+    awaited: Awaited,
+    /// Yields before the clock is read.
+    first_yields: u32,
+    /// From then on.
+    measured: Option<Measured>,
+}
+
+#[derive(Debug)]
+struct Measured {
+    decision: Decision,
+    /// Looks that the caller makes now.
+    looks: u32,
+    /// When it last made progress with messages.
+    progressed: Instant,
+}
+
+/// What the caller does next that waits for something in shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryStep {
+    /// Look so often, unless what it waits for has come.
+    Look(u32),
+    /// Make progress with messages, which may be needed elsewhere.
+    Progress,
+    /// Wait for the message that tells of what it waits for.
+    Park,
+}
+
+impl<M: Matcher> Endpoint<M> {
+    /// How often to look before anything else: what comes that soon needs no clock. If it comes,
+    /// [`Endpoint::came_at_once`]; otherwise [`Endpoint::begin_memory_wait`], sooner or later. A caller that keeps other
+    /// threads of its process out meanwhile looks less often.
+    #[inline]
+    pub fn first_looks(&self, awaited: Awaited, keeps_others_out: bool) -> u32 {
+        let looks = match keeps_others_out {
+            true => self.policy.polls_per_yield(awaited),
+            false => self.policy.first_polls(awaited),
+        };
+        looks.max(1)
+    }
+
+    /// What was looked for came during the first looks.
+    #[inline]
+    pub fn came_at_once(&mut self, awaited: Awaited) {
+        self.policy.arrived_at_once(awaited);
+    }
+
+    /// The first looks have found nothing. The caller does what [`Endpoint::continue_memory_wait`] returns, again and again;
+    /// [`Endpoint::end_memory_wait`] ends the wait.
+    pub fn begin_memory_wait(&mut self, awaited: Awaited) -> MemoryWait {
+        MemoryWait {
+            awaited,
+            first_yields: self.policy.first_yields(awaited),
+            measured: None,
+        }
+    }
+
+    /// The caller has done what was returned before, and what it waits for has not come.
+    pub fn continue_memory_wait(&mut self, wait: &mut MemoryWait) -> MemoryStep {
+        if wait.first_yields > 0 {
+            wait.first_yields -= 1;
+            std::thread::yield_now();
+            return MemoryStep::Look(self.policy.polls_per_yield(wait.awaited));
+        }
+        let wait = match &mut wait.measured {
+            Some(measured) => measured,
+            none => {
+                let now = self.methods.read_clock();
+                none.insert(Measured {
+                    decision: self.policy.begin(wait.awaited, now),
+                    looks: 0,
+                    progressed: now,
+                })
+            }
+        };
+        let looks = std::mem::take(&mut wait.looks);
+        if looks > 0 {
+            let now = self.methods.read_clock();
+            wait.decision = self.policy.polled(looks, false, now);
+            if self.policy.wants_progress(wait.progressed, now) {
+                wait.progressed = now;
+                return MemoryStep::Progress;
+            }
+        }
+        if wait.decision == Decision::Yield {
+            let now = self.yield_processor();
+            wait.decision = self.policy.resume(now);
+        }
+        match wait.decision {
+            Decision::Poll(looks) => {
+                wait.looks = looks;
+                MemoryStep::Look(looks)
+            }
+            Decision::Yield | Decision::Park => MemoryStep::Park,
+        }
+    }
+
+    /// What was waited for has come, or is given up; maybe behind a message that told of it.
+    pub fn end_memory_wait(&mut self, awaited: Awaited) {
+        if self.policy.waits_for_memory() {
+            let now = self.methods.read_clock();
+            self.policy.arrived(now);
+        } else {
+            self.policy.arrived_at_once(awaited);
+        }
+    }
+}
