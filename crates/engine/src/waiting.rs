@@ -34,8 +34,8 @@ mod traces;
 
 use std::time::{Duration, Instant};
 
-pub(crate) use self::constants::{POLLS_PER_CALL, QUIET_POLLS, Yielded};
 use self::constants::{Constants, WEIGHT, smoothed};
+pub(crate) use self::constants::{POLLS_PER_CALL, QUIET_POLLS, Yielded};
 use self::contention::{Competitors, Contention};
 use self::recorder::Recorder;
 
@@ -85,8 +85,9 @@ pub(crate) struct Policy {
     wait: Option<Wait>,
     /// When a method last had moved bytes of a transfer.
     moved: Option<Instant>,
-    /// Waits until one is measured that might begin with [`Policy::first_yields`].
+    /// Waits until one is measured that might begin with [`Policy::first_yields`], and when that was last looked at.
     unmeasured: u32,
+    checked: Instant,
     recorder: Option<Box<Recorder>>,
 }
 
@@ -160,6 +161,7 @@ impl Policy {
             wait: None,
             moved: None,
             unmeasured: 0,
+            checked: now,
             recorder: None,
             constants,
         }
@@ -226,8 +228,8 @@ impl Policy {
 
     /// How often to yield, with [`Policy::polls_per_yield`] after each, before the clock is read: those that share processors and
     /// meet in shared memory mostly find each other within a yield or two, and reading the clock around these would cost a tenth of what they
-    /// do. Some waits are measured from their beginning.
-    pub(crate) fn first_yields(&mut self, awaited: Awaited) -> u32 {
+    /// do. Some waits are measured from their beginning: one of many, and all that are rare, as beside a CPU-bound thread.
+    pub(crate) fn first_yields(&mut self, awaited: Awaited, now: impl FnOnce() -> Instant) -> u32 {
         let is_brief = awaited == Awaited::Step && !self.limit.is_zero();
         if !is_brief || self.recorder.is_some() {
             return 0;
@@ -239,6 +241,17 @@ impl Policy {
         if self.unmeasured == 0 {
             self.unmeasured = self.constants.waits_per_measured;
             return 0;
+        }
+        if self
+            .unmeasured
+            .is_multiple_of(self.constants.waits_per_reading)
+        {
+            let now = now();
+            let since = now.saturating_duration_since(self.checked);
+            self.checked = now;
+            if since >= self.constants.long_yield {
+                return 0;
+            }
         }
         self.unmeasured -= 1;
         self.constants.first_yields

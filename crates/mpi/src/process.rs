@@ -3,10 +3,10 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use causeway_engine::{Awaited, Endpoint, MemoryStep};
 use causeway_engine::types::{
     Addr, Completion, Error as EngineError, OpError, OpId, Posted, Queue,
 };
+use causeway_engine::{Awaited, Endpoint, MemoryStep};
 pub use causeway_engine::{Parked, Waker};
 
 use crate::abi;

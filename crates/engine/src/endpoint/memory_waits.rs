@@ -62,9 +62,10 @@ impl<M: Matcher> Endpoint<M> {
     /// The first looks have found nothing. The caller does what [`Endpoint::continue_memory_wait`] returns, again and again;
     /// [`Endpoint::end_memory_wait`] ends the wait.
     pub fn begin_memory_wait(&mut self, awaited: Awaited) -> MemoryWait {
+        let now = || self.methods.read_clock();
         MemoryWait {
             awaited,
-            first_yields: self.policy.first_yields(awaited),
+            first_yields: self.policy.first_yields(awaited, now),
             measured: None,
         }
     }

@@ -144,7 +144,10 @@ fn a_wait_that_was_given_up_is_continued_by_the_next() {
 #[test]
 fn among_others_that_wait_polls_are_few_and_the_limit_long() {
     let mut waiter = Waiter::contended();
-    assert!(waiter.polls() <= POLLS_PER_CALL && waiter.policy.first_polls(Awaited::Messages) <= POLLS_PER_CALL);
+    assert!(
+        waiter.polls() <= POLLS_PER_CALL
+            && waiter.policy.first_polls(Awaited::Messages) <= POLLS_PER_CALL
+    );
     assert_eq!(waiter.after(Duration::ZERO, false), Decision::Yield);
     assert_eq!(waiter.after(10 * LIMIT, false), Decision::Yield);
     let limit = C.contended_factor * LIMIT;
@@ -455,6 +458,25 @@ fn a_wait_for_the_message_that_tells_of_a_step_goes_on_with_that_for_the_step() 
         // What the polls cost that were made is learnt of messages.
         assert_eq!(waiter.policy.polled_kind(), Awaited::Messages);
     }
+}
+
+#[test]
+fn waits_for_steps_among_others_that_wait_are_mostly_not_measured_unless_they_are_rare() {
+    let mut waiter = Waiter::contended();
+    let mut measured = |apart: Duration| {
+        let waits = (0..10 * C.waits_per_measured).filter(|_| {
+            waiter.now += apart;
+            let now = waiter.now;
+            waiter.policy.first_yields(Awaited::Step, || now) == 0
+        });
+        waits.count() as u32
+    };
+    assert!((9..=11).contains(&measured(US)));
+    assert!(measured(3 * C.long_yield) >= 9 * C.waits_per_measured);
+    assert!((9..=20).contains(&measured(US)));
+    let now = waiter.now;
+    assert_eq!(waiter.policy.first_yields(Awaited::Lock, || now), 0);
+    assert_eq!(Waiter::new().policy.first_yields(Awaited::Step, || now), 0);
 }
 
 #[test]

@@ -50,7 +50,9 @@ impl<const N: usize> Phases<N> {
     }
 
     fn is_over(&self, phase: u64) -> bool {
-        self.published.iter().all(|word| word.load(Acquire) >= phase)
+        self.published
+            .iter()
+            .all(|word| word.load(Acquire) >= phase)
     }
 
     fn publish(&self, own: usize, phase: u64) {
@@ -176,7 +178,9 @@ fn share(run: [fn(&Guarded, u32); 3]) {
 
 #[test]
 fn loom_a_lock_is_had_alone_and_those_that_wait_are_woken() {
-    explore(2, || share([Guarded::change, Guarded::change, Guarded::change]));
+    explore(2, || {
+        share([Guarded::change, Guarded::change, Guarded::change])
+    });
 }
 
 #[test]

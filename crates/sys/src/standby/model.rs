@@ -119,7 +119,10 @@ fn explore(preemptions: usize, programs: &'static [fn(&Shared)]) {
             thread::spawn(move || run(&shared))
         };
         let standby = spawn(Shared::make_progress);
-        let others: Vec<_> = programs[1..].iter().map(|program| spawn(*program)).collect();
+        let others: Vec<_> = programs[1..]
+            .iter()
+            .map(|program| spawn(*program))
+            .collect();
         programs[0](&shared);
         others.into_iter().for_each(|other| other.join().unwrap());
         shared.compute();
