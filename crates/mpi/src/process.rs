@@ -493,7 +493,7 @@ impl Process {
                 MemoryStep::Look(looks) => {
                     for _ in 0..looks {
                         if let Some(found) = look(self).transpose() {
-                            self.endpoint.end_memory_wait(awaited);
+                            self.endpoint.end_memory_wait(&wait);
                             return found.map(Waited::Done);
                         }
                         std::hint::spin_loop();

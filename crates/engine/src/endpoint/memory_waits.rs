@@ -60,7 +60,7 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// The first looks have found nothing. The caller does what [`Endpoint::continue_memory_wait`] returns, again and again;
-    /// [`Endpoint::end_memory_wait`] ends the wait.
+    /// [`Endpoint::end_memory_wait`] or [`Endpoint::end_told_wait`] ends the wait.
     pub fn begin_memory_wait(&mut self, awaited: Awaited) -> MemoryWait {
         let now = || self.methods.read_clock();
         MemoryWait {
@@ -110,13 +110,19 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// What was waited for has come, or is given up; maybe behind a message that told of it.
-    pub fn end_memory_wait(&mut self, awaited: Awaited) {
+    /// The caller has found what it waits for, or gives it up.
+    pub fn end_memory_wait(&mut self, wait: &MemoryWait) {
+        match wait.measured {
+            Some(_) => self.end_told_wait(),
+            None => self.policy.arrived_at_once(wait.awaited),
+        }
+    }
+
+    /// The same for a caller that has waited for the message, unless the wait has ended with that.
+    pub fn end_told_wait(&mut self) {
         if self.policy.waits_for_memory() {
             let now = self.methods.read_clock();
             self.policy.arrived(now);
-        } else {
-            self.policy.arrived_at_once(awaited);
         }
     }
 }

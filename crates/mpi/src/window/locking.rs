@@ -71,7 +71,7 @@ impl Process {
             // It may have become free before that was seen.
             Ok(process.try_locks(handle, rank, exclusive)?.then_some(()))
         });
-        self.endpoint.end_memory_wait(Awaited::Lock);
+        self.endpoint.end_told_wait();
         if done.is_err() {
             self.give_back_locks(handle)?;
         }
@@ -195,7 +195,7 @@ impl Process {
         }
         let mut wait = self.endpoint.begin_memory_wait(Awaited::ShortLock);
         let waited = self.watch_stripe(handle, (rank, at), &mut wait);
-        self.endpoint.end_memory_wait(Awaited::ShortLock);
+        self.endpoint.end_memory_wait(&wait);
         waited
     }
 
