@@ -218,9 +218,7 @@ impl Policy {
             return 0;
         }
         match (self.contention.competitors(), awaited) {
-            (Competitors::Waiting, Awaited::Step) => {
-                self.constants.step_polls * self.polls_per_yield(awaited)
-            }
+            (Competitors::Waiting, Awaited::Step) => self.brief_polls(awaited),
             (Competitors::Waiting, _) => self.polls_per_yield(awaited),
             (Competitors::None | Competitors::CpuBound, _) => 2 * self.learnt(awaited).batch,
         }
@@ -468,8 +466,14 @@ impl Policy {
         }
     }
 
-    /// Polls between two yields to others that wait: to find nothing costs an eighth of what the yield does. So few are also made by
-    /// a thread that keeps others of its process out while it polls.
+    /// Polls that take about as long as a yield: so many are made before the first one where others are expected about now, and by a thread that
+    /// keeps others of its process out while it polls.
+    #[inline]
+    pub(crate) fn brief_polls(&self, awaited: Awaited) -> u32 {
+        self.constants.step_polls * self.polls_per_yield(awaited)
+    }
+
+    /// Polls between two yields to others that wait: to find nothing costs an eighth of what the yield does.
     pub(crate) fn polls_per_yield(&self, awaited: Awaited) -> u32 {
         let polls = u64::from(self.learnt(awaited).batch) * self.contention.lone_yield_ns();
         (polls / (8 * self.constants.batch.as_nanos() as u64)).max(1) as u32

@@ -47,7 +47,7 @@ impl<M: Matcher> Endpoint<M> {
     #[inline]
     pub fn first_looks(&self, awaited: Awaited, keeps_others_out: bool) -> u32 {
         let looks = match keeps_others_out {
-            true => self.policy.polls_per_yield(awaited),
+            true => self.policy.brief_polls(awaited),
             false => self.policy.first_polls(awaited),
         };
         looks.max(1)
