@@ -50,7 +50,6 @@ use causeway_wire::region::RegionDescriptor;
 
 use self::connections::Connections;
 use self::loopback::Loopback;
-pub use self::memory_waits::{MemoryStep, MemoryWait};
 use self::methods::Methods;
 use self::posting::{Sending, at_once, cold, post_cold};
 use self::sleep::{Announced, Sleeper};

@@ -43,12 +43,12 @@ pub mod types;
 mod waiting;
 
 pub use conversation::{LinkLimits, Transmit};
-pub use endpoint::{Endpoint, MemoryStep, MemoryWait, Parked, Waker};
+pub use endpoint::{Endpoint, Parked, Waker};
 pub use handshake::Meeting;
 pub use pieces::Pieces;
 pub use registrations::MAX_REGISTRATIONS;
 pub use shared::Tuning;
-pub use waiting::Awaited;
+pub use waiting::{Awaited, MemoryStep, MemoryWait};
 
 pub use causeway_sys::memory::Memory;
 pub use causeway_transport::{Access, Cursor, Direction, Identity, PeerError, PeerReport};

@@ -65,6 +65,37 @@ pub enum Awaited {
 
 const KINDS: usize = 4;
 
+/// A wait for something in shared memory (`Endpoint::begin_memory_wait`).
+#[derive(Debug)]
+pub struct MemoryWait {
+    pub(crate) awaited: Awaited,
+    /// Yields before the clock is read.
+    pub(crate) first_yields: u32,
+    /// From then on.
+    pub(crate) measured: Option<MeasuredWait>,
+}
+
+/// One that the policy measures.
+#[derive(Debug)]
+pub(crate) struct MeasuredWait {
+    pub(crate) decision: Decision,
+    /// Looks that the caller makes now.
+    pub(crate) looks: u32,
+    /// When it last made progress with messages.
+    pub(crate) progressed: Instant,
+}
+
+/// What the caller does next that waits for something in shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryStep {
+    /// Look so often, unless what it waits for has come.
+    Look(u32),
+    /// Make progress with messages, which may be needed elsewhere.
+    Progress,
+    /// Wait for the message that tells of what it waits for.
+    Park,
+}
+
 /// The waiting policy of one instance. In this order:
 ///
 /// - [`Policy::count_call`] with every progress call; when it asks for the clock, [`Policy::clock_read`].

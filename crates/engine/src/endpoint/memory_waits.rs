@@ -4,41 +4,9 @@
 //! processor in between. Where the policy says to park, the caller writes down in that memory what it waits for, so that a message
 //! comes when that has happened, and waits for messages. That wait goes on with this one: what a thread has polled before counts.
 
-use std::time::Instant;
-
 use super::Endpoint;
 use crate::matcher::Matcher;
-use crate::waiting::{Awaited, Decision};
-
-/// A wait for something in shared memory ([`Endpoint::begin_memory_wait`]).
-#[derive(Debug)]
-pub struct MemoryWait {
-    awaited: Awaited,
-    /// Yields before the clock is read.
-    first_yields: u32,
-    /// From then on.
-    measured: Option<Measured>,
-}
-
-#[derive(Debug)]
-struct Measured {
-    decision: Decision,
-    /// Looks that the caller makes now.
-    looks: u32,
-    /// When it last made progress with messages.
-    progressed: Instant,
-}
-
-/// What the caller does next that waits for something in shared memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MemoryStep {
-    /// Look so often, unless what it waits for has come.
-    Look(u32),
-    /// Make progress with messages, which may be needed elsewhere.
-    Progress,
-    /// Wait for the message that tells of what it waits for.
-    Park,
-}
+use crate::waiting::{Awaited, Decision, MeasuredWait, MemoryStep, MemoryWait};
 
 impl<M: Matcher> Endpoint<M> {
     /// How often to look before anything else: what comes that soon needs no clock. If it comes,
@@ -81,7 +49,7 @@ impl<M: Matcher> Endpoint<M> {
             Some(measured) => measured,
             none => {
                 let now = self.methods.read_clock();
-                none.insert(Measured {
+                none.insert(MeasuredWait {
                     decision: self.policy.begin(wait.awaited, now),
                     looks: 0,
                     progressed: now,
