@@ -18,8 +18,14 @@ use crate::formats::Formats;
 
 /// `CWSM`, the first word of a handshake.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CWSM");
-/// The formats of everything on this page that this build speaks.
-pub const FORMATS: Formats = Formats::only(5);
+/// The formats of everything on this page that this build speaks. In format 5 there are no pieces of split copies
+/// ([`SlotKind::Piece`]).
+pub const FORMATS: Formats = Formats {
+    lowest: 5,
+    highest: PIECES,
+};
+/// The first format with pieces of split copies.
+pub const PIECES: u8 = 6;
 /// The longest control record.
 pub const MAX_RECORD_BYTES: usize = 256;
 /// The longest text in a refusal.
@@ -241,6 +247,8 @@ pub enum SlotKind {
     Internal,
     /// Nothing up to the end of the ring; the next packet begins in slot 0.
     Pad,
+    /// A part of a split copy: a [`PieceHeader`](split_copy::PieceHeader) and the bytes. From format 6 on.
+    Piece,
 }
 
 impl SlotWord {
@@ -254,6 +262,7 @@ impl SlotWord {
             SlotKind::Packet => 1,
             SlotKind::Internal => 2,
             SlotKind::Pad => 3,
+            SlotKind::Piece => 4,
         };
         Self::MARK << 56 | kind << 32 | u64::from(self.len)
     }
@@ -272,6 +281,7 @@ impl SlotWord {
             0xC500_0001 => SlotKind::Packet,
             0xC500_0002 => SlotKind::Internal,
             0xC500_0003 => SlotKind::Pad,
+            0xC500_0004 => SlotKind::Piece,
             value => return unknown("slot word", value),
         };
         Ok(Self {

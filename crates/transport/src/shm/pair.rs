@@ -12,10 +12,11 @@ use causeway_sys::memory::Memory;
 use causeway_sys::net;
 use causeway_sys::socket::{Credentials, Received, RecordSocket};
 use causeway_wire::codec::Wire;
+use causeway_wire::formats::Formats;
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
 use causeway_wire::shm::{
-    FLAG_MEMBARRIER, MAX_RECORD_BYTES, PairLayout, Process, Record, RefuseReason, SLOT_BYTES,
-    SlotKind, WAKE_RECORD, Welcome, doorbell as bell_format,
+    FLAG_MEMBARRIER, FORMATS, MAX_RECORD_BYTES, PIECES, PairLayout, Process, Record, RefuseReason,
+    SLOT_BYTES, SlotKind, WAKE_RECORD, doorbell as bell_format,
 };
 
 use super::atomics::Atomics;
@@ -25,6 +26,7 @@ use super::handshake::is_closed;
 use super::memory::{Bell, MappedRing, Parts};
 use super::objects::Objects;
 use super::pace::Pace;
+use super::pieces;
 use super::quarantine::{self, DeferredFree, PeerLiveness};
 use super::regions::{Exports, Imports};
 use super::ring::{Consumer, Producer, Sent};
@@ -84,6 +86,8 @@ pub(super) struct Pair {
     pub(super) credentials: Option<Credentials>,
     pub(super) attach: Attach,
     asymmetric: bool,
+    /// The peer knows pieces of split copies.
+    knows_pieces: bool,
     /// Whether the ring is in the list of polled ones, and in which poll it last had something.
     pub(super) polled: bool,
     /// Whether notification is enabled: the peer has to ring, which it also may while the ring is polled.
@@ -103,6 +107,8 @@ pub(super) struct Pair {
     pub(super) shares: bool,
     pub(super) offers: Offers,
     pub(super) helper: Helper,
+    /// Present once there has been a transfer for which it matters.
+    pub(super) ways_of_transfers: Option<Box<pieces::Ways>>,
     /// Bytes of shared transfers that this side has copied, whichever side started them.
     pub(super) shared_bytes: u64,
     /// Whether the pair is in the list of those that may be helped.
@@ -149,6 +155,7 @@ impl Pair {
             credentials: None,
             attach: Attach::Refused("the peer has not answered yet".to_owned()),
             asymmetric: false,
+            knows_pieces: false,
             polled: false,
             notification: false,
             last_active: 0,
@@ -161,6 +168,7 @@ impl Pair {
             shares: true,
             offers: Offers::new(&mapping, layout, side),
             helper: Helper::new(&mapping, layout, 1 - side),
+            ways_of_transfers: None,
             shared_bytes: 0,
             is_grantee: false,
             bulk: Bulk::default(),
@@ -310,6 +318,7 @@ impl Pair {
     /// Takes over what the peer told about itself in the handshake.
     pub(super) fn meet(
         &mut self,
+        formats: Formats,
         flags: u8,
         process: Process,
         bell: OwnedFd,
@@ -317,6 +326,7 @@ impl Pair {
         let mapping = Mapping::new(&bell, bell_format::BYTES)
             .map_err(|error| PeerError::Protocol(format!("its doorbell page: {error}")))?;
         self.bell = Some((Bell::new(mapping), process.doorbell_bit));
+        self.speak(FORMATS.common(formats));
         self.asymmetric = self.own.membarrier && flags & FLAG_MEMBARRIER != 0;
         self.producer.memory_mut().asymmetric = self.asymmetric;
         let pid = self.credentials.map_or(0, |credentials| credentials.pid);
@@ -330,6 +340,19 @@ impl Pair {
             self.ring_peer();
         }
         Ok(())
+    }
+
+    /// The highest format that both sides speak is this one.
+    pub(super) fn speak(&mut self, format: Option<u8>) {
+        self.knows_pieces = format >= Some(PIECES);
+    }
+
+    /// Whether the peer is to send its parts of the next transfer that it helps with, of `len` bytes, as pieces. A peer whose packets are not
+    /// delivered now could have them stand before its pieces.
+    pub(super) fn may_send_pieces(&mut self, len: u64) -> bool {
+        self.knows_pieces
+            && !self.paused
+            && self.ways_of_transfers.get_or_insert_default().begin(len)
     }
 
     /// Reads what waits on the socket, a bounded number of records. `Err` ends the connection.
@@ -376,9 +399,9 @@ impl Pair {
         let mut descriptors = descriptors.into_iter();
         let missing = || PeerError::Protocol("a record lacks its descriptor".to_owned());
         match (record, self.stage) {
-            (Record::Welcome(Welcome { flags, process, .. }), Stage::Greeting) => {
+            (Record::Welcome(welcome), Stage::Greeting) => {
                 let bell = descriptors.next().ok_or_else(missing)?;
-                self.meet(flags, process, bell)
+                self.meet(welcome.formats, welcome.flags, welcome.process, bell)
             }
             (Record::Refused { reason, why }, Stage::Greeting) => Err(match why {
                 RefuseReason::Unauthorised => PeerError::Unauthorised(reason),

@@ -33,7 +33,7 @@ fn records_have_these_bytes() {
         region_slots: 8192,
         process: PROCESS,
     });
-    let preamble = *b"CWSM\x05\0\x01\0";
+    let preamble = *b"CWSM\x05\0\x01\x01";
     golden(
         &hello,
         &[
@@ -50,6 +50,14 @@ fn records_have_these_bytes() {
         process: PROCESS,
     });
     golden(&welcome, &[&[2][..], &preamble, &process].concat());
+    // What a build says that speaks format 5 alone.
+    let before = Record::Welcome(Welcome {
+        formats: Formats::only(5),
+        flags: FLAG_MEMBARRIER,
+        process: PROCESS,
+    });
+    let preamble = *b"CWSM\x05\0\x01\0";
+    golden(&before, &[&[2][..], &preamble, &process].concat());
     let refused = Record::Refused {
         reason: "no".into(),
         why: RefuseReason::Unauthorised,
@@ -85,8 +93,9 @@ fn another_format_or_a_doorbell_bit_that_is_not_there_is_refused() {
         (1, 0, false),
         (1, 4, true),
         (5, 3, true),
-        (6, 0, false),
-        (6, 9, false),
+        (6, 0, true),
+        (7, 0, false),
+        (7, 9, false),
     ] {
         (hello[5], hello[8]) = (lowest, above);
         let read = Record::from_bytes(&hello);
@@ -111,12 +120,17 @@ fn slot_words_have_these_bits() {
         len: 0x102,
     };
     assert_eq!(word.pack(), 0xC500_0002_0000_0102);
-    for kind in [SlotKind::Packet, SlotKind::Internal, SlotKind::Pad] {
+    for kind in [
+        SlotKind::Packet,
+        SlotKind::Internal,
+        SlotKind::Pad,
+        SlotKind::Piece,
+    ] {
         let word = SlotWord { kind, len: 9 };
         assert_eq!(SlotWord::unpack(word.pack()), Ok(word));
     }
     assert!(SlotWord::unpack(1).is_err());
-    assert!(SlotWord::unpack(0xC500_0004_0000_0000).is_err());
+    assert!(SlotWord::unpack(0xC500_0005_0000_0000).is_err());
     assert!(SlotWord::unpack(0xC501_0001_0000_0000).is_err());
     assert_eq!(
         [slots_of(0), slots_of(56), slots_of(57), slots_of(8448)],
