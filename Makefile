@@ -107,10 +107,12 @@ loom: ## The shared queues and locks under every interleaving
 
 ##@ Longer tests
 .PHONY: waits fuzz fuzz-smoke simulate torture power kill-rounds many all-bits flood test-mpi4py test-python test-mount asan valgrind
-waits: ## The suites of methods, messages and file system where only events end waits: a lost wake-up hangs
+waits: ## The suites of methods, messages, MPI and file system where only events end waits: a lost wake-up hangs
 	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-testkit \
 		--test conformance --test messages --test scale
-	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-engine -p causeway-fs
+	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-engine -p causeway-fs \
+		-p causeway-bmi-c -p causeway-mpi -p causeway-mpi-c
+	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-cli --test mpi
 
 fuzz: ## Fuzz every decoder, FUZZ_SECONDS each (default 60), as many at a time as there are processors
 	@command -v c++ >/dev/null || \

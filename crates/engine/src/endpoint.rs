@@ -13,8 +13,8 @@
 //!
 //! Inside, the protocol's state is apart from the methods ([`conversations`](crate::conversations)): `driving` and
 //! `posting` do with methods what it asks for, `connections` and `connect` know which peer is behind which handle, `callers`
-//! which of them are one, `listening` where others reach us, `messages` looks at those that wait for receives, `progress` polls, `sleep` sleeps, `parked` lets others in meanwhile, `watch` shows observers what is
-//! going on and `stall` tells of operations that make no progress. `loopback` is how a process sends to itself.
+//! which of them are one, `listening` where others reach us, `messages` looks at those that wait for receives, `progress` polls, `sleep` sleeps, `parked` lets others in meanwhile, `memory_waits` waits for what
+//! other processes do in shared memory, `watch` shows observers what is going on and `stall` tells of operations that make no progress. `loopback` is how a process sends to itself.
 
 mod callers;
 mod connect;
@@ -22,6 +22,7 @@ mod connections;
 mod driving;
 mod listening;
 mod loopback;
+mod memory_waits;
 mod messages;
 mod methods;
 mod parked;

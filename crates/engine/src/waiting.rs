@@ -6,8 +6,9 @@
 //! A wait is polled for first, then parked, as long as messages usually come before the parking (Nagar's Spin
 //! Block); where they do not, it parks almost at once. What the policy learns from measurements:
 //!
-//! - How long messages usually take to come.
-//! - How many polls take a microsecond: some nanoseconds each over shared memory, a system call over sockets.
+//! - How long what is waited for usually takes to come: apart for messages, for processes that meet in shared memory, and for
+//!   locks there ([`Awaited`]).
+//! - How many polls take a microsecond, likewise: some nanoseconds each in shared memory, a system call over sockets.
 //! - Which threads compete for the processor ([`contention`]), from how long a yield takes. With others that wait
 //!   for messages, it is worth yielding to each other for long: a yield costs less than a wake-up, and while all of
 //!   them are awake none has to wake another. A CPU-bound thread keeps the processor for milliseconds; beside it,
@@ -34,7 +35,7 @@ mod traces;
 use std::time::{Duration, Instant};
 
 use self::constants::{Constants, WEIGHT, smoothed};
-pub(crate) use self::constants::{POLLS_PER_CALL, Yielded};
+pub(crate) use self::constants::{POLLS_PER_CALL, QUIET_POLLS, Yielded};
 use self::contention::{Competitors, Contention};
 use self::recorder::Recorder;
 
@@ -49,6 +50,52 @@ pub(crate) enum Decision {
     Park,
 }
 
+/// What a thread waits for. Each kind has polls that cost something else, and usually comes after another time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Awaited {
+    /// What methods are polled for.
+    Messages,
+    /// A step in shared memory, for which others come about now. Who waits for longer says so there, and parks until a message tells it.
+    Step,
+    /// A lock in shared memory that another process may keep for long. The same.
+    Lock,
+    /// A lock in shared memory that is only held for a moment. Its holder tells nobody, so a thread that waits for it never parks.
+    ShortLock,
+}
+
+const KINDS: usize = 4;
+
+/// A wait for something in shared memory (`Endpoint::begin_memory_wait`).
+#[derive(Debug)]
+pub struct MemoryWait {
+    pub(crate) awaited: Awaited,
+    /// Yields before the clock is read.
+    pub(crate) first_yields: u32,
+    /// From then on.
+    pub(crate) measured: Option<MeasuredWait>,
+}
+
+/// One that the policy measures.
+#[derive(Debug)]
+pub(crate) struct MeasuredWait {
+    pub(crate) decision: Decision,
+    /// Looks that the caller makes now.
+    pub(crate) looks: u32,
+    /// When it last made progress with messages.
+    pub(crate) progressed: Instant,
+}
+
+/// What the caller does next that waits for something in shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryStep {
+    /// Look so often, unless what it waits for has come.
+    Look(u32),
+    /// Make progress with messages, which may be needed elsewhere.
+    Progress,
+    /// Wait for the message that tells of what it waits for.
+    Park,
+}
+
 /// The waiting policy of one instance. In this order:
 ///
 /// - [`Policy::count_call`] with every progress call; when it asks for the clock, [`Policy::clock_read`].
@@ -56,18 +103,22 @@ pub(crate) enum Decision {
 ///   [`Policy::arrived_at_once`] and that is all. Otherwise [`Policy::begin`], and then what the decisions
 ///   say: [`Policy::polled`] after polls, [`Policy::yielded`] and [`Policy::resume`] after a yield, [`Policy::parked`]
 ///   and [`Policy::resume`] after parking, [`Policy::progressed`] when something has happened; [`Policy::arrived`] ends
-///   the wait. A wait that is given up is continued by the next.
+///   the wait. A wait that is given up is continued by the next: that for messages which tell of a step or lock, too.
+/// - [`Policy::before_parking`] before parking, where methods may have moved bytes of transfers.
 pub(crate) struct Policy {
     constants: Constants,
     limit: Duration,
     clock: Clock,
     slice: Slice,
     contention: Contention,
-    /// Smoothed time until something came.
-    usual_ns: u64,
-    /// Polls that take about [`Constants::batch`].
-    batch: u32,
+    /// By [`Awaited`].
+    learnt: [Learnt; KINDS],
     wait: Option<Wait>,
+    /// When a method last had moved bytes of a transfer.
+    moved: Option<Instant>,
+    /// Waits until one is measured that might begin with [`Policy::first_yields`], and when that was last looked at.
+    unmeasured: u32,
+    checked: Instant,
     recorder: Option<Box<Recorder>>,
 }
 
@@ -86,9 +137,21 @@ struct Slice {
     is_over: bool,
 }
 
+/// What was learnt of the waits of a kind.
+#[derive(Debug, Clone, Copy)]
+struct Learnt {
+    /// Smoothed time until something came.
+    usual_ns: u64,
+    /// Polls that take about [`Constants::batch`].
+    batch: u32,
+}
+
 /// One wait. A large message comes in many steps, each of them soon after the last: how long the first took says
 /// how long to poll the next time.
 struct Wait {
+    awaited: Awaited,
+    /// What is polled now: messages, where those tell of what is awaited.
+    polled: Awaited,
     start: Instant,
     first_after: Option<Duration>,
     /// When something happened last, or the wait began.
@@ -122,9 +185,14 @@ impl Policy {
                 is_over: false,
             },
             contention: Contention::new(&constants),
-            usual_ns: 0,
-            batch: POLLS_PER_CALL,
+            learnt: [Learnt {
+                usual_ns: 0,
+                batch: POLLS_PER_CALL,
+            }; KINDS],
             wait: None,
+            moved: None,
+            unmeasured: 0,
+            checked: now,
             recorder: None,
             constants,
         }
@@ -176,33 +244,81 @@ impl Policy {
     /// How often to poll before the clock is read for the first time: while messages come quickly, reading it
     /// would cost more than they do.
     #[inline]
-    pub(crate) fn first_polls(&self) -> u32 {
+    pub(crate) fn first_polls(&self, awaited: Awaited) -> u32 {
         if self.limit.is_zero() || self.recorder.is_some() {
             return 0;
         }
-        match self.contention.competitors() {
-            Competitors::Waiting => self.polls_per_yield(),
-            Competitors::None | Competitors::CpuBound => 2 * self.batch,
+        match (self.contention.competitors(), awaited) {
+            (Competitors::Waiting, Awaited::Step) => self.brief_polls(awaited),
+            (Competitors::Waiting, _) => self.polls_per_yield(awaited),
+            (Competitors::None | Competitors::CpuBound, _) => 2 * self.learnt(awaited).batch,
         }
     }
 
-    /// What was waited for came during the first polls.
+    /// How often to yield, with [`Policy::polls_per_yield`] after each, before the clock is read: those that share processors and
+    /// meet in shared memory mostly find each other within a yield or two, and reading the clock around these would cost a tenth of what they
+    /// do. Some waits are measured from their beginning: one of many, and all that are rare, as beside a CPU-bound thread.
+    pub(crate) fn first_yields(&mut self, awaited: Awaited, now: impl FnOnce() -> Instant) -> u32 {
+        let is_brief = awaited == Awaited::Step && !self.limit.is_zero();
+        if !is_brief || self.recorder.is_some() {
+            return 0;
+        }
+        match self.contention.competitors() {
+            Competitors::None | Competitors::CpuBound => return 0,
+            Competitors::Waiting => {}
+        }
+        if self.unmeasured == 0 {
+            self.unmeasured = self.constants.waits_per_measured;
+            return 0;
+        }
+        if self
+            .unmeasured
+            .is_multiple_of(self.constants.waits_per_reading)
+        {
+            let now = now();
+            let since = now.saturating_duration_since(self.checked);
+            self.checked = now;
+            if since >= self.constants.long_yield {
+                return 0;
+            }
+        }
+        self.unmeasured -= 1;
+        self.constants.first_yields
+    }
+
+    /// What was waited for came during the first polls, or behind the first yields.
     #[inline]
-    pub(crate) fn arrived_at_once(&mut self) {
-        self.usual_ns -= self.usual_ns / WEIGHT;
+    pub(crate) fn arrived_at_once(&mut self, awaited: Awaited) {
+        let usual_ns = &mut self.learnt[awaited as usize].usual_ns;
+        *usual_ns -= *usual_ns / WEIGHT;
         self.contention.wait_ended();
         self.wait = None;
     }
 
+    #[inline]
+    fn learnt(&self, awaited: Awaited) -> &Learnt {
+        &self.learnt[awaited as usize]
+    }
+
+    /// What the wait polls that is going on.
+    fn polled_kind(&self) -> Awaited {
+        let wait = self.wait.as_ref();
+        wait.map_or(Awaited::Messages, |wait| wait.polled)
+    }
+
     /// The first polls have found nothing. A wait after one that was given up continues it: a caller that
     /// waits again and again for a moment, in vain, waits all the time.
-    pub(crate) fn begin(&mut self, now: Instant) -> Decision {
-        let wait = self.wait.get_or_insert(Wait {
+    pub(crate) fn begin(&mut self, awaited: Awaited, now: Instant) -> Decision {
+        let wait = self.wait.take_if(|wait| wait.is_continued_by(awaited));
+        let wait = self.wait.insert(wait.unwrap_or(Wait {
+            awaited,
+            polled: awaited,
             start: now,
             first_after: None,
             last: now,
             polled_since: now,
-        });
+        }));
+        wait.polled = awaited;
         if let Some(recorder) = &mut self.recorder {
             recorder.begin(wait.start);
         }
@@ -220,7 +336,7 @@ impl Policy {
     /// So many polls were made. `any` says whether something has happened, but not what is waited for.
     pub(crate) fn polled(&mut self, polls: u32, any: bool, now: Instant) -> Decision {
         let Some(wait) = &mut self.wait else {
-            return self.begin(now);
+            return self.begin(Awaited::Messages, now);
         };
         let took = now.saturating_duration_since(wait.polled_since);
         wait.polled_since = now;
@@ -280,13 +396,40 @@ impl Policy {
         }
     }
 
+    /// The decision is to park, and `has_moved` says whether methods have moved bytes of transfers since they were last asked. Returns
+    /// what to do instead: if they have lately, the end of the transfer, or the next one, is worth staying awake for.
+    pub(crate) fn before_parking(&mut self, has_moved: bool, now: Instant) -> Decision {
+        if has_moved {
+            self.moved = Some(now);
+        }
+        let lately = |at: &Instant| now.saturating_duration_since(*at) < self.constants.linger;
+        self.moved = self.moved.filter(lately);
+        match (self.moved, self.contention.competitors()) {
+            (None, _) => Decision::Park,
+            (Some(_), Competitors::CpuBound) => Decision::Poll(self.polls_per_reading()),
+            (Some(_), Competitors::None | Competitors::Waiting) => Decision::Yield,
+        }
+    }
+
+    /// Whether a wait for something in shared memory is going on.
+    pub(crate) fn waits_for_memory(&self) -> bool {
+        let wait = self.wait.as_ref();
+        wait.is_some_and(|wait| wait.awaited != Awaited::Messages)
+    }
+
+    /// Whether a wait that polls memory is to make progress with messages, which was done last at that time.
+    pub(crate) fn wants_progress(&self, last: Instant, now: Instant) -> bool {
+        now.saturating_duration_since(last) >= self.constants.clock_period()
+    }
+
     /// What was waited for has come.
     pub(crate) fn arrived(&mut self, now: Instant) {
         if let Some(mut wait) = self.wait.take() {
             // One long wait must not outweigh many short ones.
             let bound = 2 * self.contended_limit().max(self.constants.batch);
             let ns = wait.step(now).min(bound).as_nanos() as u64;
-            self.usual_ns = smoothed(self.usual_ns, ns);
+            let usual_ns = &mut self.learnt[wait.awaited as usize].usual_ns;
+            *usual_ns = smoothed(*usual_ns, ns);
         }
         self.contention.wait_ended();
         if let Some(recorder) = &mut self.recorder {
@@ -304,24 +447,29 @@ impl Policy {
             return Decision::Poll(1);
         };
         let spun = now.saturating_duration_since(wait.last);
-        if spun >= self.budget(wait.first_after.is_some()) {
-            return Decision::Park;
+        if spun >= self.budget(wait) {
+            return match wait.awaited {
+                Awaited::ShortLock => Decision::Yield,
+                Awaited::Messages | Awaited::Step | Awaited::Lock => Decision::Park,
+            };
         }
         match self.contention.competitors() {
             Competitors::Waiting => Decision::Yield,
             Competitors::None if spun > 2 * self.constants.batch => Decision::Yield,
-            Competitors::None | Competitors::CpuBound => Decision::Poll(self.batch),
+            Competitors::None | Competitors::CpuBound => {
+                Decision::Poll(self.learnt(wait.polled).batch)
+            }
         }
     }
 
     /// How long to go on without parking, since the wait began or something happened in it. Between the steps of a
     /// large message it is longer: a peer that copies or reads half a megabyte is silent for 50 µs,
     /// and parking then costs as much again.
-    fn budget(&self, has_begun: bool) -> Duration {
+    fn budget(&self, wait: &Wait) -> Duration {
         let limit = self.contended_limit();
-        let is_late = Duration::from_nanos(self.usual_ns) > limit;
+        let is_late = Duration::from_nanos(self.learnt(wait.awaited).usual_ns) > limit;
         match self.contention.competitors() {
-            Competitors::None if has_begun => 2 * self.limit,
+            Competitors::None if wait.first_after.is_some() => 2 * self.limit,
             Competitors::CpuBound => self.constants.batch.min(self.limit),
             _ if is_late => self.constants.batch.min(self.limit),
             Competitors::Waiting => limit,
@@ -342,26 +490,36 @@ impl Policy {
         if self.limit.is_zero() {
             return 1;
         }
+        let awaited = self.polled_kind();
         match self.contention.competitors() {
-            Competitors::Waiting => self.polls_per_yield(),
-            Competitors::None | Competitors::CpuBound => self.batch,
+            Competitors::Waiting => self.polls_per_yield(awaited),
+            Competitors::None | Competitors::CpuBound => self.learnt(awaited).batch,
         }
     }
 
+    /// Polls that take about as long as a yield: so many are made before the first one where others are expected about now, and by a thread that
+    /// keeps others of its process out while it polls.
+    #[inline]
+    pub(crate) fn brief_polls(&self, awaited: Awaited) -> u32 {
+        self.constants.step_polls * self.polls_per_yield(awaited)
+    }
+
     /// Polls between two yields to others that wait: to find nothing costs an eighth of what the yield does.
-    fn polls_per_yield(&self) -> u32 {
-        let polls = u64::from(self.batch) * self.contention.lone_yield_ns();
+    pub(crate) fn polls_per_yield(&self, awaited: Awaited) -> u32 {
+        let polls = u64::from(self.learnt(awaited).batch) * self.contention.lone_yield_ns();
         (polls / (8 * self.constants.batch.as_nanos() as u64)).max(1) as u32
     }
 
     /// So many polls found nothing and took this long.
     fn learn_cost(&mut self, polls: u32, took: Duration) {
-        let batch_took = took * self.batch / polls.max(1);
+        let awaited = self.polled_kind();
+        let batch = &mut self.learnt[awaited as usize].batch;
+        let batch_took = took * *batch / polls.max(1);
         if batch_took > 2 * self.constants.batch {
             // It may as well have been interrupted; then it soon grows again.
-            self.batch = (self.batch / 2).max(1);
+            *batch = (*batch / 2).max(1);
         } else if batch_took < self.constants.batch / 2 {
-            self.batch = (self.batch * 2).min(self.constants.most_polls);
+            *batch = (*batch * 2).min(self.constants.most_polls);
         }
         if let Some(recorder) = &mut self.recorder {
             recorder.polled(polls, took);
@@ -370,6 +528,12 @@ impl Policy {
 }
 
 impl Wait {
+    /// Whether a wait for that is the same one: given up and begun again, or for the message that tells of what is awaited.
+    fn is_continued_by(&self, awaited: Awaited) -> bool {
+        let is_told = matches!(self.awaited, Awaited::Step | Awaited::Lock);
+        self.awaited == awaited || is_told && awaited == Awaited::Messages
+    }
+
     /// Something has happened. Returns how long the wait was for the first time that it did.
     fn step(&mut self, now: Instant) -> Duration {
         self.last = now;

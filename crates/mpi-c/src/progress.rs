@@ -4,16 +4,16 @@
 //! program waits, it waits for messages as a thread of the program would, one of several that take turns. While one of the program's
 //! waits, which makes progress itself, and while nothing goes on, it sleeps, and the next call that leaves something going on wakes it.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::process::Parked;
-use causeway_sys::{futex, thread};
+use causeway_sys::{standby, thread};
 
 use crate::library::{interrupt, prepare_sleep, with};
-use crate::standby::{CALLS, IS_IDLE, IS_ON, WAITING, call, has_work};
+use crate::standby::{IS_ON, STANDBY};
 
 const VARIABLE: &str = "CAUSEWAY_MPI_PROGRESS";
 
@@ -45,7 +45,7 @@ pub(crate) fn start() -> Result<()> {
 pub(crate) fn end() {
     // It finds that the process is gone.
     if IS_ON.swap(false, Relaxed) {
-        call();
+        standby::call(&STANDBY);
         interrupt();
     }
 }
@@ -56,8 +56,7 @@ const DELAY: Duration = Duration::from_micros(50);
 
 /// Sleeps until a call leaves something going on.
 fn sleep(calls: u64) {
-    futex::wait(&CALLS, calls, None);
-    IS_IDLE.store(false, SeqCst);
+    standby::sleep(&STANDBY, calls);
     std::thread::sleep(DELAY);
 }
 
@@ -66,24 +65,21 @@ fn run() {
     thread::take_short_slices();
     let mut parked: Option<Parked> = None;
     loop {
-        let calls = CALLS.load(SeqCst);
-        IS_IDLE.store(true, SeqCst);
-        if WAITING.load(SeqCst) > 0 {
+        let (calls, is_to_look) = standby::begin_round(&STANDBY);
+        if !is_to_look {
             sleep(calls);
             continue;
         }
         let next = with(|process, _| {
-            IS_IDLE.store(false, SeqCst);
+            standby::look(&STANDBY);
             if let Some(parked) = parked.take() {
                 process.finish_wait(parked);
             }
             process.progress();
-            let has_work = has_work(process);
+            let has_work = standby::end_round(&STANDBY, process.has_pending());
             if has_work {
                 parked = prepare_sleep(process);
             }
-            // Those that leave something going on from now on find it idle.
-            IS_IDLE.store(!has_work, SeqCst);
             Ok(has_work)
         });
         match (next, &mut parked) {

@@ -1,19 +1,50 @@
 //! What the program's threads and the one that [makes progress in their stead](crate::progress) tell each other.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use causeway_mpi::process::Process;
 use causeway_sys::futex;
+use causeway_sys::standby::{self, StandbyMemory};
 
 /// The thread is there.
 pub(crate) static IS_ON: AtomicBool = AtomicBool::new(false);
-/// It sleeps until `CALLS` changes, or is about to.
-pub(crate) static IS_IDLE: AtomicBool = AtomicBool::new(false);
-/// How often it was called from its sleep.
-pub(crate) static CALLS: AtomicU64 = AtomicU64::new(0);
-/// Threads of the program that wait.
-pub(crate) static WAITING: AtomicU64 = AtomicU64::new(0);
+
+/// The words that both look at.
+pub(crate) static STANDBY: Standby = Standby {
+    idle: AtomicU64::new(0),
+    calls: AtomicU64::new(0),
+    waiting: AtomicU64::new(0),
+};
+
+/// See [`STANDBY`].
+pub(crate) struct Standby {
+    idle: AtomicU64,
+    calls: AtomicU64,
+    waiting: AtomicU64,
+}
+
+impl StandbyMemory for Standby {
+    type Word = AtomicU64;
+    #[inline]
+    fn idle(&self) -> &AtomicU64 {
+        &self.idle
+    }
+    #[inline]
+    fn calls(&self) -> &AtomicU64 {
+        &self.calls
+    }
+    #[inline]
+    fn waiting(&self) -> &AtomicU64 {
+        &self.waiting
+    }
+    fn sleep(&self, calls: u64) {
+        futex::wait(&self.calls, calls, None);
+    }
+    fn wake(&self) {
+        futex::wake(&self.calls);
+    }
+}
 
 /// Whether the thread is there.
 #[inline]
@@ -24,21 +55,9 @@ pub(crate) fn is_on() -> bool {
 /// A thread of the program leaves the library: wakes the thread if it has left something going on.
 #[inline]
 pub(crate) fn leave(process: &Process) {
-    if is_on() && IS_IDLE.load(SeqCst) && has_work(process) {
-        call();
+    if is_on() {
+        standby::leave(&STANDBY, || process.has_pending());
     }
-}
-
-/// Whether the thread makes progress.
-pub(crate) fn has_work(process: &Process) -> bool {
-    WAITING.load(SeqCst) == 0 && process.has_pending()
-}
-
-/// Wakes the thread.
-#[cold]
-pub(crate) fn call() {
-    CALLS.fetch_add(1, SeqCst);
-    futex::wake(&CALLS);
 }
 
 /// A thread of the program waits as long as this exists. Whether it has left something going on, which the thread that makes progress has to
@@ -47,13 +66,13 @@ pub(crate) struct Waits;
 
 impl Waits {
     pub(crate) fn new() -> Self {
-        WAITING.fetch_add(1, SeqCst);
+        standby::begin_wait(&STANDBY);
         Self
     }
 }
 
 impl Drop for Waits {
     fn drop(&mut self) {
-        WAITING.fetch_sub(1, SeqCst);
+        standby::end_wait(&STANDBY);
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use causeway_engine::Endpoint;
 use causeway_engine::types::{
     Addr, Completion, Error as EngineError, OpError, OpId, Posted, Queue,
 };
+use causeway_engine::{Awaited, Endpoint, MemoryStep};
 pub use causeway_engine::{Parked, Waker};
 
 use crate::abi;
@@ -69,8 +69,6 @@ pub struct Process {
     pub(crate) windows: Windows,
     /// The areas of communicators.
     pub(crate) areas: Vec<Weak<Area>>,
-    /// Processors that this process may run on.
-    pub(crate) processors: u32,
     pub(crate) files: Table<File>,
     /// Bytes that a process collects at a time in collective access to files.
     pub(crate) file_buffer: u64,
@@ -176,12 +174,6 @@ impl Active {
     }
 }
 
-/// How many processors this process may run on.
-fn processors() -> u32 {
-    let many = std::thread::available_parallelism();
-    many.map_or(1, |many| many.get() as u32)
-}
-
 impl Process {
     /// A process that has met the others.
     pub(crate) fn new(
@@ -239,7 +231,6 @@ impl Process {
             next_partition: 0,
             windows: Windows::new(notices),
             areas: Vec::new(),
-            processors: processors(),
             files: Table::new(Kind::File, abi::ERR_FILE),
             file_buffer: crate::io::file::BUFFER,
             taken: Vec::new(),
@@ -486,6 +477,36 @@ impl Process {
                 return Ok(Waited::Done(done));
             }
             self.endpoint.wait_for_news(news, FOR_EVER);
+        }
+    }
+
+    /// Looks for something in memory that other processes change, and yields, as the policy of waiting says, until `look` returns something.
+    /// [`Waited::NotYet`] if it has not come for long: the process writes down there what it waits for, and waits for news.
+    pub(crate) fn watch_memory<T>(
+        &mut self,
+        awaited: Awaited,
+        mut look: impl FnMut(&mut Self) -> Result<Option<T>>,
+    ) -> Result<Waited<T>> {
+        let mut wait = self.endpoint.begin_memory_wait(awaited);
+        loop {
+            match self.endpoint.continue_memory_wait(&mut wait) {
+                MemoryStep::Look(looks) => {
+                    for _ in 0..looks {
+                        if let Some(found) = look(self).transpose() {
+                            self.endpoint.end_memory_wait(&wait);
+                            return found.map(Waited::Done);
+                        }
+                        std::hint::spin_loop();
+                    }
+                }
+                MemoryStep::Progress => {
+                    self.progress();
+                    if let Some(call) = self.take_call() {
+                        return Ok(Waited::Call(call));
+                    }
+                }
+                MemoryStep::Park => return Ok(Waited::NotYet),
+            }
         }
     }
 

@@ -6,7 +6,8 @@
 //! credentials), [`memfd`] and [`mapping`] (memory that both see), [`epoll`] (sleeping on all of
 //! them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow
 //! side pays for) and [`attach`] (copying from and to another process's memory). [`net`] and
-//! [`datagram`] are the sockets between hosts. [`lock`] and [`entering`] are how the threads of a program share one instance. A forked child must not touch
+//! [`datagram`] are the sockets between hosts. [`lock`] and [`entering`] are how the threads of a program share one instance, [`standby`] is how one thread makes progress for the others. [`sleepers`] is how
+//! processes wake each other that share memory. A forked child must not touch
 //! what its parent shares with other processes: code that does asks [`fork`] first whether it still runs in the process that made it. The
 //! modules [`aliasing`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pmix`], [`prices`], [`process`], [`random`], [`shared`], [`small`],
 //! [`thread`], [`waits`] and [`word`] can be read on their own.
@@ -45,8 +46,10 @@ pub mod process;
 pub mod random;
 pub mod runnable;
 pub mod shared;
+pub mod sleepers;
 pub mod small;
 pub mod socket;
+pub mod standby;
 mod stream;
 pub mod thread;
 mod timing;

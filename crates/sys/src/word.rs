@@ -18,6 +18,8 @@ pub trait Word {
     /// As the standard library's.
     fn fetch_or(&self, bits: u64, order: Ordering) -> u64;
     /// As the standard library's.
+    fn fetch_and(&self, bits: u64, order: Ordering) -> u64;
+    /// As the standard library's.
     fn fetch_add(&self, value: u64, order: Ordering) -> u64;
     /// As the standard library's.
     fn fetch_sub(&self, value: u64, order: Ordering) -> u64;
@@ -43,6 +45,10 @@ macro_rules! word {
             #[inline]
             fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
                 self.fetch_or(bits, order)
+            }
+            #[inline]
+            fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
+                self.fetch_and(bits, order)
             }
             #[inline]
             fn fetch_add(&self, value: u64, order: Ordering) -> u64 {

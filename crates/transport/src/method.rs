@@ -343,6 +343,12 @@ pub trait Method: Send {
     /// Timers: connection attempts, liveness.
     fn tick(&mut self, now: Instant, sink: &mut dyn Sink);
 
+    /// Whether bytes of transfers were moved here, of this process's or for a peer, since this was last asked. Then the end of such a transfer,
+    /// or the next one, is likely to come soon, and polling for it costs less than sleeping.
+    fn has_moved(&mut self) -> bool {
+        false
+    }
+
     /// Prepares to sleep. `false` if there is something to poll for after all.
     fn arm(&mut self, now: Instant) -> bool;
 

@@ -13,9 +13,7 @@ use causeway_wire::region::RegionDescriptor;
 use crate::clock::Clock;
 use crate::conversation::LinkLimits;
 use crate::registrations::Registrations;
-
-/// A method that has been polled so often in vain is quiet.
-pub(crate) const QUIET_POLLS: u32 = 1000;
+use crate::waiting::QUIET_POLLS;
 
 /// How often a method is polled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,6 +177,12 @@ impl Methods {
     pub(crate) fn only_used(&self) -> Option<usize> {
         let mut used = (0..self.slots.len()).filter(|index| !self.slots[*index].method.is_unused());
         used.next().filter(|_| used.next().is_none())
+    }
+
+    /// Whether any of them has moved bytes of a transfer since this was last asked ([`Method::has_moved`]).
+    pub(crate) fn have_moved(&mut self) -> bool {
+        let ask = |any: bool, slot: &mut Slot| any | slot.method.has_moved();
+        self.slots.iter_mut().fold(false, ask)
     }
 
     /// Arms all that are polled at all. `false` if one of them has something to poll for: then the next

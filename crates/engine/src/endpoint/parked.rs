@@ -13,6 +13,7 @@ use super::progress::Awake;
 use super::sleep::{Announced, Parked, SleepOn, Woken};
 use crate::conversations::Conversations;
 use crate::matcher::Matcher;
+use crate::waiting::Awaited;
 
 impl<M: Matcher> Endpoint<M> {
     /// Makes progress as a wait does before it sleeps: until something completes or an unexpected message arrives,
@@ -31,13 +32,13 @@ impl<M: Matcher> Endpoint<M> {
         self.end_parked();
         let before = self.changes();
         let ready = |all: &Conversations<M>| all.shared.changes() != before;
-        let polls = self.policy.first_polls();
+        let polls = self.policy.first_polls(Awaited::Messages);
         if self.advance_to(polls, &ready) {
-            self.policy.arrived_at_once();
+            self.policy.arrived_at_once(Awaited::Messages);
             return None;
         }
         let now = self.methods.read_clock();
-        let mut decision = self.policy.begin(now);
+        let mut decision = self.policy.begin(Awaited::Messages, now);
         loop {
             match self.stay_awake(&mut decision, until, &ready) {
                 Awake::Ready | Awake::TimeUp => return None,

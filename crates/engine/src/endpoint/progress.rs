@@ -11,7 +11,7 @@ use super::methods::Polling;
 use super::sleep::{SleepOn, Woken};
 use crate::conversations::Conversations;
 use crate::matcher::Matcher;
-use crate::waiting::{Decision, POLLS_PER_CALL, Yielded};
+use crate::waiting::{Awaited, Decision, POLLS_PER_CALL, Yielded};
 
 /// What some polls came to.
 enum Polled {
@@ -210,14 +210,14 @@ impl<M: Matcher> Endpoint<M> {
         if self.policy.enter() {
             self.yield_processor();
         }
-        let polls = self.policy.first_polls();
+        let polls = self.policy.first_polls(Awaited::Messages);
         if self.advance_to(polls, &ready) {
-            self.policy.arrived_at_once();
+            self.policy.arrived_at_once(Awaited::Messages);
             return true;
         }
         let start = self.methods.read_clock();
         let until = start.checked_add(idle);
-        let mut decision = self.policy.begin(start);
+        let mut decision = self.policy.begin(Awaited::Messages, start);
         loop {
             match self.stay_awake(&mut decision, until, &ready) {
                 Awake::Ready => return true,
@@ -276,7 +276,13 @@ impl<M: Matcher> Endpoint<M> {
                     let now = self.yield_processor();
                     *decision = self.policy.resume(now);
                 }
-                Decision::Park => return Awake::Park,
+                Decision::Park => {
+                    let has_moved = self.methods.have_moved();
+                    *decision = self.policy.before_parking(has_moved, self.methods.now());
+                    if *decision == Decision::Park {
+                        return Awake::Park;
+                    }
+                }
             }
         }
     }
@@ -305,7 +311,7 @@ impl<M: Matcher> Endpoint<M> {
             self.policy.progressed(now);
         } else {
             // A method may be unable to park just now, because of a peer that is not running.
-            std::thread::yield_now();
+            self.yield_processor();
         }
         None
     }

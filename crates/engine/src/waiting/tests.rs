@@ -56,7 +56,7 @@ impl Waiter {
     /// What a wait does that has polled in vain for so long, since something happened in it if it `has_begun`.
     fn after(&mut self, spun: Duration, has_begun: bool) -> Decision {
         self.policy.wait = None;
-        self.policy.begin(self.now);
+        self.policy.begin(Awaited::Messages, self.now);
         if has_begun {
             self.policy.progressed(self.now);
         }
@@ -66,7 +66,7 @@ impl Waiter {
     }
 
     fn arrived(&mut self, waited: Duration) {
-        self.policy.begin(self.now);
+        self.policy.begin(Awaited::Messages, self.now);
         self.now += waited;
         self.policy.arrived(self.now);
     }
@@ -76,7 +76,7 @@ impl Waiter {
     }
 
     fn polled(&mut self, polls: u32, took: Duration) {
-        self.policy.begin(self.now);
+        self.policy.begin(Awaited::Messages, self.now);
         self.now += took;
         self.policy.polled(polls, false, self.now);
     }
@@ -91,7 +91,7 @@ impl Waiter {
             if self.policy.enter() {
                 return waits;
             }
-            self.policy.arrived_at_once();
+            self.policy.arrived_at_once(Awaited::Messages);
         }
         panic!("the slice does not end");
     }
@@ -132,10 +132,10 @@ fn one_long_wait_is_forgotten() {
 #[test]
 fn a_wait_that_was_given_up_is_continued_by_the_next() {
     let mut waiter = Waiter::new();
-    waiter.policy.begin(waiter.now);
+    waiter.policy.begin(Awaited::Messages, waiter.now);
     waiter.now += LIMIT;
     // The caller's time was up; it comes again.
-    let decision = waiter.policy.begin(waiter.now);
+    let decision = waiter.policy.begin(Awaited::Messages, waiter.now);
     assert_eq!(decision, Decision::Poll(POLLS_PER_CALL));
     let decision = waiter.policy.polled(POLLS_PER_CALL, false, waiter.now + US);
     assert_eq!(decision, Decision::Park);
@@ -144,7 +144,10 @@ fn a_wait_that_was_given_up_is_continued_by_the_next() {
 #[test]
 fn among_others_that_wait_polls_are_few_and_the_limit_long() {
     let mut waiter = Waiter::contended();
-    assert!(waiter.polls() <= POLLS_PER_CALL && waiter.policy.first_polls() <= POLLS_PER_CALL);
+    assert!(
+        waiter.polls() <= POLLS_PER_CALL
+            && waiter.policy.first_polls(Awaited::Messages) <= POLLS_PER_CALL
+    );
     assert_eq!(waiter.after(Duration::ZERO, false), Decision::Yield);
     assert_eq!(waiter.after(10 * LIMIT, false), Decision::Yield);
     let limit = C.contended_factor * LIMIT;
@@ -301,7 +304,7 @@ fn polls_are_counted_by_what_they_cost() {
 fn without_a_limit_nothing_is_polled_for() {
     let mut waiter = Waiter::contended();
     waiter.policy.set_limit(Duration::ZERO);
-    assert_eq!(waiter.policy.first_polls(), 0);
+    assert_eq!(waiter.policy.first_polls(Awaited::Messages), 0);
     assert_eq!(waiter.after(Duration::ZERO, false), Decision::Park);
     assert_eq!(waiter.after(Duration::ZERO, true), Decision::Park);
     waiter.arrived(Duration::from_secs(1));
@@ -409,4 +412,95 @@ fn ticks_come_at_the_deadline_or_soon() {
     assert!(policy.clock_read(now + Duration::from_millis(3)));
     policy.ticked(now, None);
     assert!(policy.clock_read(now + C.tick));
+}
+
+#[test]
+fn each_kind_of_wait_learns_from_its_own() {
+    let mut waiter = Waiter::new();
+    let park = |waiter: &mut Waiter, awaited| {
+        waiter.policy.wait = None;
+        waiter.policy.begin(awaited, waiter.now);
+        let decision = waiter.policy.next(waiter.now + 10 * US);
+        waiter.policy.wait = None;
+        decision == Decision::Park
+    };
+    for _ in 0..20 {
+        waiter.policy.begin(Awaited::Step, waiter.now);
+        waiter.now += Duration::from_secs(1);
+        waiter.policy.arrived(waiter.now);
+        waiter.policy.begin(Awaited::Lock, waiter.now);
+        waiter.now += C.batch;
+        waiter.policy.polled(POLLS_PER_CALL / 4, false, waiter.now);
+        waiter.policy.arrived(waiter.now);
+    }
+    assert!(park(&mut waiter, Awaited::Step));
+    assert!(!park(&mut waiter, Awaited::Lock) && !park(&mut waiter, Awaited::Messages));
+    let first = |awaited| waiter.policy.first_polls(awaited);
+    assert!(first(Awaited::Lock) <= POLLS_PER_CALL);
+    assert_eq!(first(Awaited::Step), 2 * POLLS_PER_CALL);
+}
+
+#[test]
+fn a_wait_for_the_message_that_tells_of_a_step_goes_on_with_that_for_the_step() {
+    for (first, parks) in [
+        (Awaited::Step, true),
+        (Awaited::Lock, true),
+        // Its holder sends no message: this is another wait.
+        (Awaited::ShortLock, false),
+    ] {
+        let mut waiter = Waiter::new();
+        waiter.policy.begin(first, waiter.now);
+        waiter.now += LIMIT;
+        waiter.policy.begin(Awaited::Messages, waiter.now);
+        let decision = waiter.policy.polled(POLLS_PER_CALL, false, waiter.now + US);
+        assert_eq!(decision == Decision::Park, parks, "{first:?}");
+        assert_eq!(waiter.policy.waits_for_memory(), parks);
+        // What the polls cost that were made is learnt of messages.
+        assert_eq!(waiter.policy.polled_kind(), Awaited::Messages);
+    }
+}
+
+#[test]
+fn waits_for_steps_among_others_that_wait_are_mostly_not_measured_unless_they_are_rare() {
+    let mut waiter = Waiter::contended();
+    let mut measured = |apart: Duration| {
+        let waits = (0..10 * C.waits_per_measured).filter(|_| {
+            waiter.now += apart;
+            let now = waiter.now;
+            waiter.policy.first_yields(Awaited::Step, || now) == 0
+        });
+        waits.count() as u32
+    };
+    assert!((9..=11).contains(&measured(US)));
+    assert!(measured(3 * C.long_yield) >= 9 * C.waits_per_measured);
+    assert!((9..=20).contains(&measured(US)));
+    let now = waiter.now;
+    assert_eq!(waiter.policy.first_yields(Awaited::Lock, || now), 0);
+    assert_eq!(Waiter::new().policy.first_yields(Awaited::Step, || now), 0);
+}
+
+#[test]
+fn a_wait_for_a_lock_that_is_held_for_a_moment_never_parks() {
+    let mut waiter = Waiter::new();
+    for spun in [LIMIT, 1000 * LIMIT] {
+        waiter.policy.begin(Awaited::ShortLock, waiter.now);
+        assert_eq!(waiter.policy.next(waiter.now + spun), Decision::Yield);
+        waiter.policy.wait = None;
+    }
+}
+
+#[test]
+fn a_thread_that_has_moved_bytes_of_a_transfer_stays_awake_for_a_while() {
+    let mut waiter = Waiter::new();
+    let mut parks = |has_moved, after: Duration| {
+        let now = waiter.now + after;
+        waiter.policy.before_parking(has_moved, now) == Decision::Park
+    };
+    assert!(parks(false, US));
+    assert!(!parks(true, 2 * US));
+    assert!(!parks(false, C.linger));
+    assert!(!parks(true, C.linger + US));
+    assert!(!parks(false, 2 * C.linger));
+    assert!(parks(false, 2 * C.linger + US));
+    assert!(parks(false, 2 * C.linger + 2 * US));
 }

@@ -23,6 +23,8 @@ struct Record {
 /// A recording, and what it was recorded on.
 struct Trace {
     is_contended: bool,
+    /// Messages, if the recording does not say otherwise.
+    awaited: Awaited,
     /// What a wake-up takes.
     wake: Duration,
     records: Vec<Record>,
@@ -35,12 +37,14 @@ impl Trace {
     fn parse(text: &str) -> Self {
         let mut trace = Self {
             is_contended: false,
+            awaited: Awaited::Messages,
             wake: Duration::ZERO,
             records: Vec::new(),
         };
         for line in text.lines() {
             match line.strip_prefix("# ").map(str::trim) {
                 Some("contended") => trace.is_contended = true,
+                Some("step") => trace.awaited = Awaited::Step,
                 Some(header) => {
                     if let Some(ns) = header.strip_prefix("wake_ns ") {
                         trace.wake = nanoseconds(ns);
@@ -59,6 +63,10 @@ impl Trace {
 
     fn many_to_one() -> Self {
         Self::parse(include_str!("traces/many-to-one.trace"))
+    }
+
+    fn barrier() -> Self {
+        Self::parse(include_str!("traces/barrier.trace"))
     }
 
     fn cpu_bound() -> Self {
@@ -195,17 +203,37 @@ impl<'a> Replay<'a> {
         if self.policy.enter() {
             self.yield_processor();
         }
-        let polls = self.policy.first_polls();
-        if self.polls_find(polls) {
-            self.policy.arrived_at_once();
+        let awaited = self.trace.awaited;
+        let polls = self.policy.first_polls(awaited);
+        if self.polls_find(polls) || self.first_yields_find() {
+            self.policy.arrived_at_once(awaited);
         } else {
             self.go_on();
         }
         self.late += self.now.saturating_duration_since(due);
     }
 
+    /// Yields without telling the policy, as it says.
+    fn first_yields_find(&mut self) -> bool {
+        let (awaited, now) = (self.trace.awaited, self.now);
+        for _ in 0..self.policy.first_yields(awaited, || now) {
+            let (took, _) = self.next_yield();
+            self.others_ran(took);
+            self.yielded += 1;
+            if self.polls_find(self.policy.polls_per_yield(awaited)) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn next_yield(&mut self) -> (Duration, Option<u32>) {
+        let next = self.own.pop().or_else(|| self.yields.next());
+        next.expect("it has no end")
+    }
+
     fn go_on(&mut self) {
-        let mut decision = self.policy.begin(self.now);
+        let mut decision = self.policy.begin(self.trace.awaited, self.now);
         loop {
             decision = match decision {
                 Decision::Poll(polls) => {
@@ -261,8 +289,7 @@ impl<'a> Replay<'a> {
     }
 
     fn yield_processor(&mut self) {
-        let next = self.own.pop().or_else(|| self.yields.next());
-        let (took, run_queue) = next.expect("it has no end");
+        let (took, run_queue) = self.next_yield();
         let from = self.now;
         self.others_ran(took);
         self.yielded += 1;
@@ -300,7 +327,7 @@ fn fits(cost: Cost, most: Cost) -> bool {
 type Case = (&'static str, fn() -> Trace, Cost);
 
 /// What each recording may cost for each wait: a quarter more than it does.
-const CASES: [Case; 3] = [
+const CASES: [Case; 4] = [
     (
         "ring",
         Trace::ring,
@@ -331,6 +358,16 @@ const CASES: [Case; 3] = [
             late_us: 162.0,
         },
     ),
+    (
+        "barrier",
+        Trace::barrier,
+        Cost {
+            parkings: 0.0,
+            yields: 1.3,
+            polled_us: 0.7,
+            late_us: 0.7,
+        },
+    ),
 ];
 
 #[test]
@@ -345,7 +382,7 @@ fn recorded_waits_cost_no_more_than_they_did() {
 /// What would harm a case is noticed: the bounds are tight enough.
 #[test]
 fn policies_that_harm_a_case_are_found() {
-    let harms: [(usize, &str, Constants); 4] = [
+    let harms: [(usize, &str, Constants); 5] = [
         (
             0,
             "parks beside others that wait",
@@ -375,6 +412,14 @@ fn policies_that_harm_a_case_are_found() {
             "yields to a CPU-bound thread",
             Constants {
                 backoff_waits: 0,
+                ..Constants::USUAL
+            },
+        ),
+        (
+            3,
+            "looks for long before it yields to others that come to the same place",
+            Constants {
+                step_polls: 100,
                 ..Constants::USUAL
             },
         ),

@@ -13,13 +13,14 @@
 //!
 //! A process that has waited for long goes to sleep: it writes down the phase that it waits for, sets its bit, looks at the slots once more,
 //! and sleeps until it gets a notice. A process that has published a phase reads the bits before it waits itself, and sends a notice to each
-//! sleeper whose phase is complete. All these accesses are sequentially consistent: either the sleeper sees that the phase is complete, or the
+//! sleeper whose phase is complete ([`sleepers`]): either the sleeper sees that the phase is complete, or the
 //! publisher sees the sleeper's bit. So the process that completes a phase wakes those that sleep for it, and no other process does.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use causeway_engine::Memory;
+use causeway_sys::sleepers;
 
 const LINE: usize = 64;
 const WORD: usize = 8;
@@ -161,8 +162,7 @@ impl Area {
             return 0;
         }
         self.is_told.store(true, Relaxed);
-        fence(SeqCst);
-        match self.word(SLEEPERS).load(SeqCst) {
+        match sleepers::sleepers(self.word(SLEEPERS)) {
             0 => 0,
             bits => self.wake(bits),
         }
@@ -183,7 +183,7 @@ impl Area {
                 ready |= 1 << rank;
             }
         }
-        self.word(SLEEPERS).fetch_and(!ready, SeqCst) & ready
+        sleepers::take(self.word(SLEEPERS), ready)
     }
 
     /// Says what this process is going to sleep for. It looks once more before it does.
@@ -194,15 +194,14 @@ impl Area {
             Of::All | Of::Nobody => 0,
         };
         let wish = self.word(WISHES + self.rank as usize * LINE);
-        wish.store(rank << PHASE_BITS | phase, SeqCst);
-        self.word(SLEEPERS).fetch_or(1 << self.rank, SeqCst);
-        fence(SeqCst);
+        let wish = (wish, rank << PHASE_BITS | phase);
+        sleepers::announce_wish(self.word(SLEEPERS), self.rank, wish);
     }
 
     /// This process sleeps no more.
     #[cold]
     pub(crate) fn withdraw(&self) {
-        self.word(SLEEPERS).fetch_and(!(1 << self.rank), SeqCst);
+        sleepers::withdraw(self.word(SLEEPERS), self.rank);
     }
 
     /// Says that a rank is lost, so that nothing here can go on. Returns those that sleep.
@@ -210,7 +209,7 @@ impl Area {
     pub(crate) fn give_up(&self, lost: u32) -> u64 {
         // The first one that was found is named by all.
         let _ = (self.word(LOST)).compare_exchange(0, u64::from(lost) + 1, SeqCst, SeqCst);
-        self.word(SLEEPERS).swap(0, SeqCst) & !(1 << self.rank)
+        sleepers::take(self.word(SLEEPERS), u64::MAX) & !(1 << self.rank)
     }
 
     /// The rank that is lost, if one has found that.

@@ -1,24 +1,17 @@
 //! Waiting for an operation in an area.
 //!
-//! Processes that come at the same time find each other within some hundred nanoseconds, so a wait polls a little. Then it yields its processor
+//! Processes that come at the same time find each other within some hundred nanoseconds, so a wait looks for a little. Then it yields its processor
 //! to those that it may be waiting for: where there are more processes than processors, all get there by yielding in turn. In the end it
 //! announces what it waits for, and waits for messages like any other wait of the engine's, which may sleep; the process that completes what was
-//! announced sends a notice.
+//! announced sends a notice. How long each of these takes is up to the engine's policy of waiting.
+
+use causeway_engine::Awaited;
 
 use super::operation::Operation;
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::process::{Active, Going, Process, Waited};
 use crate::status::Status;
-
-/// Polls before the first yield: two microseconds.
-const POLLS: u32 = 100;
-/// The same where there are more processes than processors, or several threads.
-const FEW_POLLS: u32 = 10;
-/// Yields before a wait is announced: some dozen microseconds where nobody else wants the processor.
-const YIELDS: u32 = 100;
-/// Yields between looks at everything else that goes on.
-const BETWEEN: u32 = 16;
 
 impl Process {
     /// Does an operation, if it is over soon; otherwise, it is to be waited for.
@@ -31,15 +24,21 @@ impl Process {
         if let Some(lost) = operation.area.lost() {
             return Err(lost_rank(lost).on(communicator));
         }
-        let polls = match self.has_threads || operation.area.ranks > self.processors {
-            true => FEW_POLLS,
-            false => POLLS,
-        };
-        for _ in 0..polls {
+        let mut looks = None;
+        loop {
             if operation.run() {
+                if looks.is_some() {
+                    self.endpoint.came_at_once(Awaited::Step);
+                }
                 self.wake_sleepers(communicator, &operation);
                 return operation.finish().map(|()| None);
             }
+            let first = || self.endpoint.first_looks(Awaited::Step, self.has_threads);
+            let left = looks.unwrap_or_else(first);
+            if left == 0 {
+                break;
+            }
+            looks = Some(left - 1);
             std::hint::spin_loop();
         }
         self.wake_sleepers(communicator, &operation);
@@ -67,28 +66,27 @@ impl Process {
         }
     }
 
-    /// Polls and yields for a while, then waits for news. For a process with one thread.
+    /// Looks and yields as the policy of waiting says, then waits for news. For a process with one thread.
     pub(crate) fn wait_for_operation(&mut self, active: &mut Active) -> Result<Waited<Status>> {
         let communicator = active.communicator();
-        for round in 1..=YIELDS {
+        let waited = self.watch_memory(Awaited::Step, |process| {
             let Going::Node(operation) = &mut active.state else {
-                break;
+                return Ok(None);
             };
-            if operation.run() {
-                return self
-                    .end_operation(communicator, operation)
-                    .map(Waited::Done);
-            }
-            self.wake_sleepers(communicator, operation);
-            if round.is_multiple_of(BETWEEN) {
-                self.progress();
-                if let Some(call) = self.take_call() {
-                    return Ok(Waited::Call(call));
+            match operation.run() {
+                true => process.end_operation(communicator, operation).map(Some),
+                false => {
+                    process.wake_sleepers(communicator, operation);
+                    Ok(None)
                 }
             }
-            std::thread::yield_now();
+        })?;
+        if !matches!(waited, Waited::NotYet) {
+            return Ok(waited);
         }
-        self.wait_for_news(|process| process.poll(active))
+        let waited = self.wait_for_news(|process| process.poll(active));
+        self.endpoint.end_told_wait();
+        waited
     }
 
     fn end_operation(&mut self, communicator: usize, operation: &mut Operation) -> Result<Status> {

@@ -317,7 +317,6 @@ impl Process {
     /// Combines the elements of one run: those that begin in one block after the other, if a stripe has to be held.
     fn combine_run(&mut self, work: &mut Work<'_>, mut run: Run) -> Result<()> {
         let unit = work.act.unit();
-        let mut tries = 0;
         while run.count > 0 {
             let window = self.window(work.handle)?;
             let len = run.count.saturating_mul(unit as u64);
@@ -339,8 +338,8 @@ impl Process {
                 return Ok(());
             };
             let (stripe, end) = area.stripe(work.rank, at);
-            if let Err(holder) = stripe.try_hold(window.rank) {
-                self.await_stripe(work.handle, holder, &mut tries)?;
+            if !stripe.try_hold(window.rank) {
+                self.await_stripe(work.handle, work.rank, at)?;
                 continue;
             }
             let count = ((end - at).div_ceil(unit) as u64).min(run.count);

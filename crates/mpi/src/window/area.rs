@@ -8,13 +8,14 @@
 //! ```
 //!
 //! A process that finds a lock taken sets its bit, looks once more, and sleeps until it gets a notice; whoever gives the lock back
-//! clears all bits and sends a notice to each that had one set. All of this is sequentially consistent, so that either the one
+//! clears all bits and sends a notice to each that had one set ([`sleepers`]): either the one
 //! sees the lock free or the other sees the bit. A stripe is only held while a process computes: whoever finds it taken yields.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use causeway_engine::Memory;
+use causeway_sys::sleepers;
 
 use crate::error::{Error, Result};
 
@@ -110,35 +111,19 @@ impl Area {
 
     /// Tries to take the lock of a rank's memory. If that fails, returns who has it alone, if one has.
     pub(super) fn try_lock(&self, of: u32, own: u32, exclusive: bool) -> Result<(), Option<u32>> {
-        let word = self.word(of, 0);
-        let mut found = word.load(Relaxed);
-        loop {
-            let new = match exclusive {
-                true if found == 0 => u64::from(own + 1) << 32,
-                false if found >> 32 == 0 => found + 1,
-                _ => return Err((found >> 32).checked_sub(1).map(|rank| rank as u32)),
-            };
-            match word.compare_exchange_weak(found, new, SeqCst, Relaxed) {
-                Ok(_) => return Ok(()),
-                Err(other) => found = other,
-            }
-        }
+        sleepers::try_lock(self.word(of, 0), own, exclusive)
     }
 
     /// Gives the lock of a rank's memory back. Returns those that wait for it.
     pub(super) fn unlock(&self, of: u32, exclusive: bool) -> Vec<u32> {
-        let word = self.word(of, 0);
-        match exclusive {
-            true => word.store(0, SeqCst),
-            false => drop(word.fetch_sub(1, SeqCst)),
-        }
+        sleepers::unlock(self.word(of, 0), exclusive);
         let mut waiting = Vec::new();
         for group in 0..self.ranks.div_ceil(64) {
-            let bits = self.waiting(of, group);
-            if bits.load(SeqCst) == 0 {
-                continue;
-            }
-            let bits = bits.swap(0, SeqCst);
+            let word = self.waiting(of, group);
+            let bits = match sleepers::sleepers(word) {
+                0 => continue,
+                bits => sleepers::take(word, bits),
+            };
             let ranks = (0..64).filter(|bit| bits >> bit & 1 == 1);
             waiting.extend(ranks.map(|bit| (group * 64) as u32 + bit));
         }
@@ -151,8 +136,7 @@ impl Area {
 
     /// This rank waits for the lock of a rank's memory. It tries once more before it sleeps.
     pub(super) fn wait(&self, of: u32, own: u32) {
-        self.waiting(of, own as usize / 64)
-            .fetch_or(1 << (own % 64), SeqCst);
+        sleepers::announce(self.waiting(of, own as usize / 64), own % 64);
     }
 }
 
@@ -161,15 +145,20 @@ impl Area {
 pub(super) struct Stripe<'a>(&'a AtomicU64);
 
 impl Stripe<'_> {
-    /// Tries to take it, or returns who has it.
+    /// Tries to take it. Returns whether that has succeeded.
     #[inline]
-    pub(super) fn try_hold(&self, own: u32) -> Result<(), u32> {
+    pub(super) fn try_hold(&self, own: u32) -> bool {
         let taken = self
             .0
             .compare_exchange(0, u64::from(own + 1), Acquire, Relaxed);
-        taken
-            .map(drop)
-            .map_err(|holder| (holder as u32).wrapping_sub(1))
+        taken.is_ok()
+    }
+
+    /// Who has it, if one has.
+    #[inline]
+    pub(super) fn holder(&self) -> Option<u32> {
+        let holder = self.0.load(Relaxed).checked_sub(1);
+        holder.map(|rank| rank as u32)
     }
 
     /// Lets it go.
@@ -231,12 +220,13 @@ mod tests {
         let area = area(2);
         let (stripe, end) = area.stripe(1, 4096);
         assert_eq!(end, 8192);
-        assert_eq!(stripe.try_hold(1), Ok(()));
+        assert!(stripe.try_hold(1));
         let (same, _) = area.stripe(1, 8191);
-        assert_eq!(same.try_hold(0), Err(1));
-        assert_eq!(area.stripe(1, 8192).0.try_hold(0), Ok(()));
-        assert_eq!(area.stripe(0, 4096).0.try_hold(0), Ok(()));
+        assert_eq!((same.try_hold(0), same.holder()), (false, Some(1)));
+        assert!(area.stripe(1, 8192).0.try_hold(0));
+        assert!(area.stripe(0, 4096).0.try_hold(0));
         stripe.release();
-        assert_eq!(same.try_hold(0), Ok(()));
+        assert_eq!(same.holder(), None);
+        assert!(same.try_hold(0));
     }
 }

@@ -1,15 +1,11 @@
 //! Locks (MPI 5.0 §12.5.3), of memory in an area and of processes' own.
 
+use causeway_engine::{Awaited, MemoryStep, MemoryWait};
 use causeway_wire::window::Notice;
 
 use super::state::Place;
 use crate::error::Result;
 use crate::process::{Process, Waited};
-
-/// Attempts to take a lock before sleeping.
-const ATTEMPTS: u32 = 200;
-/// Attempts to take a stripe between two looks at whether its holder lives.
-const ATTEMPTS_PER_LOOK: u32 = 256;
 
 impl Process {
     /// Asks for the lock of a rank, or the shared ones of all. Then [`Process::await_lock`].
@@ -48,10 +44,15 @@ impl Process {
         rank: Option<i32>,
         exclusive: bool,
     ) -> Result<Waited<()>> {
-        for _ in 0..ATTEMPTS {
-            std::hint::spin_loop();
-            if self.try_locks(handle, rank, exclusive)? {
-                return Ok(Waited::Done(()));
+        if let Place::Area(_) = self.window(handle)?.place {
+            let waited = self.look_for_locks(handle, rank, exclusive);
+            match waited {
+                Ok(Waited::NotYet) => {}
+                Err(_) => {
+                    self.give_back_locks(handle)?;
+                    return waited;
+                }
+                Ok(Waited::Done(()) | Waited::Call(_)) => return waited,
             }
         }
         // Who shares a lock is not known: all are watched.
@@ -70,10 +71,33 @@ impl Process {
             // It may have become free before that was seen.
             Ok(process.try_locks(handle, rank, exclusive)?.then_some(()))
         });
+        self.endpoint.end_told_wait();
         if done.is_err() {
             self.give_back_locks(handle)?;
         }
         done
+    }
+
+    /// Tries to take locks that lie in shared memory, as long as that is worth it.
+    fn look_for_locks(
+        &mut self,
+        handle: usize,
+        rank: Option<i32>,
+        exclusive: bool,
+    ) -> Result<Waited<()>> {
+        for _ in 0..self.endpoint.first_looks(Awaited::Lock, self.has_threads) {
+            std::hint::spin_loop();
+            if self.try_locks(handle, rank, exclusive)? {
+                self.endpoint.came_at_once(Awaited::Lock);
+                return Ok(Waited::Done(()));
+            }
+        }
+        if self.has_threads {
+            return Ok(Waited::NotYet);
+        }
+        self.watch_memory(Awaited::Lock, |process| {
+            Ok(process.try_locks(handle, rank, exclusive)?.then_some(()))
+        })
     }
 
     /// Takes those of the locks that are free. Returns whether all are held.
@@ -159,25 +183,54 @@ impl Process {
         Ok(())
     }
 
-    /// Lets others run while one of them holds a stripe. An error if that one is lost.
+    /// Waits until no other process holds the stripe of a byte of the area. An error if the holder is lost.
     #[cold]
-    pub(super) fn await_stripe(
+    pub(super) fn await_stripe(&mut self, handle: usize, rank: u32, at: usize) -> Result<()> {
+        for _ in 0..self.endpoint.first_looks(Awaited::ShortLock, false) {
+            if self.stripe_holder(handle, rank, at)?.is_none() {
+                self.endpoint.came_at_once(Awaited::ShortLock);
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        let mut wait = self.endpoint.begin_memory_wait(Awaited::ShortLock);
+        let waited = self.watch_stripe(handle, (rank, at), &mut wait);
+        self.endpoint.end_memory_wait(&wait);
+        waited
+    }
+
+    fn watch_stripe(
         &mut self,
         handle: usize,
-        holder: u32,
-        tries: &mut u32,
+        (rank, at): (u32, usize),
+        wait: &mut MemoryWait,
     ) -> Result<()> {
-        *tries += 1;
-        if *tries % ATTEMPTS_PER_LOOK < ATTEMPTS_PER_LOOK / 2 {
-            std::hint::spin_loop();
-            return Ok(());
+        loop {
+            match self.endpoint.continue_memory_wait(wait) {
+                MemoryStep::Look(looks) => {
+                    for _ in 0..looks {
+                        if self.stripe_holder(handle, rank, at)?.is_none() {
+                            return Ok(());
+                        }
+                        std::hint::spin_loop();
+                    }
+                }
+                MemoryStep::Progress | MemoryStep::Park => {
+                    let Some(holder) = self.stripe_holder(handle, rank, at)? else {
+                        return Ok(());
+                    };
+                    self.greet(handle, &[holder]);
+                    self.progress();
+                    self.check_members(handle)?;
+                }
+            }
         }
-        std::thread::yield_now();
-        if !tries.is_multiple_of(ATTEMPTS_PER_LOOK) {
-            return Ok(());
-        }
-        self.greet(handle, &[holder]);
-        self.progress();
-        self.check_members(handle)
+    }
+
+    fn stripe_holder(&self, handle: usize, rank: u32, at: usize) -> Result<Option<u32>> {
+        Ok(match &self.window(handle)?.place {
+            Place::Area(area) => area.stripe(rank, at).0.holder(),
+            _ => None,
+        })
     }
 }

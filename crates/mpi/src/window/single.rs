@@ -65,7 +65,9 @@ impl Process {
         // At a multiple of 8 it lies in one block.
         let word = area.memory().word(at)?;
         let (stripe, _) = area.stripe(rank, at);
-        stripe.try_hold(window.rank).ok()?;
+        if !stripe.try_hold(window.rank) {
+            return None;
+        }
         let old = word.load(Relaxed);
         word.store(change.of(old, operand), Relaxed);
         stripe.release();

@@ -29,7 +29,7 @@ pub(super) struct Bulk {
     serving: Option<Memory>,
     /// Replies that found no room in the ring, at most one for each piece.
     unsent: [Option<CopyOutcome>; PIECES],
-    /// Something was copied for the peer since this process last wanted to sleep.
+    /// Something was copied for the peer since [`Method::has_moved`](crate::Method::has_moved) was last asked.
     pub(super) served: bool,
 }
 

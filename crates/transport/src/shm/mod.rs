@@ -168,10 +168,8 @@ pub struct Shm {
     /// Grantees: peers that something is exported to, and that this process may help.
     grantees: Vec<Peer>,
     sharing: Sharing,
-    /// A part of a shared transfer was copied since this process last wanted to sleep.
+    /// A part of a transfer was copied since [`Method::has_moved`] was last asked.
     copied: bool,
-    /// This process does not sleep before.
-    linger: Option<Instant>,
     /// Peers whose connection is being made.
     pending: Vec<Peer>,
     /// Peers whose connection is to be given up.
@@ -244,7 +242,6 @@ impl Shm {
             grantees: Vec::new(),
             sharing: Sharing::default(),
             copied: false,
-            linger: None,
             pending: Vec::new(),
             failed: Vec::new(),
             polls: 0,
@@ -610,6 +607,10 @@ impl Method for Shm {
         self.retire_objects();
         self.quarantine.reclaim();
         self.check_connections(now, sink);
+    }
+
+    fn has_moved(&mut self) -> bool {
+        self.take_moved()
     }
 
     fn arm(&mut self, now: Instant) -> bool {

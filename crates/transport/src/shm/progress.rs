@@ -4,7 +4,7 @@
 //! something lately, at one word of the doorbell page, and every 1024th time at the epoll set.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_sys::membarrier;
 use causeway_wire::shm::SlotKind;
@@ -35,9 +35,6 @@ const HANDSHAKE_POLLS: u64 = 32;
 /// A ring without a packet for this many polls is polled no longer, if more than [`ALWAYS_POLLED`] are.
 const QUIET_POLLS: u64 = 4096;
 
-/// How long a process does not sleep after it has copied a part of a shared transfer: longer than the other side takes
-/// for its part, and than waking up would. It goes on polling so long; no sleep ends by it.
-const LINGER: Duration = Duration::from_micros(100);
 /// A process that slept within so many polls is likely to sleep again soon: its peers go on ringing, which
 /// costs them less than telling them otherwise and back costs us (a fence in every process).
 const AWAKE_POLLS: u64 = 128;
@@ -314,20 +311,14 @@ impl Shm {
             })
     }
 
-    /// Whether a part of a large transfer was copied so lately that its end, or the next one, is worth staying
-    /// awake for.
-    fn lingers(&mut self) -> bool {
+    /// See [`Method::has_moved`](crate::Method::has_moved).
+    pub(super) fn take_moved(&mut self) -> bool {
         for &peer in &self.grantees {
             if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
                 self.copied |= std::mem::take(&mut pair.bulk.served);
             }
         }
-        if std::mem::take(&mut self.copied) {
-            self.linger = Some(self.clock.now() + LINGER);
-        }
-        let now = self.clock.now();
-        self.linger = self.linger.filter(|&until| now < until);
-        self.linger.is_some()
+        std::mem::take(&mut self.copied)
     }
 
     /// Has helpers ring for this process while it sleeps, or not any more.
@@ -443,7 +434,7 @@ impl Shm {
     /// All looks come behind the announcement and a fence. What comes before a look is seen by it, and what comes
     /// later is told by a sender that has seen the announcement.
     pub(super) fn prepare_sleep(&mut self, on: SleepOn, flag: Option<&WakeFlag>) -> Option<u64> {
-        if !self.failed.is_empty() || !self.busy.is_empty() || self.attention || self.lingers() {
+        if !self.failed.is_empty() || !self.busy.is_empty() || self.attention {
             return None;
         }
         self.sleeps += 1;

@@ -1,7 +1,8 @@
 //! What ends a sleep, and that it ends one only.
 
 use super::*;
-use crate::endpoint::methods::{Polling, QUIET_POLLS};
+use crate::endpoint::methods::Polling;
+use crate::waiting::QUIET_POLLS;
 
 /// An instance that listens at these schemes, in a directory that must stay.
 fn listening(schemes: &[&str]) -> (Bmi, tempfile::TempDir) {

@@ -5,7 +5,7 @@ use super::*;
 type Change = fn(&mut Constants, fn(u32) -> u32, fn(Duration) -> Duration);
 
 /// The constants that recordings can tell apart.
-const CHANGES: [(&str, Change); 8] = [
+const CHANGES: [(&str, Change); 9] = [
     ("batch", |c, _, time| c.batch = time(c.batch)),
     ("most_polls", |c, count, _| {
         c.most_polls = count(c.most_polls)
@@ -21,12 +21,15 @@ const CHANGES: [(&str, Change); 8] = [
     ("memory_yields", |c, count, _| {
         c.memory_yields = count(c.memory_yields);
     }),
+    ("step_polls", |c, count, _| {
+        c.step_polls = count(c.step_polls)
+    }),
     ("shortest_slice", |c, _, time| {
         c.shortest_slice = time(c.shortest_slice);
     }),
 ];
 
-fn late_us(constants: Constants) -> [f64; 3] {
+fn late_us(constants: Constants) -> [f64; 4] {
     CASES.map(|(_, trace, _)| Replay::run(&trace(), constants).late_us)
 }
 
@@ -34,7 +37,7 @@ fn late_us(constants: Constants) -> [f64; 3] {
 #[test]
 fn no_constant_is_far_from_its_best_value() {
     let usual = late_us(Constants::USUAL);
-    println!("us late: ring, many-to-one, cpu-bound: {usual:.1?}");
+    println!("us late: ring, many-to-one, cpu-bound, barrier: {usual:.1?}");
     for (name, change) in CHANGES {
         let with = |count: fn(u32) -> u32, time: fn(Duration) -> Duration| {
             let mut constants = Constants::USUAL;

@@ -1,0 +1,96 @@
+//! Waiting for what other processes do in shared memory.
+//!
+//! The endpoint does not know that memory: its caller looks at it, as often as the policy of waiting says, and the endpoint yields the
+//! processor in between. Where the policy says to park, the caller writes down in that memory what it waits for, so that a message
+//! comes when that has happened, and waits for messages. That wait goes on with this one: what a thread has polled before counts.
+
+use super::Endpoint;
+use crate::matcher::Matcher;
+use crate::waiting::{Awaited, Decision, MeasuredWait, MemoryStep, MemoryWait};
+
+impl<M: Matcher> Endpoint<M> {
+    /// How often to look before anything else: what comes that soon needs no clock. If it comes,
+    /// [`Endpoint::came_at_once`]; otherwise [`Endpoint::begin_memory_wait`], sooner or later. A caller that keeps other
+    /// threads of its process out meanwhile looks less often.
+    #[inline]
+    pub fn first_looks(&self, awaited: Awaited, keeps_others_out: bool) -> u32 {
+        let looks = match keeps_others_out {
+            true => self.policy.brief_polls(awaited),
+            false => self.policy.first_polls(awaited),
+        };
+        looks.max(1)
+    }
+
+    /// What was looked for came during the first looks.
+    #[inline]
+    pub fn came_at_once(&mut self, awaited: Awaited) {
+        self.policy.arrived_at_once(awaited);
+    }
+
+    /// The first looks have found nothing. The caller does what [`Endpoint::continue_memory_wait`] returns, again and again;
+    /// [`Endpoint::end_memory_wait`] or [`Endpoint::end_told_wait`] ends the wait.
+    pub fn begin_memory_wait(&mut self, awaited: Awaited) -> MemoryWait {
+        let now = || self.methods.read_clock();
+        MemoryWait {
+            awaited,
+            first_yields: self.policy.first_yields(awaited, now),
+            measured: None,
+        }
+    }
+
+    /// The caller has done what was returned before, and what it waits for has not come.
+    pub fn continue_memory_wait(&mut self, wait: &mut MemoryWait) -> MemoryStep {
+        if wait.first_yields > 0 {
+            wait.first_yields -= 1;
+            std::thread::yield_now();
+            return MemoryStep::Look(self.policy.polls_per_yield(wait.awaited));
+        }
+        let wait = match &mut wait.measured {
+            Some(measured) => measured,
+            none => {
+                let now = self.methods.read_clock();
+                none.insert(MeasuredWait {
+                    decision: self.policy.begin(wait.awaited, now),
+                    looks: 0,
+                    progressed: now,
+                })
+            }
+        };
+        let looks = std::mem::take(&mut wait.looks);
+        if looks > 0 {
+            let now = self.methods.read_clock();
+            wait.decision = self.policy.polled(looks, false, now);
+            if self.policy.wants_progress(wait.progressed, now) {
+                wait.progressed = now;
+                return MemoryStep::Progress;
+            }
+        }
+        if wait.decision == Decision::Yield {
+            let now = self.yield_processor();
+            wait.decision = self.policy.resume(now);
+        }
+        match wait.decision {
+            Decision::Poll(looks) => {
+                wait.looks = looks;
+                MemoryStep::Look(looks)
+            }
+            Decision::Yield | Decision::Park => MemoryStep::Park,
+        }
+    }
+
+    /// The caller has found what it waits for, or gives it up.
+    pub fn end_memory_wait(&mut self, wait: &MemoryWait) {
+        match wait.measured {
+            Some(_) => self.end_told_wait(),
+            None => self.policy.arrived_at_once(wait.awaited),
+        }
+    }
+
+    /// The same for a caller that has waited for the message, unless the wait has ended with that.
+    pub fn end_told_wait(&mut self) {
+        if self.policy.waits_for_memory() {
+            let now = self.methods.read_clock();
+            self.policy.arrived(now);
+        }
+    }
+}
