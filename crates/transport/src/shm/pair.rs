@@ -4,18 +4,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use causeway_sys::attach::{self, LocalSpans, RemoteSpans};
 use causeway_sys::fork::Owner;
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memfd;
 use causeway_sys::memory::Memory;
 use causeway_sys::net;
+use causeway_sys::pinned::{Mark, Pinned};
 use causeway_sys::socket::{Credentials, Received, RecordSocket};
 use causeway_wire::codec::Wire;
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
 use causeway_wire::shm::{
-    FLAG_MEMBARRIER, MAX_RECORD_BYTES, PairLayout, Process, Record, RefuseReason, SLOT_BYTES,
-    SlotKind, WAKE_RECORD, Welcome, doorbell as bell_format,
+    Challenge, FLAG_MEMBARRIER, MAX_RECORD_BYTES, PairLayout, Process, Record, RefuseReason,
+    SLOT_BYTES, SlotKind, WAKE_RECORD, Welcome, doorbell as bell_format,
 };
 
 use super::atomics::Atomics;
@@ -25,6 +25,7 @@ use super::handshake::is_closed;
 use super::memory::{Bell, MappedRing, Parts};
 use super::objects::Objects;
 use super::pace::Pace;
+use super::proof::Caller;
 use super::quarantine::{self, DeferredFree, PeerLiveness};
 use super::regions::{Exports, Imports};
 use super::ring::{Consumer, Producer, Sent};
@@ -46,13 +47,27 @@ pub(super) enum Stage {
 }
 
 /// Whether the peer's memory can be reached directly.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Attach {
-    /// Yes, in the process of this id.
-    Usable(i32),
+    /// Yes, in this process.
+    Usable(Pinned),
     /// No, for this reason.
     Refused(String),
 }
+
+impl Attach {
+    /// The number of the process to reach into, which is the one that has met us.
+    #[inline]
+    pub(super) fn number(&self) -> Option<i32> {
+        match self {
+            Self::Usable(process) => process.number(),
+            Self::Refused(_) => None,
+        }
+    }
+}
+
+/// Why a process that could be reached cannot be any more.
+pub(super) const CHANGED: &str = "the peer's process has ended, or has started another program";
 
 /// What a pair needs to know about this process.
 #[derive(Debug, Clone, Copy)]
@@ -82,6 +97,8 @@ pub(super) struct Pair {
     /// The peer should have been rung before its doorbell was known.
     owes_ring: bool,
     pub(super) credentials: Option<Credentials>,
+    /// With the cluster's key, on the connecting side, until both have met.
+    pub(super) caller: Option<Box<Caller>>,
     pub(super) attach: Attach,
     asymmetric: bool,
     /// Whether the ring is in the list of polled ones, and in which poll it last had something.
@@ -147,6 +164,7 @@ impl Pair {
             bell: None,
             owes_ring: false,
             credentials: None,
+            caller: None,
             attach: Attach::Refused("the peer has not answered yet".to_owned()),
             asymmetric: false,
             polled: false,
@@ -310,6 +328,7 @@ impl Pair {
     /// Takes over what the peer told about itself in the handshake.
     pub(super) fn meet(
         &mut self,
+        socket: &RecordSocket,
         flags: u8,
         process: Process,
         bell: OwnedFd,
@@ -319,9 +338,8 @@ impl Pair {
         self.bell = Some((Bell::new(mapping), process.doorbell_bit));
         self.asymmetric = self.own.membarrier && flags & FLAG_MEMBARRIER != 0;
         self.producer.memory_mut().asymmetric = self.asymmetric;
-        let pid = self.credentials.map_or(0, |credentials| credentials.pid);
         self.attach = if self.own.attach {
-            probe(pid, process)
+            probe(socket, process)
         } else {
             Attach::Refused("switched off by the configuration".to_owned())
         };
@@ -376,9 +394,14 @@ impl Pair {
         let mut descriptors = descriptors.into_iter();
         let missing = || PeerError::Protocol("a record lacks its descriptor".to_owned());
         match (record, self.stage) {
+            (Record::Challenge(challenge), Stage::Greeting) => self.answer(&challenge),
             (Record::Welcome(Welcome { flags, process, .. }), Stage::Greeting) => {
+                if let Some(caller) = self.caller.take() {
+                    caller.check_welcome()?;
+                }
                 let bell = descriptors.next().ok_or_else(missing)?;
-                self.meet(flags, process, bell)
+                let socket = self.socket.clone().ok_or(PeerError::Disconnected)?;
+                self.meet(&socket, flags, process, bell)
             }
             (Record::Refused { reason, why }, Stage::Greeting) => Err(match why {
                 RefuseReason::Unauthorised => PeerError::Unauthorised(reason),
@@ -412,6 +435,24 @@ impl Pair {
             (record, stage) => Err(PeerError::Protocol(format!(
                 "an unexpected record while {stage:?}: {record:?}"
             ))),
+        }
+    }
+
+    /// Replies to a challenge.
+    fn answer(&mut self, challenge: &Challenge) -> Result<(), PeerError> {
+        let Some(caller) = &mut self.caller else {
+            return Err(PeerError::Unauthorised(
+                "it demands the cluster's key, and this process has none".to_owned(),
+            ));
+        };
+        let proof = Record::Proof(caller.answer(challenge)?).to_bytes();
+        let Some(socket) = &self.socket else {
+            return Err(PeerError::Disconnected);
+        };
+        match socket.send(&proof, &[]) {
+            // What it has said before is read next.
+            Err(error) if is_closed(&error) => Ok(()),
+            sent => sent.map_err(|error| PeerError::of_system(&error)),
         }
     }
 
@@ -545,21 +586,21 @@ impl Drop for Pair {
     }
 }
 
-/// Tries whether the memory of process `pid` can be read.
-fn probe(pid: i32, process: Process) -> Attach {
+/// Pins the process at the other end of `socket`, and tries whether its memory can be read.
+fn probe(socket: &RecordSocket, process: Process) -> Attach {
+    let pid = socket.peer().map_or(0, |credentials| credentials.pid);
     if pid <= 0 {
         return Attach::Refused(
             "the peer's process is not visible here (pid namespaces)".to_owned(),
         );
     }
-    let value = Memory::zeroed(8);
-    let mut local = LocalSpans::new();
-    local.push(&value, 0..8);
-    let mut remote = RemoteSpans::new();
-    remote.push(process.probe_address, 8);
-    match attach::read(pid, &local, &remote) {
-        Ok(8) if value.to_vec() == process.probe_value.to_ne_bytes() => Attach::Usable(pid),
-        Ok(_) => Attach::Refused(format!(
+    let mark = Mark {
+        address: process.probe_address,
+        value: process.probe_value,
+    };
+    match Pinned::new(socket, mark) {
+        Ok(pinned) => Attach::Usable(pinned),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Attach::Refused(format!(
             "process {pid} is not the peer (pid namespaces, or it forked)"
         )),
         Err(error) => Attach::Refused(refusal(&error)),
@@ -601,10 +642,4 @@ impl Pair {
         self.credentials
             .is_some_and(|peer| peer.uid == self.own.uid)
     }
-}
-
-/// Whether a process of user `own` lets itself be reached by, or reaches out to, one of user `peer`.
-/// Memory that both write is safe only within one user's trust; every user trusts root.
-pub(super) fn may_connect(own: Own, peer: u32, we_reach_out: bool) -> bool {
-    peer == own.uid || peer == 0 || we_reach_out && own.uid == 0
 }

@@ -17,6 +17,7 @@
 //! can talk the two sides out of encryption. A side that does not like the other answers `Refuse`
 //! with the reason, which the other reports.
 
+use causeway_sys::secret::Secret;
 use causeway_wire::codec::Malformed;
 use causeway_wire::formats::Formats;
 use causeway_wire::tcp::{
@@ -25,7 +26,7 @@ use causeway_wire::tcp::{
 };
 
 use crate::error::PeerError;
-use crate::trust::{KEY_BYTES, refused};
+use crate::trust::refused;
 
 /// The Noise protocol: no static keys, the cluster's key as pre-shared key from the first message.
 /// The cipher is the faster one that is safe on both sides' processors: AES without instructions for
@@ -49,7 +50,7 @@ pub fn has_fast_aes() -> bool {
 #[derive(Clone)]
 pub struct Terms {
     /// The cluster's key, if there is one. Then it is used.
-    pub key: Option<[u8; KEY_BYTES]>,
+    pub key: Option<Secret>,
     /// Whether we ask for encryption. It is on if either side asks, and there is a key.
     pub encrypt: bool,
     /// Without a key: which process the other side is to ask its kernel about.
@@ -281,7 +282,7 @@ impl Handshake {
                 "it takes the connection for something else than it is".to_owned(),
             ));
         }
-        match self.terms.key {
+        match self.terms.key.clone() {
             Some(key) => self.begin_noise(&key, theirs),
             None => {
                 if self.role == Role::Responder {
@@ -298,7 +299,7 @@ impl Handshake {
         PeerError::Protocol(ours.mismatch(theirs.formats, "the TCP method"))
     }
 
-    fn begin_noise(&mut self, key: &[u8; KEY_BYTES], theirs: Hello) -> Result<(), PeerError> {
+    fn begin_noise(&mut self, key: &Secret, theirs: Hello) -> Result<(), PeerError> {
         let (initiator, responder) = match self.role {
             Role::Initiator => (self.ours, theirs),
             Role::Responder => (theirs, self.ours),
@@ -310,7 +311,7 @@ impl Handshake {
                 false => NOISE_CHACHA,
             };
             let builder = snow::Builder::new(protocol.parse()?)
-                .psk(0, key)?
+                .psk(0, key.expose())?
                 .prologue(&prologue)?;
             match self.role {
                 Role::Initiator => builder.build_initiator(),

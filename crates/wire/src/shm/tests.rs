@@ -26,20 +26,23 @@ fn records_have_these_bytes() {
         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 5, 0, 0, 0, 0, 0x10, 0, 0, 0xff, 0x7f, 0,
         0, 0xbb, 0xaa, 0, 0, 0, 0, 0, 0,
     ];
+    let nonce: [u8; 16] = core::array::from_fn(|at| at as u8);
     let hello = Record::Hello(Hello {
         formats: FORMATS,
         flags: FLAG_MEMBARRIER,
         ring_bytes: 32 << 10,
         region_slots: 8192,
+        nonce: 0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100,
         process: PROCESS,
     });
-    let preamble = *b"CWSM\x05\0\x01\0";
+    let preamble = *b"CWSM\x06\0\x01\0";
     golden(
         &hello,
         &[
             &[1][..],
             &preamble,
             &[0, 0x80, 0, 0, 0, 0x20, 0, 0],
+            &nonce,
             &process,
         ]
         .concat(),
@@ -71,6 +74,13 @@ fn records_have_these_bytes() {
     golden(&Record::Forgot { object: 7 }, &[7, 7, 0, 0, 0, 0, 0, 0, 0]);
     golden(&Record::Retired { object: 7 }, &[8, 7, 0, 0, 0, 0, 0, 0, 0]);
     golden(&Record::Bulk, &[9]);
+    let challenge = Record::Challenge(Challenge {
+        nonce: u128::from_le_bytes(nonce),
+        proof: Proof([7; PROOF_BYTES]),
+    });
+    golden(&challenge, &[&[10][..], &nonce, &[7; PROOF_BYTES]].concat());
+    let proof = Record::Proof(Proof([8; PROOF_BYTES]));
+    golden(&proof, &[&[11][..], &[8; PROOF_BYTES]].concat());
 }
 
 #[test]
@@ -83,10 +93,10 @@ fn another_format_or_a_doorbell_bit_that_is_not_there_is_refused() {
     .to_bytes();
     for (lowest, above, fits) in [
         (1, 0, false),
-        (1, 4, true),
-        (5, 3, true),
-        (6, 0, false),
-        (6, 9, false),
+        (1, 5, true),
+        (6, 3, true),
+        (7, 0, false),
+        (7, 9, false),
     ] {
         (hello[5], hello[8]) = (lowest, above);
         let read = Record::from_bytes(&hello);

@@ -8,6 +8,7 @@ mod park;
 mod regions;
 mod revocation;
 mod split_copy;
+mod trust;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

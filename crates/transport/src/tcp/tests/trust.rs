@@ -37,7 +37,7 @@ fn reason(cause: PeerError) -> String {
 #[test]
 fn other_keys_and_missing_keys_are_refused_with_the_reason() {
     let mut other = keyed(true);
-    other.key = Some([0x43; 32]);
+    other.key = Some([0x43; 32].into());
     assert!(reason(refused(other.clone(), keyed(true))).contains("another cluster key"));
     assert!(reason(refused(keyed(false), other)).contains("another cluster key"));
     assert!(reason(refused(plain(), keyed(true))).contains("demands the cluster's key"));
@@ -64,7 +64,7 @@ fn encryption_is_on_if_either_side_wants_it() {
 #[test]
 fn without_a_key_the_kernel_says_who_is_there() {
     let (client, server, peer) = pair(plain(), plain());
-    let me = Identity::Local {
+    let me = Identity::SocketOf {
         pid: std::process::id() as i32,
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),
