@@ -12,7 +12,7 @@ use causeway_wire::tcp::{Auth, FORMATS, Holder, Refusal, Ticket};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use super::handshake::{Agreement, Handshake, Role, Terms, Unverified, has_fast_aes};
+use super::handshake::{Agreement, Handshake, Role, Terms, Unverified, has_fast_aes, nonce};
 use super::link::{Link, Phase, broken};
 use super::slots::{Origin, PeerState};
 use super::{SCHEME, Tcp, TcpConfig};
@@ -43,9 +43,14 @@ impl Tcp {
         socket: &OwnedFd,
         ticket: Option<Ticket>,
     ) -> Handshake {
-        let holder = Holder {
-            pid: std::process::id(),
-            descriptor: socket.as_raw_fd().unsigned_abs(),
+        let drawn = config.key.as_ref().map(|_| nonce());
+        let holder = match drawn {
+            // Without one, a recording of the other side's gets one step further; it proves nothing for all that.
+            Some(drawn) => drawn.unwrap_or_default(),
+            None => Holder {
+                pid: std::process::id(),
+                descriptor: socket.as_raw_fd().unsigned_abs(),
+            },
         };
         let terms = Terms {
             key: config.key.clone(),

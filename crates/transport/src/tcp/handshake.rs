@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The initiator's `Accept` proves that it holds the key in this very exchange: the first Noise
-//! message alone could be a recording. Both hellos are the Noise prologue, so that no attacker on the way
+//! message alone could be a recording by a side that has the same numbers. Both hellos, with a number drawn by each side, are the Noise prologue, so that no attacker on the way
 //! can talk the two sides out of encryption. A side that does not like the other answers `Refuse`
 //! with the reason, which the other reports.
 
@@ -46,6 +46,15 @@ pub fn has_fast_aes() -> bool {
     fast
 }
 
+/// A number for one handshake, in the place of the process that is named without a key.
+pub fn nonce() -> std::io::Result<Holder> {
+    let [a, b, c, d, e, f, g, h] = causeway_sys::random::bytes()?;
+    Ok(Holder {
+        pid: u32::from_le_bytes([a, b, c, d]),
+        descriptor: u32::from_le_bytes([e, f, g, h]),
+    })
+}
+
 /// What one side brings to a handshake.
 #[derive(Clone)]
 pub struct Terms {
@@ -53,7 +62,8 @@ pub struct Terms {
     pub key: Option<Secret>,
     /// Whether we ask for encryption. It is on if either side asks, and there is a key.
     pub encrypt: bool,
-    /// Without a key: which process the other side is to ask its kernel about.
+    /// Without a key: which process the other side is to ask its kernel about. With one: a number that was drawn for this handshake alone,
+    /// so that what was recorded of another one does not fit ([`nonce`]).
     pub holder: Holder,
     /// See [`has_fast_aes`].
     pub fast_aes: bool,
@@ -141,10 +151,7 @@ impl Handshake {
                 None => Auth::SameUser,
             },
             encrypt: terms.encrypt && terms.key.is_some(),
-            holder: match terms.key {
-                Some(_) => Holder::default(),
-                None => terms.holder,
-            },
+            holder: terms.holder,
             fast_aes: terms.fast_aes,
             connections: terms.connections.clamp(1, MAX_CONNECTIONS),
             purpose: match terms.ticket {

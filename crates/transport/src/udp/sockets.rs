@@ -134,7 +134,7 @@ impl Sockets {
 }
 
 impl Environment for Sockets {
-    /// Root is let in, and may reach out to every user; but no other user gets in with root.
+    /// Both have to be of one user; see [`is_let_in`].
     ///
     /// The kernel tells whose a socket is at this moment, and the handshake that is under way gives
     /// keys to the process that receives at the port and sends from it now. Should another user get hold of
