@@ -205,7 +205,7 @@ fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
 }
 
 impl Shm {
-    /// An instance. Each peer takes two open files, of which the process may have only so many; see
+    /// An instance. Each peer takes three open files, of which the process may have only so many; see
     /// [`causeway_sys::limits`].
     pub fn new(config: ShmConfig) -> Result<Self, Error> {
         let layout =
