@@ -67,11 +67,14 @@ pub(crate) mod test_users {
                 if uid != geteuid().as_raw() {
                     let uid = Uid::from_raw(uid);
                     // Of this thread alone, which ends with it.
-                    rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+                    rustix::thread::set_thread_res_uid(uid, uid, uid)
+                        .expect("root may become any user");
                 }
                 act()
             });
-            of_user.join().unwrap()
+            of_user
+                .join()
+                .expect("what the thread does fails no assertion")
         })
     }
 }
