@@ -18,8 +18,14 @@ use crate::formats::Formats;
 
 /// `CWSM`, the first word of a handshake.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CWSM");
-/// The formats of everything on this page that this build speaks.
-pub const FORMATS: Formats = Formats::only(6);
+/// The formats of everything on this page that this build speaks. In format 5 there are no pieces of split copies
+/// ([`SlotKind::Piece`]).
+pub const FORMATS: Formats = Formats {
+    lowest: 5,
+    highest: PIECES,
+};
+/// The first format with pieces of split copies.
+pub const PIECES: u8 = 6;
 /// The longest control record.
 pub const MAX_RECORD_BYTES: usize = 256;
 /// The longest text in a refusal.
@@ -146,7 +152,7 @@ pub struct Hello {
     pub ring_bytes: u32,
     /// Entries of each region table.
     pub region_slots: u32,
-    /// Drawn for this handshake.
+    /// Drawn for this handshake, if [`FLAG_KEYED`] is set; else it is not sent.
     pub nonce: u128,
     /// About the sender.
     pub process: Process,
@@ -244,7 +250,9 @@ impl Wire for Hello {
         encode_preamble(out, self.formats, self.flags);
         out.u32(self.ring_bytes);
         out.u32(self.region_slots);
-        out.u128(self.nonce);
+        if self.flags & FLAG_KEYED != 0 {
+            out.u128(self.nonce);
+        }
         self.process.encode(out);
     }
 
@@ -255,7 +263,10 @@ impl Wire for Hello {
             flags,
             ring_bytes: input.u32("ring bytes")?,
             region_slots: input.u32("region slots")?,
-            nonce: input.u128("nonce")?,
+            nonce: match flags & FLAG_KEYED {
+                0 => 0,
+                _ => input.u128("nonce")?,
+            },
             process: Process::decode(input)?,
         })
     }
@@ -298,6 +309,8 @@ pub enum SlotKind {
     Internal,
     /// Nothing up to the end of the ring; the next packet begins in slot 0.
     Pad,
+    /// A part of a split copy: a [`PieceHeader`](split_copy::PieceHeader) and the bytes. From format 6 on.
+    Piece,
 }
 
 impl SlotWord {
@@ -311,6 +324,7 @@ impl SlotWord {
             SlotKind::Packet => 1,
             SlotKind::Internal => 2,
             SlotKind::Pad => 3,
+            SlotKind::Piece => 4,
         };
         Self::MARK << 56 | kind << 32 | u64::from(self.len)
     }
@@ -329,6 +343,7 @@ impl SlotWord {
             0xC500_0001 => SlotKind::Packet,
             0xC500_0002 => SlotKind::Internal,
             0xC500_0003 => SlotKind::Pad,
+            0xC500_0004 => SlotKind::Piece,
             value => return unknown("slot word", value),
         };
         Ok(Self {

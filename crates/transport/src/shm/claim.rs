@@ -10,6 +10,9 @@
 //! one processor, and from the other's only when its own is used up. What a side takes there is at most
 //! half of what is left, so that both end at about the same time.
 //!
+//! A helper may also send units in a piece through its ring. It counts them as finished before it does, and how many units it has counted so:
+//! the initiator, which counts those of the pieces that have arrived, waits for as many.
+//!
 //! A peer that writes nonsense here harms its own transfer: the initiator compares what it reads with what it
 //! knows, the helper checks what it claims against what it exports.
 
@@ -17,7 +20,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use causeway_sys::word::Word;
-use causeway_wire::shm::split_copy::{Claims, FAILED};
+use causeway_wire::shm::split_copy::{Claims, Done, FAILED};
 
 /// The least that a side takes from the other's half, in units: what a system call costs must not be more
 /// than a part of the copying.
@@ -30,7 +33,7 @@ const TRIES: usize = 4;
 pub(super) struct Share<'a, W> {
     /// The packed [`Claims`].
     pub(super) claims: &'a W,
-    /// Units that the helper has finished, and [`FAILED`].
+    /// What the helper has finished: the packed [`Done`], and [`FAILED`].
     pub(super) done: &'a W,
 }
 
@@ -41,6 +44,8 @@ pub(super) struct Initiated {
     units: u32,
     /// What was claimed when the initiator last looked.
     seen: Claims,
+    /// Units of the pieces that have arrived.
+    received: u32,
 }
 
 /// The words say what no honest helper writes.
@@ -92,7 +97,11 @@ impl<W: Word> Share<'_, W> {
         };
         self.done.store(0, Relaxed);
         self.claims.store(seen.pack(), Release);
-        Initiated { units, seen }
+        Initiated {
+            units,
+            seen,
+            received: 0,
+        }
     }
 
     /// The initiator takes at most `most` units. Returns which; an empty range if there are none.
@@ -133,7 +142,7 @@ impl<W: Word> Share<'_, W> {
     }
 
     /// Reads the claims and checks them against what is known.
-    fn look(&self, initiated: &mut Initiated) -> Result<u64, InvalidClaims> {
+    pub(super) fn look(&self, initiated: &mut Initiated) -> Result<u64, InvalidClaims> {
         let word = self.claims.load(Acquire);
         let seen = Claims::unpack(word).map_err(|_| InvalidClaims)?;
         if seen.front != initiated.seen.front || seen.back > initiated.seen.back {
@@ -145,17 +154,24 @@ impl<W: Word> Share<'_, W> {
 
     /// How far the helper is.
     pub(super) fn helped(&self, initiated: &Initiated) -> Result<Helped, InvalidClaims> {
-        let done = self.done.load(Acquire);
-        let claimed = u64::from(initiated.units - initiated.seen.back);
-        let units = done & !FAILED;
-        if initiated.is_all_claimed() && units > claimed {
+        let word = self.done.load(Acquire);
+        let done = Done::unpack(word);
+        let claimed = initiated.claimed_back();
+        let too_many = initiated.is_all_claimed() && done.units > claimed;
+        if too_many || initiated.received > done.in_pieces {
             return Err(InvalidClaims);
         }
         Ok(Helped {
             any: claimed > 0,
-            finished: units >= claimed,
-            failed: done & FAILED != 0,
+            finished: done.units >= claimed && initiated.received == done.in_pieces,
+            failed: word & FAILED != 0,
         })
+    }
+
+    /// Whether the helper may still touch the initiator's memory.
+    pub(super) fn is_touched(&self, initiated: &Initiated) -> bool {
+        let done = Done::unpack(self.done.load(Acquire));
+        !initiated.is_all_claimed() || done.units < initiated.claimed_back()
     }
 
     /// Whether the helper would find something to take.
@@ -198,6 +214,13 @@ impl<W: Word> Share<'_, W> {
         }
         self.done.fetch_add(units.into(), Release);
     }
+
+    /// The helper is about to send `units` that it had claimed in a piece.
+    pub(super) fn count_piece(&self, units: u32) {
+        let in_pieces = units;
+        let sent = Done { units, in_pieces };
+        self.done.fetch_add(sent.pack(), Release);
+    }
 }
 
 /// Whether the helper has to ring: asked when it has finished a part, behind a full fence. The initiator sets the
@@ -211,6 +234,23 @@ pub(super) fn must_ring<W: Word>(wants_ring: &W) -> bool {
 }
 
 impl Initiated {
+    /// Units that the helper has claimed, as far as is known.
+    fn claimed_back(&self) -> u32 {
+        self.units - self.seen.back
+    }
+
+    /// A piece of these units has arrived.
+    pub(super) fn receive(&mut self, units: &Range<u32>) -> Result<(), InvalidClaims> {
+        let is_helpers = self.seen.front <= units.start && units.end <= self.units;
+        let count = units.end.saturating_sub(units.start);
+        let most = (self.units - self.seen.front).saturating_sub(self.received);
+        if !is_helpers || count == 0 || count > most {
+            return Err(InvalidClaims);
+        }
+        self.received += count;
+        Ok(())
+    }
+
     /// Whether neither side can take anything any more.
     pub(super) fn is_all_claimed(&self) -> bool {
         self.seen.left() == 0

@@ -22,7 +22,7 @@ const LEAST_BYTES: usize = 8 << 10;
 pub(super) const MAPPED_BYTES: usize = 14 << 10;
 
 /// A message through the ring takes as long as so many copies of it within a process (both measured above).
-const COPIES: f64 = 2.65;
+pub(super) const COPIES: f64 = 2.65;
 
 /// Bytes of a packet that are left to headers of those above.
 const HEADROOM_BYTES: usize = 256;

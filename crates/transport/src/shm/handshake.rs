@@ -461,7 +461,7 @@ impl Shm {
         let mapping = Mapping::new(&file, layout.len()).map_err(broken)?;
         let mut pair = Box::new(Pair::new(mapping, layout, 1, self.own, self.clock.now()));
         pair.credentials = Some(credentials);
-        pair.meet(socket, hello.flags, hello.process, bell)?;
+        pair.meet(socket, hello.formats, hello.flags, hello.process, bell)?;
         let address: Address = describe(credentials)
             .parse()
             .map_err(|_| PeerError::Disconnected)?;

@@ -7,10 +7,10 @@
 //! mapped (`objects`), and a record on it wakes a sleeper. A process that only sleeps on its doorbell has a thread
 //! that listens to the sockets meanwhile (`relay`). Large transfers copy once, straight between
 //! the two address spaces (`transfer`), or through a shared area where that is refused (`bulk`). If both processes wait for such a
-//! transfer, each copies a part of it (`split_copy`).
+//! transfer, each copies a part of it (`split_copy`), which the one that has the bytes may send through its ring instead (`pieces`).
 //!
 //! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `quarantine`, `pair`, `handshake`, `proof`,
-//! `progress`, `pausing`, `transfer`, `copying`, `claim`, `split_copy`, `split_initiator`, `bulk`, `atomics`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
+//! `progress`, `pausing`, `transfer`, `copying`, `claim`, `split_copy`, `split_initiator`, `pieces`, `bulk`, `atomics`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
 //! the bytes. `model.rs` explores the queue's and the doorbell's interleavings, `model_claim.rs` those of
 //! shared transfers, `model_regions.rs` those of an export's end under a reader's eyes, `model_wake.rs` those of a
 //! wait's end, `model_parked.rs` those of a sleep while another thread uses the instance.
@@ -33,6 +33,7 @@ mod pair;
 mod paths;
 mod pausing;
 mod peers;
+mod pieces;
 mod progress;
 mod proof;
 mod quarantine;

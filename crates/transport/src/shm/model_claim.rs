@@ -3,7 +3,7 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::thread;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use super::claim::{self, From, Helped, Initiated, Share};
 
@@ -142,6 +142,49 @@ fn loom_a_starter_that_waits_for_the_helper_is_rung() {
             assert!(shared.is_settled(&initiated));
         }
         shared.assert_all_copied(0);
+    });
+}
+
+/// A helper that sends its parts in pieces: the initiator never takes one for a lie because it is not counted yet, and completes
+/// when the last has come.
+#[test]
+fn loom_pieces_are_counted_before_they_come() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let shared = Shared::new();
+        // The ring: a word for each piece, the unit and one.
+        let ring = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let helper = {
+            let (shared, ring) = (Arc::clone(&shared), Arc::clone(&ring));
+            thread::spawn(move || {
+                for slot in ring.iter() {
+                    let Some(units) = shared.share().claim_back(UNITS, 1, From::Anywhere) else {
+                        return;
+                    };
+                    shared.share().count_piece(1);
+                    slot.store(u64::from(units.start) + 1, Release);
+                }
+            })
+        };
+        let mut initiated = shared.start(0);
+        let mut front = 0;
+        let looks = |initiated: &Initiated| shared.share().helped(initiated);
+        while !looks(&initiated).expect("the helper is honest").finished {
+            match ring[front].load(Acquire) {
+                0 => thread::yield_now(),
+                unit => {
+                    let unit = unit as u32 - 1;
+                    let taken = initiated.receive(&(unit..unit + 1));
+                    taken.expect("the helper is honest");
+                    shared.copy(0, unit);
+                    front = (front + 1) % ring.len();
+                }
+            }
+        }
+        shared.assert_all_copied(0);
+        assert!(!shared.share().is_touched(&initiated));
+        helper.join().expect("the helper does not panic");
     });
 }
 

@@ -12,10 +12,11 @@ use causeway_sys::net;
 use causeway_sys::pinned::{Mark, Pinned};
 use causeway_sys::socket::{Credentials, Received, RecordSocket};
 use causeway_wire::codec::Wire;
+use causeway_wire::formats::Formats;
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
 use causeway_wire::shm::{
-    Challenge, FLAG_MEMBARRIER, MAX_RECORD_BYTES, PairLayout, Process, Record, RefuseReason,
-    SLOT_BYTES, SlotKind, WAKE_RECORD, Welcome, doorbell as bell_format,
+    Challenge, FLAG_MEMBARRIER, FORMATS, MAX_RECORD_BYTES, PIECES, PairLayout, Process, Record,
+    RefuseReason, SLOT_BYTES, SlotKind, WAKE_RECORD, doorbell as bell_format,
 };
 
 use super::atomics::Atomics;
@@ -25,6 +26,7 @@ use super::handshake::is_closed;
 use super::memory::{Bell, MappedRing, Parts};
 use super::objects::Objects;
 use super::pace::Pace;
+use super::pieces;
 use super::proof::Caller;
 use super::quarantine::{self, DeferredFree, PeerLiveness};
 use super::regions::{Exports, Imports};
@@ -101,6 +103,8 @@ pub(super) struct Pair {
     pub(super) caller: Option<Box<Caller>>,
     pub(super) attach: Attach,
     asymmetric: bool,
+    /// The peer knows pieces of split copies.
+    knows_pieces: bool,
     /// Whether the ring is in the list of polled ones, and in which poll it last had something.
     pub(super) polled: bool,
     /// Whether notification is enabled: the peer has to ring, which it also may while the ring is polled.
@@ -120,6 +124,8 @@ pub(super) struct Pair {
     pub(super) shares: bool,
     pub(super) offers: Offers,
     pub(super) helper: Helper,
+    /// Present once there has been a transfer for which it matters.
+    pub(super) ways_of_transfers: Option<Box<pieces::Ways>>,
     /// Bytes of shared transfers that this side has copied, whichever side started them.
     pub(super) shared_bytes: u64,
     /// Whether the pair is in the list of those that may be helped.
@@ -167,6 +173,7 @@ impl Pair {
             caller: None,
             attach: Attach::Refused("the peer has not answered yet".to_owned()),
             asymmetric: false,
+            knows_pieces: false,
             polled: false,
             notification: false,
             last_active: 0,
@@ -179,6 +186,7 @@ impl Pair {
             shares: true,
             offers: Offers::new(&mapping, layout, side),
             helper: Helper::new(&mapping, layout, 1 - side),
+            ways_of_transfers: None,
             shared_bytes: 0,
             is_grantee: false,
             bulk: Bulk::default(),
@@ -329,6 +337,7 @@ impl Pair {
     pub(super) fn meet(
         &mut self,
         socket: &RecordSocket,
+        formats: Formats,
         flags: u8,
         process: Process,
         bell: OwnedFd,
@@ -336,6 +345,7 @@ impl Pair {
         let mapping = Mapping::new(&bell, bell_format::BYTES)
             .map_err(|error| PeerError::Protocol(format!("its doorbell page: {error}")))?;
         self.bell = Some((Bell::new(mapping), process.doorbell_bit));
+        self.speak(FORMATS.common(formats));
         self.asymmetric = self.own.membarrier && flags & FLAG_MEMBARRIER != 0;
         self.producer.memory_mut().asymmetric = self.asymmetric;
         self.attach = if self.own.attach {
@@ -348,6 +358,19 @@ impl Pair {
             self.ring_peer();
         }
         Ok(())
+    }
+
+    /// The highest format that both sides speak is this one.
+    pub(super) fn speak(&mut self, format: Option<u8>) {
+        self.knows_pieces = format >= Some(PIECES);
+    }
+
+    /// Whether the peer is to send its parts of the next transfer that it helps with, of `len` bytes, as pieces. A peer whose packets are not
+    /// delivered now could have them stand before its pieces.
+    pub(super) fn may_send_pieces(&mut self, len: u64) -> bool {
+        self.knows_pieces
+            && !self.paused
+            && self.ways_of_transfers.get_or_insert_default().begin(len)
     }
 
     /// Reads what waits on the socket, a bounded number of records. `Err` ends the connection.
@@ -395,13 +418,19 @@ impl Pair {
         let missing = || PeerError::Protocol("a record lacks its descriptor".to_owned());
         match (record, self.stage) {
             (Record::Challenge(challenge), Stage::Greeting) => self.answer(&challenge),
-            (Record::Welcome(Welcome { flags, process, .. }), Stage::Greeting) => {
+            (Record::Welcome(welcome), Stage::Greeting) => {
                 if let Some(caller) = self.caller.take() {
                     caller.check_welcome()?;
                 }
                 let bell = descriptors.next().ok_or_else(missing)?;
                 let socket = self.socket.clone().ok_or(PeerError::Disconnected)?;
-                self.meet(&socket, flags, process, bell)
+                self.meet(
+                    &socket,
+                    welcome.formats,
+                    welcome.flags,
+                    welcome.process,
+                    bell,
+                )
             }
             (Record::Refused { reason, why }, Stage::Greeting) => Err(match why {
                 RefuseReason::Unauthorised => PeerError::Unauthorised(reason),

@@ -87,8 +87,13 @@ impl Shm {
         let Some(pair) = self.peers.at(index).and_then(Entry::pair) else {
             return;
         };
+        if self.watched.len() > usize::from(pair.transfers.watched) {
+            return;
+        }
         for _ in 0..most {
-            if doorbell::is_rung(&self.bell) {
+            let is_copied = pair.transfers.watched && split_initiator::has_news(pair);
+            let is_offered = pair.is_grantee && pair.helper.is_any_open();
+            if doorbell::is_rung(&self.bell) || is_copied || is_offered {
                 return;
             }
             if !pair.lets_pass(now) {
@@ -330,6 +335,8 @@ impl Shm {
         for &peer in &self.watched {
             if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
                 pair.offers.want_ring(wanted);
+                // What this process can copy itself, it copies before it sleeps.
+                pair.transfers.patience = 0;
             }
         }
     }
@@ -613,6 +620,12 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
             SlotKind::Internal => {
                 let bytes = packet.to_vec(0);
                 if let Err(cause) = bulk::take_internal(pair, &bytes) {
+                    pair.failing.get_or_insert(cause);
+                    return;
+                }
+            }
+            SlotKind::Piece => {
+                if let Err(cause) = split_initiator::take_piece(pair, packet) {
                     pair.failing.get_or_insert(cause);
                     return;
                 }

@@ -320,6 +320,16 @@ impl<M: RingMemory> Producer<M> {
         end < self.limit || self.make_room(end) == Sent::Published
     }
 
+    /// Whether a packet of `len` bytes finds room. The receiver is not asked to ring if not.
+    pub(super) fn has_room_now(&mut self, len: usize) -> bool {
+        let (skip, need) = self.placement(len);
+        let end = self.tail + skip + need;
+        if end >= self.limit && !self.refresh() {
+            return false;
+        }
+        end < self.limit
+    }
+
     /// Looks for `end` to be free: `Published` if it is.
     #[cold]
     fn make_room(&mut self, end: u64) -> Sent {
@@ -478,7 +488,7 @@ impl<M: RingMemory> Consumer<M> {
             match kind {
                 // Slot 0 is never padded, so this happens once.
                 SlotKind::Pad if slot > 0 => self.head += slots - slot,
-                SlotKind::Packet | SlotKind::Internal
+                SlotKind::Packet | SlotKind::Internal | SlotKind::Piece
                     if len <= self.max_packet && slot + slots_of(len) <= slots =>
                 {
                     return Peeked::Packet { slot, kind, len };

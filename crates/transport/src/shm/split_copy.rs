@@ -22,13 +22,15 @@ use std::sync::atomic::{AtomicU64, fence};
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::Memory;
 use causeway_wire::region::ObjectSpan;
-use causeway_wire::shm::PairLayout;
-use causeway_wire::shm::split_copy::{self, BLOCKS, PUT, UNIT_BYTES};
+use causeway_wire::shm::split_copy::{self, BLOCKS, PUT, PieceHeader, THROUGH_RING, UNIT_BYTES};
+use causeway_wire::shm::{PairLayout, SlotKind};
 use smallvec::SmallVec;
 
 use super::claim::{self, From, Helped, Initiated, InvalidClaims, Share};
 use super::copying::{self, Piece};
+use super::memory::HeadAndBody;
 use super::pair::{Attach, Pair, Stage};
+use super::pieces;
 use super::quarantine::DeferredFree;
 use super::transfer::MAX_PIECE;
 use crate::method::Direction;
@@ -48,6 +50,8 @@ pub(super) struct Description {
     pub(super) len: u64,
     /// Where the initiator's memory lies in an object of its.
     pub(super) object: Option<ObjectSpan>,
+    /// The helper sends its parts as pieces. Not of a put.
+    pub(super) in_pieces: bool,
 }
 
 /// How many units a transfer of `len` bytes has, if they can be counted.
@@ -97,6 +101,11 @@ impl Page {
             Direction::Get => 0,
             Direction::Put => PUT,
         };
+        let through_ring = if description.in_pieces {
+            THROUGH_RING
+        } else {
+            0
+        };
         let span = description.object.unwrap_or(ObjectSpan {
             object: 0,
             offset: 0,
@@ -105,7 +114,7 @@ impl Page {
             (split_copy::KEY, description.key),
             (split_copy::FAR, description.far),
             (split_copy::NEAR, description.near),
-            (split_copy::LEN, description.len | put),
+            (split_copy::LEN, description.len | put | through_ring),
             (split_copy::OBJECT, span.object),
             (split_copy::OFFSET, span.offset),
         ];
@@ -126,7 +135,8 @@ impl Page {
             key: word(split_copy::KEY),
             far: word(split_copy::FAR),
             near: word(split_copy::NEAR),
-            len: len & !PUT,
+            len: len & !(PUT | THROUGH_RING),
+            in_pieces: len & THROUGH_RING != 0 && len & PUT == 0,
             object: (object != 0).then(|| ObjectSpan {
                 object,
                 offset: word(split_copy::OFFSET),
@@ -153,6 +163,7 @@ pub(super) struct Offer {
     block: usize,
     len: u64,
     initiated: Initiated,
+    pub(super) in_pieces: bool,
     /// It is to be done again, by the initiator alone.
     again: bool,
 }
@@ -171,6 +182,11 @@ impl Offers {
             told: 0,
             next: 0,
         }
+    }
+
+    /// Whether a transfer is shared.
+    pub(super) fn is_any_open(&self) -> bool {
+        self.used != 0
     }
 
     /// Whether another transfer can be shared.
@@ -193,6 +209,7 @@ impl Offers {
             block,
             len: description.len,
             initiated,
+            in_pieces: description.in_pieces,
             again: false,
         })
     }
@@ -248,7 +265,12 @@ impl Offers {
     }
 
     /// Whether all parts are taken and the helper has finished its.
-    pub(super) fn is_settled(&self, offer: &Offer) -> Result<bool, InvalidClaims> {
+    pub(super) fn is_settled(&mut self, offer: &mut Offer) -> Result<bool, InvalidClaims> {
+        if offer.in_pieces && !offer.initiated.is_all_claimed() {
+            // The helper may have taken the last of them.
+            self.page.share(offer.block).look(&mut offer.initiated)?;
+            self.note_claimed(offer);
+        }
         Ok(offer.initiated.is_all_claimed() && self.helped(offer)?.finished)
     }
 
@@ -267,11 +289,37 @@ impl Offers {
     }
 }
 
+impl Offer {
+    /// Whether it is the transfer of this block, and its helper sends pieces.
+    pub(super) fn is_in_pieces(&self, block: u32) -> bool {
+        self.in_pieces && self.block == block as usize
+    }
+
+    /// A piece of `len` bytes, from unit `first` on, has arrived. Returns which bytes of the transfer they are.
+    pub(super) fn receive(&mut self, first: u32, len: u64) -> Result<Range<u64>, InvalidClaims> {
+        let end = units_of(len).and_then(|units| first.checked_add(units));
+        let units = first..end.ok_or(InvalidClaims)?;
+        let bytes = bytes_of(&units, self.len);
+        if bytes.end - bytes.start != len {
+            return Err(InvalidClaims);
+        }
+        self.initiated.receive(&units)?;
+        Ok(bytes)
+    }
+
+    /// Whether neither side can take anything any more.
+    pub(super) fn is_all_claimed(&self) -> bool {
+        self.initiated.is_all_claimed()
+    }
+}
+
 /// The helper's part.
 pub(super) struct Helper {
     page: Page,
     /// Where the last help was.
     next: usize,
+    /// Looks for room for a piece that are left, see [`pieces::ROOM_POLLS`].
+    looks: u32,
 }
 
 impl Helper {
@@ -284,6 +332,7 @@ impl Helper {
                 side: owner,
             },
             next: 0,
+            looks: pieces::ROOM_POLLS,
         }
     }
 
@@ -310,6 +359,8 @@ struct Taken {
     units: u32,
     description: Description,
     bytes: Range<u64>,
+    /// It can be a piece.
+    is_piece: bool,
 }
 
 impl Taken {
@@ -346,13 +397,24 @@ pub(super) fn help(pair: &mut Pair) -> bool {
     if pair.stage != Stage::Up || pair.failing.is_some() || !pair.helper.is_any_open() {
         return false;
     }
-    let taken = take(pair);
-    if taken.is_empty() {
+    let mut any = false;
+    for _ in 0..pieces::BURST {
+        let taken = take(pair);
+        if taken.is_empty() {
+            break;
+        }
+        any = true;
+        let bytes = taken.iter().map(|part| part.bytes.end - part.bytes.start);
+        pair.shared_bytes += bytes.sum::<u64>();
+        let is_piece = taken.iter().all(|part| part.is_piece);
+        copy_taken(pair, taken);
+        if !is_piece {
+            break;
+        }
+    }
+    if !any {
         return false;
     }
-    let bytes = taken.iter().map(|part| part.bytes.end - part.bytes.start);
-    pair.shared_bytes += bytes.sum::<u64>();
-    copy_taken(pair, taken);
     fence(SeqCst);
     if claim::must_ring(pair.helper.page.head(split_copy::WANTS_RING)) {
         pair.ring_peer();
@@ -387,8 +449,20 @@ fn take(pair: &mut Pair) -> Few<Taken> {
             if room < UNIT_BYTES || !is_reachable(pair, &before) {
                 continue;
             }
+            let mut is_piece = false;
+            let mut most = room;
+            if before.in_pieces {
+                most = pieces::piece_bytes(pair.layout).min(room);
+                is_piece = has_room_for_piece(pair, most);
+                if is_piece {
+                    pair.helper.looks = pieces::ROOM_POLLS;
+                } else if pair.helper.looks > 0 {
+                    pair.helper.looks -= 1;
+                    continue;
+                }
+            }
             let share = pair.helper.page.share(block);
-            let Some(units) = share.claim_back(units, units_in(room), from) else {
+            let Some(units) = share.claim_back(units, units_in(most), from) else {
                 continue;
             };
             // The block may have been used again before the claim, not after it.
@@ -396,13 +470,15 @@ fn take(pair: &mut Pair) -> Few<Taken> {
             let bytes = bytes_of(&units, description.len);
             room = room.saturating_sub(bytes.end - bytes.start);
             pair.helper.next = block;
+            is_piece &= description.in_pieces;
             taken.push(Taken {
                 block,
                 units: units.end - units.start,
                 description,
                 bytes,
+                is_piece,
             });
-            if from == From::Anywhere {
+            if from == From::Anywhere || is_piece {
                 return taken;
             }
         }
@@ -421,6 +497,13 @@ fn copy_taken(pair: &mut Pair, taken: Few<Taken>) {
             finish(pair, part, false);
             continue;
         };
+        // A shorter piece may need more room, in front of it.
+        if part.is_piece && has_room_for_piece(pair, own.len() as u64) {
+            pair.helper.page.share(part.block).count_piece(part.units);
+            let first = (part.bytes.start / UNIT_BYTES) as u32;
+            send_piece(pair, part.block, first, &own);
+            continue;
+        }
         match near_memory(pair, &part.description, &part.bytes) {
             Some(near) => {
                 let (to, from) = match part.description.direction {
@@ -468,6 +551,21 @@ fn copy_taken(pair: &mut Pair, taken: Few<Taken>) {
     }
 }
 
+/// Sends the helper's memory `own`, which is the part of a transfer from unit `first` on, through the ring, which has room for it
+/// ([`has_room_for_piece`]).
+fn send_piece(pair: &mut Pair, block: usize, first: u32, own: &Memory) {
+    let block = block as u32;
+    let header = PieceHeader { block, first }.pack();
+    let packet = HeadAndBody(&header, std::slice::from_ref(own));
+    pair.publish(SlotKind::Piece, &packet, header.len() + own.len());
+}
+
+/// Whether a piece of `len` bytes finds room.
+fn has_room_for_piece(pair: &mut Pair, len: u64) -> bool {
+    pair.producer
+        .has_room_now(PieceHeader::BYTES + len as usize)
+}
+
 fn finish(pair: &Pair, part: &Taken, copied: bool) {
     let share = pair.helper.page.share(part.block);
     share.finish_back(part.units, copied);
@@ -485,10 +583,7 @@ pub(super) fn revoke(pair: &mut Pair) -> Vec<DeferredFree> {
         // What an impostor has written there is of no interest any more.
         let _ = pair.offers.close(&mut offer);
         let page = pair.offers.page.clone();
-        let is_touched = move || {
-            let helped = page.share(offer.block).helped(&offer.initiated);
-            !offer.initiated.is_all_claimed() || !helped.is_ok_and(|helped| helped.finished)
-        };
+        let is_touched = move || page.share(offer.block).is_touched(&offer.initiated);
         if active.transfer.direction == Direction::Get && is_touched() {
             held.push(DeferredFree::new(
                 None,

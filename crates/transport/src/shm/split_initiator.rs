@@ -5,16 +5,18 @@ use std::ops::Range;
 
 use causeway_sys::memory::Memory;
 use causeway_wire::shm::PairLayout;
-use causeway_wire::shm::split_copy::UNIT_BYTES;
+use causeway_wire::shm::split_copy::{PieceHeader, UNIT_BYTES};
 use smallvec::SmallVec;
 
 use super::claim::{From, InvalidClaims};
 use super::copying::{self, Piece, PieceError};
 use super::pair::{Attach, CHANGED, Pair};
+use super::pieces::{OWN_BYTES, PATIENCE};
 use super::split_copy::Description;
 use super::transfer::{Active, MAX_PIECE, Step};
 use crate::error::{PeerError, TransferError};
 use crate::method::Direction;
+use crate::packet::Packet;
 
 /// A single transfer that is shorter is over before a helper has seen it.
 pub(super) const LEAST_ALONE: u64 = 24 << 10;
@@ -83,6 +85,12 @@ fn consider_one(pair: &mut Pair, at: usize, shared: bool) {
     } else {
         None
     };
+    let copied_by_kernel = far.is_none() && object.is_none();
+    let in_pieces = shared
+        && reachable
+        && copied_by_kernel
+        && direction == Direction::Get
+        && pair.may_send_pieces(region.len);
     let Some(active) = pair.transfers.queue.get_mut(at) else {
         return;
     };
@@ -95,9 +103,17 @@ fn consider_one(pair: &mut Pair, at: usize, shared: bool) {
             near: near.as_ptr() as u64,
             len: region.len,
             object,
+            in_pieces,
         });
         if active.offer.is_some() {
             active.left = 0;
+            if at == 0 {
+                // A helper that was away is not waited for.
+                pair.transfers.patience = match pair.transfers.helped {
+                    true => PATIENCE,
+                    false => 0,
+                };
+            }
         }
     }
 }
@@ -127,10 +143,44 @@ fn distrust(pair: &mut Pair, _: InvalidClaims) -> Step {
 }
 
 /// Whether a pair that waits for the helper has something to do now.
-pub(super) fn has_news(pair: &Pair) -> bool {
-    let front = pair.transfers.queue.front();
-    let offer = front.and_then(|front| front.offer.as_ref());
-    offer.is_none_or(|offer| !matches!(pair.offers.is_settled(offer), Ok(false)))
+pub(super) fn has_news(pair: &mut Pair) -> bool {
+    let front = pair.transfers.queue.front_mut();
+    let Some(offer) = front.and_then(|front| front.offer.as_mut()) else {
+        return true;
+    };
+    if !matches!(pair.offers.is_settled(offer), Ok(false)) {
+        return true;
+    }
+    let patience = &mut pair.transfers.patience;
+    *patience = patience.saturating_sub(1);
+    offer.in_pieces && !offer.is_all_claimed() && *patience == 0
+}
+
+/// A piece of a transfer of ours has arrived.
+pub(super) fn take_piece(pair: &mut Pair, packet: Packet<'_>) -> Result<(), PeerError> {
+    let nonsense = || {
+        let what = "it sends a piece that belongs to no transfer, or to another part of it";
+        PeerError::Protocol(what.to_owned())
+    };
+    let len = packet.len().checked_sub(PieceHeader::BYTES);
+    let len = len.ok_or_else(nonsense)?;
+    let mut header = [0; PieceHeader::BYTES];
+    packet.read_at(0, &mut header);
+    let PieceHeader { block, first } = PieceHeader::unpack(header);
+    let mut queue = pair.transfers.queue.iter_mut().take(WINDOW);
+    let found = queue.find_map(|active| {
+        let offer = active.offer.as_mut()?;
+        let own = active.transfer.local.first()?;
+        offer.is_in_pieces(block).then_some((offer, own))
+    });
+    let (offer, own) = found.ok_or_else(nonsense)?;
+    let bytes = offer.receive(first, len as u64);
+    let bytes = bytes.map_err(|_| nonsense())?;
+    let into = own.slice(bytes.start as usize..bytes.end as usize);
+    packet.copy_part_to(PieceHeader::BYTES, len, &into);
+    pair.shared_bytes += len as u64;
+    pair.transfers.patience = PATIENCE;
+    Ok(())
 }
 
 /// Takes parts of the shared transfers, as many as one step copies.
@@ -153,7 +203,12 @@ fn take(pair: &mut Pair) -> Result<Parts, InvalidClaims> {
                 pair.offers.close(offer)?;
                 continue;
             }
-            let bytes = pair.offers.claim(offer, room, from)?;
+            let most = match offer.in_pieces {
+                true if pair.transfers.patience > 0 => continue,
+                true => OWN_BYTES.min(room),
+                false => room,
+            };
+            let bytes = pair.offers.claim(offer, most, from)?;
             if bytes.is_empty() {
                 continue;
             }
@@ -184,7 +239,7 @@ fn try_settle(pair: &mut Pair) -> Result<(), InvalidClaims> {
     let Some(active) = pair.transfers.queue.front_mut() else {
         return Ok(());
     };
-    let Some(offer) = &active.offer else {
+    let Some(offer) = &mut active.offer else {
         return Ok(());
     };
     if !pair.offers.is_settled(offer)? {
@@ -194,7 +249,11 @@ fn try_settle(pair: &mut Pair) -> Result<(), InvalidClaims> {
     if !pair.offers.free(offer)? {
         active.left = active.transfer.local_bytes();
     }
+    if let Some(ways) = &mut pair.ways_of_transfers {
+        ways.end(active.transfer.local_bytes(), !pair.offers.is_any_open());
+    }
     active.offer = None;
+    pair.offers.tell_open();
     Ok(())
 }
 

@@ -43,6 +43,8 @@ pub(super) struct Transfers {
     pub(super) watched: bool,
     /// The peer has taken part in the last shared transfer.
     pub(super) helped: bool,
+    /// Looks for pieces of the peer's that are left, see [`super::pieces::PATIENCE`].
+    pub(super) patience: u32,
 }
 
 /// One transfer in progress.

@@ -8,22 +8,22 @@
 //! and 195 ns with the instruction; where a line takes 220 ns, 3,000 B and 8,000 B take 493 and 1,165 ns, and 412 and 540 ns.
 
 use causeway_sys::aliasing;
-use causeway_sys::choice::Choice;
+use causeway_sys::choice::ShortChoice;
 
 /// Longer packets are chosen for apart from shorter ones.
 const SHORT_BYTES: usize = 4608;
 
 /// See the module's page.
 pub(super) struct Ways {
-    short: Choice,
-    long: Choice,
+    short: ShortChoice,
+    long: ShortChoice,
 }
 
 impl Default for Ways {
     fn default() -> Self {
         Self {
-            short: Choice::new(true),
-            long: Choice::new(false),
+            short: ShortChoice::new(true),
+            long: ShortChoice::new(false),
         }
     }
 }
@@ -45,7 +45,7 @@ impl Ways {
         self.choice(len).did(len as u64);
     }
 
-    fn choice(&mut self, len: usize) -> &mut Choice {
+    fn choice(&mut self, len: usize) -> &mut ShortChoice {
         match len <= SHORT_BYTES {
             true => &mut self.short,
             false => &mut self.long,

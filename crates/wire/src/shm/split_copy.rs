@@ -1,6 +1,8 @@
 //! Split copies: transfers that both sides may work on. The initiator claims parts from the front, the
 //! helper from the back, until they meet. Each side has a page of the transfers that it initiated: a
 //! head and [`BLOCKS`] blocks.
+//!
+//! The helper of a transfer that is [`THROUGH_RING`] may send its parts as pieces, in packets of its ring, each behind a [`PieceHeader`].
 
 use crate::codec::{Malformed, unknown};
 
@@ -23,7 +25,7 @@ pub const WANTS_RING: usize = 64;
 
 /// In a block: the [`Claims`].
 pub const CLAIMS: usize = 0;
-/// In a block: units that the helper has finished, and [`FAILED`].
+/// In a block: what the helper has finished, as [`Done`] packs it.
 pub const DONE: usize = 8;
 /// In a block: the key of the helper's region.
 pub const KEY: usize = 16;
@@ -31,7 +33,7 @@ pub const KEY: usize = 16;
 pub const FAR: usize = 24;
 /// In a block: the initiator's address of the first byte.
 pub const NEAR: usize = 32;
-/// In a block: the length in bytes, and [`PUT`].
+/// In a block: the length in bytes, [`PUT`] and [`THROUGH_RING`].
 pub const LEN: usize = 40;
 /// In a block: the memory object of the initiator's memory, 0 for none.
 pub const OBJECT: usize = 48;
@@ -42,6 +44,61 @@ pub const OFFSET: usize = 56;
 pub const FAILED: u64 = 1 << 63;
 /// In the word of the length: the initiator's memory is read, not written.
 pub const PUT: u64 = 1 << 63;
+/// In the word of the length: the helper sends its parts as pieces through its ring, as long as there is room. Only of
+/// transfers of fewer than 2^31 units that are not [`PUT`].
+pub const THROUGH_RING: u64 = 1 << 62;
+
+/// What the helper has finished, without [`FAILED`]. It adds to the word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Done {
+    /// Units: the lower half of the word.
+    pub units: u32,
+    /// How many of them are in pieces, which the initiator copies when they arrive: bits 32 to 62.
+    pub in_pieces: u32,
+}
+
+impl Done {
+    /// The word.
+    pub const fn pack(self) -> u64 {
+        (self.in_pieces as u64) << 32 | self.units as u64
+    }
+
+    /// What a word says.
+    pub const fn unpack(word: u64) -> Self {
+        Self {
+            units: word as u32,
+            in_pieces: ((word & !FAILED) >> 32) as u32,
+        }
+    }
+}
+
+/// In front of the bytes of a piece, which end where its last unit ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PieceHeader {
+    /// The block that describes the transfer.
+    pub block: u32,
+    /// The first unit.
+    pub first: u32,
+}
+
+impl PieceHeader {
+    /// Bytes of a header.
+    pub const BYTES: usize = 8;
+
+    /// The bytes.
+    pub const fn pack(self) -> [u8; Self::BYTES] {
+        ((self.first as u64) << 32 | self.block as u64).to_le_bytes()
+    }
+
+    /// What the bytes say.
+    pub const fn unpack(bytes: [u8; Self::BYTES]) -> Self {
+        let word = u64::from_le_bytes(bytes);
+        Self {
+            block: word as u32,
+            first: (word >> 32) as u32,
+        }
+    }
+}
 
 /// What is claimed of a transfer: units before `front` by the initiator, units from `back` on by the
 /// helper.
@@ -91,5 +148,18 @@ mod tests {
         assert_eq!(Claims::unpack(claims.pack()), Ok(claims));
         assert_eq!(claims.left(), 8);
         assert!(Claims::unpack(0x0000_0001_0000_0002).is_err());
+    }
+
+    #[test]
+    fn finished_units_and_pieces_have_these_bits() {
+        let done = Done {
+            units: 7,
+            in_pieces: 3,
+        };
+        assert_eq!(done.pack(), 0x0000_0003_0000_0007);
+        assert_eq!(Done::unpack(done.pack() | FAILED), done);
+        let header = PieceHeader { block: 5, first: 9 };
+        assert_eq!(header.pack(), [5, 0, 0, 0, 9, 0, 0, 0]);
+        assert_eq!(PieceHeader::unpack(header.pack()), header);
     }
 }

@@ -221,7 +221,7 @@ pub(in crate::decoders) fn shm_records() -> Vec<Vec<u8>> {
     [
         shm::Record::Hello(shm::Hello {
             formats: shm::FORMATS,
-            flags: shm::FLAG_MEMBARRIER,
+            flags: shm::FLAG_MEMBARRIER | shm::FLAG_KEYED,
             ring_bytes: 32 << 10,
             region_slots: 1024,
             nonce: 3,

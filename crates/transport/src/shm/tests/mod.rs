@@ -5,6 +5,7 @@ mod death;
 mod hostile;
 mod packets;
 mod park;
+mod pieces;
 mod regions;
 mod revocation;
 mod split_copy;

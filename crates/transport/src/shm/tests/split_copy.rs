@@ -17,18 +17,18 @@ use crate::shm::pair::Pair;
 
 const LEN: usize = 4 << 20;
 
-fn pair(host: &mut Host, peer: Peer) -> &mut Pair {
+pub(super) fn pair(host: &mut Host, peer: Peer) -> &mut Pair {
     host.shm.peers.get_mut(peer).unwrap().pair().unwrap()
 }
 
-fn pattern(len: usize) -> Vec<u8> {
+pub(super) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at / 7) as u8).collect()
 }
 
 /// A get by the client, from memory of the server's.
-struct Get {
-    met: ConnectedPair,
-    near: Memory,
+pub(super) struct Get {
+    pub(super) met: ConnectedPair,
+    pub(super) near: Memory,
     region: RegionDescriptor,
     mapping: Arc<Mapping>,
 }
@@ -36,12 +36,16 @@ struct Get {
 impl Get {
     /// Meets, exports, and starts a get of `LEN` bytes. Nothing is copied yet.
     fn start(config: ShmConfig) -> Self {
-        let mut met = meet(config);
-        let far = Memory::from_vec(pattern(LEN));
+        Self::between(meet(config), LEN)
+    }
+
+    /// The same between two that have met, of so many bytes.
+    pub(super) fn between(mut met: ConnectedPair, len: usize) -> Self {
+        let far = Memory::from_vec(pattern(len));
         let region = (met.server.shm)
             .grant(met.to_client, &far, Registration::NONE, Access::Read)
             .unwrap();
-        let near = Memory::zeroed(LEN);
+        let near = Memory::zeroed(len);
         let mapping = pair(&mut met.server, met.to_client).view();
         let mut get = Self {
             met,
@@ -53,7 +57,7 @@ impl Get {
         get
     }
 
-    fn transfer(&mut self) {
+    pub(super) fn transfer(&mut self) {
         let transfer = Transfer {
             direction: Direction::Get,
             local: vec![self.near.clone()].into(),
@@ -72,7 +76,7 @@ impl Get {
         self.mapping.word(layout.split_copy_block(0, 0) + offset)
     }
 
-    fn share(&self) -> Share<'_, AtomicU64> {
+    pub(super) fn share(&self) -> Share<'_, AtomicU64> {
         Share {
             claims: self.word(format::CLAIMS),
             done: self.word(format::DONE),
@@ -94,14 +98,14 @@ impl Get {
         }
     }
 
-    fn finish(&mut self, what: &str) {
+    pub(super) fn finish(&mut self, what: &str) {
         let client = &mut self.met.client;
         client.until(what, |client| !client.log.done.is_empty());
     }
 }
 
 /// Polls until there is nothing that keeps the host awake.
-fn falls_asleep(host: &mut Host) {
+pub(super) fn falls_asleep(host: &mut Host) {
     let give_up = Instant::now() + PATIENCE;
     while !host.shm.arm(Instant::now()) {
         host.poll();
@@ -298,6 +302,7 @@ fn offers_of_nonsense_are_declined() {
         near: target.as_ptr() as u64,
         len: 64 << 10,
         object: None,
+        in_pieces: false,
     };
     let bad = [
         crate::shm::split_copy::Description {

@@ -1,0 +1,239 @@
+//! Split copies whose helper sends its parts through its ring: with helpers and initiators that are away, stop, die or lie.
+
+use causeway_wire::shm::split_copy::{Done, PieceHeader, UNIT_BYTES};
+use causeway_wire::shm::{FORMATS, PIECES, SlotKind};
+
+use super::split_copy::{Get, falls_asleep, pair, pattern};
+use causeway_sys::memory::Memory;
+
+use super::*;
+use crate::shm::claim::From;
+use crate::shm::pieces::{self, Ways};
+
+/// A get by the client, of so many bytes of the server's. The server has helped before, and is to send pieces.
+fn get(ring_bytes: usize, len: usize) -> Get {
+    let mut met = meet(ShmConfig {
+        ring_bytes,
+        ..ShmConfig::default()
+    });
+    let client = pair(&mut met.client, met.to_server);
+    client.ways_of_transfers = Some(Box::new(Ways::preferring(true)));
+    client.transfers.helped = true;
+    Get::between(met, len)
+}
+
+const RING: usize = 256 << 10;
+
+fn bytes_helped(get: &mut Get) -> u64 {
+    pair(&mut get.met.server, get.met.to_client).shared_bytes
+}
+
+/// Publishes a piece as a helper would.
+fn publish(get: &mut Get, header: PieceHeader, bytes: &[u8]) {
+    let packet = [&header.pack()[..], bytes].concat();
+    let server = pair(&mut get.met.server, get.met.to_client);
+    assert!(server.publish(SlotKind::Piece, &packet[..], packet.len()));
+}
+
+#[test]
+fn every_length_arrives_through_rings_of_every_size() {
+    for ring in [16 << 10, 64 << 10, RING, 1 << 20] {
+        for len in [
+            24 << 10,
+            (24 << 10) + 1,
+            66_000,
+            100_000,
+            1 << 20,
+            3_333_333,
+        ] {
+            let mut get = get(ring, len);
+            for _ in 0..2 {
+                let met = &mut get.met;
+                both(
+                    &mut met.client,
+                    &mut met.server,
+                    "it is done",
+                    |client, _| !client.log.done.is_empty(),
+                );
+                assert_eq!(get.met.client.log.done, [(7, Ok(()))]);
+                assert!(get.near.to_vec() == pattern(len), "{ring} {len}");
+                get.near = Memory::zeroed(len);
+                get.met.client.log.done.clear();
+                get.transfer();
+            }
+            assert!(bytes_helped(&mut get) > 0);
+        }
+    }
+}
+
+/// The helper leaves the initiator's memory alone: the initiator copies what has come.
+#[test]
+fn a_helper_sends_its_parts_and_writes_nothing() {
+    let mut get = get(RING, 100_000);
+    get.met.client.poll();
+    get.met.server.poll();
+    assert_eq!(bytes_helped(&mut get), 100_000, "all fits into the ring");
+    assert!(get.near.to_vec().iter().all(|&byte| byte == 0));
+    let done = Done::unpack(get.share().done.load(std::sync::atomic::Ordering::SeqCst));
+    let units = 100_000u64.div_ceil(UNIT_BYTES) as u32;
+    assert_eq!((done.units, done.in_pieces), (units, units));
+    get.finish("it is done");
+    assert!(get.near.to_vec() == pattern(100_000));
+}
+
+#[test]
+fn an_initiator_whose_helper_is_away_copies_alone() {
+    let mut get = get(RING, 1 << 20);
+    get.finish("it is done");
+    assert_eq!(bytes_helped(&mut get), 0);
+    assert!(get.near.to_vec() == pattern(1 << 20));
+}
+
+/// The same where it would rather sleep than poll.
+#[test]
+fn an_initiator_copies_before_it_sleeps() {
+    let mut get = get(RING, 1 << 20);
+    falls_asleep(&mut get.met.client);
+    get.met.client.shm.disarm();
+    assert_eq!(get.met.client.log.done, [(7, Ok(()))]);
+    assert!(get.near.to_vec() == pattern(1 << 20));
+}
+
+/// A helper whose initiator is away fills the ring, and writes the rest; then it can sleep.
+#[test]
+fn a_helper_whose_initiator_is_away_does_its_part() {
+    let mut get = get(RING, 1 << 20);
+    get.met.client.poll();
+    falls_asleep(&mut get.met.server);
+    get.met.server.shm.disarm();
+    assert_eq!(bytes_helped(&mut get), 1 << 20);
+    get.finish("it is done");
+    assert!(get.near.to_vec() == pattern(1 << 20));
+}
+
+/// Messages of the same ring stand before and behind the pieces, and their order stays.
+#[test]
+fn packets_pass_between_pieces() {
+    let mut get = get(RING, 1 << 20);
+    get.met.client.poll();
+    for number in 0u32..40 {
+        let to_client = get.met.to_client;
+        get.met.server.poll();
+        let sent = get.met.server.shm.send(to_client, &[&number.to_le_bytes()]);
+        if sent.is_err() {
+            get.met.client.poll();
+            let again = get.met.server.shm.send(to_client, &[&number.to_le_bytes()]);
+            again.unwrap();
+        }
+    }
+    get.finish("it is done");
+    let client = &mut get.met.client;
+    client.until("all have come", |client| client.log.packets.len() == 40);
+    let packets = client.log.packets.iter().enumerate();
+    for (number, (_, bytes)) in packets {
+        assert_eq!(bytes[..], (number as u32).to_le_bytes());
+    }
+    assert!(get.near.to_vec() == pattern(1 << 20));
+}
+
+#[test]
+fn pieces_of_no_transfer_end_the_connection() {
+    let header = |block, first| PieceHeader { block, first };
+    let unit = UNIT_BYTES as usize;
+    let last = (100_000 / UNIT_BYTES) as u32;
+    let lies: [(&str, PieceHeader, usize); 8] = [
+        ("another block", header(1, 0), unit),
+        ("no block", header(u32::MAX, 0), unit),
+        ("behind the end", header(0, last + 1), unit),
+        ("over the end", header(0, last), unit),
+        ("far behind", header(0, u32::MAX), unit),
+        ("a part of a unit", header(0, 0), 100),
+        ("nothing", header(0, 0), 0),
+        ("not counted", header(0, 0), unit),
+    ];
+    for (what, header, len) in lies {
+        let mut get = get(RING, 100_000);
+        get.met.client.poll();
+        publish(&mut get, header, &vec![1; len]);
+        let client = &mut get.met.client;
+        client.until(what, |client| !client.log.down.is_empty());
+        assert!(
+            matches!(client.log.down[..], [(_, PeerError::Protocol(_))]),
+            "{what}: {:?}",
+            client.log.down
+        );
+        assert!(client.log.done[0].1.is_err(), "{what}");
+    }
+    let mut get = get(RING, 100_000);
+    get.met.client.poll();
+    let server = pair(&mut get.met.server, get.met.to_client);
+    assert!(server.publish(SlotKind::Piece, &b"short"[..], 5));
+    let client = &mut get.met.client;
+    client.until("it is too short", |client| !client.log.down.is_empty());
+}
+
+/// More than the transfer has, though each of them could be a part of it.
+#[test]
+fn a_piece_that_comes_twice_ends_the_connection() {
+    let mut get = get(RING, 2 * UNIT_BYTES as usize * 8);
+    get.met.client.poll();
+    let part = get.share().claim_back(16, 16, From::OwnHalf).unwrap();
+    for _ in 0..4 {
+        get.share().count_piece(part.end - part.start);
+        let header = PieceHeader {
+            block: 0,
+            first: part.start,
+        };
+        publish(&mut get, header, &vec![1; part.len() * UNIT_BYTES as usize]);
+    }
+    let client = &mut get.met.client;
+    client.until("it is found out", |client| !client.log.down.is_empty());
+    assert!(client.log.done[0].1.is_err());
+}
+
+/// Nothing completes before all pieces that were counted have come; the memory is free if the connection ends, as its helper
+/// does not touch it.
+#[test]
+fn pieces_that_never_come_hold_no_memory() {
+    let mut get = get(RING, 1 << 20);
+    get.met.client.poll();
+    let part = get.share().claim_back(256, 256, From::Anywhere).unwrap();
+    get.share().count_piece(part.end - part.start);
+    for _ in 0..2 * pieces::PATIENCE {
+        get.met.client.poll();
+    }
+    while let Some(more) = get.share().claim_back(256, 256, From::Anywhere) {
+        get.share().count_piece(more.end - more.start);
+    }
+    for _ in 0..2 * pieces::PATIENCE {
+        get.met.client.poll();
+    }
+    assert!(get.met.client.log.done.is_empty());
+    let Get { met, near, .. } = get;
+    let (mut client, to_server) = (met.client, met.to_server);
+    let log = &mut client.log;
+    client.shm.disconnect(Instant::now(), to_server, log);
+    assert!(matches!(
+        client.log.done[..],
+        [(7, Err(TransferError::Peer(PeerError::Disconnected)))]
+    ));
+    assert_eq!(near.sharers(), 1);
+}
+
+/// A peer of the format before sends none, and is not asked to.
+#[test]
+fn a_peer_of_the_format_before_is_not_asked_for_pieces() {
+    use causeway_wire::formats::Formats;
+    assert_eq!(FORMATS.common(Formats::only(PIECES)), Some(PIECES));
+    let before = FORMATS.common(Formats::only(PIECES - 1));
+    assert_eq!(before, Some(PIECES - 1));
+    let mut get = get(RING, 100_000);
+    let client = pair(&mut get.met.client, get.met.to_server);
+    client.speak(before);
+    assert!(!client.may_send_pieces(100_000));
+    get.met.client.poll();
+    get.met.server.poll();
+    assert_ne!(get.near.to_vec(), vec![0; 100_000], "the helper writes");
+    get.finish("it is done");
+    assert!(get.near.to_vec() == pattern(100_000));
+}
