@@ -122,7 +122,9 @@ pub unsafe extern "C" fn BMI_addr_identity(
         Failure::if_null(identity, "the pointer for the identity")?;
         let (kind, pid, uid, gid) = match instance.bmi.identity(known(instance, addr)?) {
             None => (BMI_IDENTITY_UNKNOWN, 0, 0, 0),
-            Some(Identity::Local { pid, uid, gid }) => (BMI_IDENTITY_LOCAL, pid, uid, gid),
+            Some(Identity::Local { pid, uid, gid } | Identity::SocketOf { pid, uid, gid }) => {
+                (BMI_IDENTITY_LOCAL, pid, uid, gid)
+            }
             Some(Identity::Keyed) => (BMI_IDENTITY_KEYED, 0, 0, 0),
         };
         let found = BmiIdentity {

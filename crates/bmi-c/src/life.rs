@@ -103,7 +103,7 @@ unsafe fn configuration(config: *const BmiConfig) -> Result<Config, Failure> {
     }
     if !theirs.key.is_null() {
         // SAFETY: not null, so 32 bytes.
-        config.key = Some(unsafe { theirs.key.cast::<[u8; 32]>().read() });
+        config.key = Some(unsafe { theirs.key.cast::<[u8; 32]>().read() }.into());
     }
     match theirs.eager_limit {
         0 => {}

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use causeway_bmi::Memory;
 use causeway_command::failure::Outcome;
-use causeway_command::output::Output;
+use causeway_command::output::{Output, harmless};
 use causeway_report::machine::{COMMIT, Machine, VERSION};
 use causeway_report::style::{Style, paint};
 use causeway_report::table::Table;
@@ -98,9 +98,12 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     ) {
         (_, Ok(file)) => describe_servers(&output, &file)?,
         (true, Err(failure)) => return Err(failure),
-        (false, Err(_)) => {
+        (false, Err(failure)) => {
             output.line("");
-            output.line("no file system here (no causeway.toml found); see `causeway fs dev`");
+            output.line(&format!(
+                "no file system here: {}; see `causeway fs dev`",
+                failure.why
+            ));
             Vec::new()
         }
     };
@@ -278,8 +281,14 @@ fn describe_servers(output: &Output, file: &Path) -> Outcome<Vec<serde_json::Val
     output.line(&format!(
         "file system {} ({})",
         session.configuration.name,
-        file.display()
+        std::path::absolute(file)
+            .unwrap_or_else(|_| file.to_owned())
+            .display()
     ));
+    output.line(&match &session.configuration.key_file {
+        Some(key) => format!("  key: {}", key.display()),
+        None => "  key: none; only processes of one user on this host".to_owned(),
+    });
     let mut objects = Vec::new();
     for (index, server) in session.configuration.servers.iter().enumerate() {
         let mut client = session.client()?;
@@ -288,14 +297,14 @@ fn describe_servers(output: &Output, file: &Path) -> Outcome<Vec<serde_json::Val
             .report(index)
             .map(|report| report.facts)
             .unwrap_or_default();
-        let error = reply.err().map(|error| error.to_string());
+        let error = reply.err().map(|error| harmless(&error.to_string()));
         let verdict = match &error {
             None => paint("reached", Style::Green),
             Some(error) => paint(&format!("not reached: {error}"), Style::Red),
         };
         output.line(&format!("  {}: {verdict}", server.name));
         for (name, value) in &facts {
-            output.line(&format!("    {name}: {value}"));
+            output.line(&format!("    {name}: {}", harmless(value)));
         }
         objects.push(json!({
             "server": server.name, "addresses": server.addresses, "reached": error.is_none(),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use causeway_fs::Error;
 use causeway_fs::client::Client;
-use causeway_fs::config::Configuration;
+use causeway_fs::config::{ConfigError, Configuration};
 use causeway_wire::fs::{Entry, Errno, ObjectId};
 
 use crate::failure::{Failure, Outcome};
@@ -53,14 +53,20 @@ impl From<Error> for Failure {
 
 /// Reads and checks a configuration file.
 pub fn load(file: &Path) -> Outcome<Configuration> {
-    Configuration::load(file).map_err(|error| {
-        let place = match error.line {
-            0 => error.file.clone(),
-            line => format!("{}:{line}", error.file),
-        };
-        Failure::usage(format!("reading the configuration {place}"), error.message)
-            .hint("correct that line, or write a new file with `causeway fs init`")
-    })
+    Configuration::load(file).map_err(unreadable)
+}
+
+/// The failure of a command that cannot use its configuration.
+pub fn unreadable(error: ConfigError) -> Failure {
+    let place = match error.line {
+        0 => error.file.clone(),
+        line => format!("{}:{line}", error.file),
+    };
+    let failure = Failure::usage(format!("reading the configuration {place}"), error.message);
+    match error.line {
+        0 => failure,
+        _ => failure.hint("correct that line, or write a new file with `causeway fs init`"),
+    }
 }
 
 /// `directory/name`.

@@ -94,7 +94,7 @@ impl<M: Matcher> Endpoint<M> {
     /// Starts an instance: registers methods and listens where the configuration says.
     pub fn new(config: Config) -> Result<Self, Error> {
         let registry = Registry::builtin(&Settings {
-            key: config.key,
+            key: config.key.clone(),
             encrypt: config.encrypt,
             connect_timeout: config.connect_timeout,
             tcp_connections: config.tcp_connections,

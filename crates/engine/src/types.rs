@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use causeway_sys::secret::Secret;
 use causeway_transport::{PeerError, TransferError};
 pub use causeway_wire::watch::Count;
 
@@ -172,8 +173,8 @@ pub struct Config {
     /// Addresses to listen at, such as `shm:///run/x.sock` and `tcp://0.0.0.0:7070`. Empty for a
     /// process that only connects.
     pub listen: Vec<String>,
-    /// The cluster's key, for `tcp` beyond loopback. 32 bytes.
-    pub key: Option<[u8; 32]>,
+    /// The cluster's key: proven by all connections, and needed beyond loopback.
+    pub key: Option<Secret>,
     /// Encrypt keyed connections. Off only where the operator says that the network is private.
     pub encrypt: bool,
     /// Messages up to this many bytes travel eagerly, larger ones by rendezvous.

@@ -384,7 +384,7 @@ fn format_all(mut configuration: Configuration, file: &Path) -> Result<Configura
     if let Ok(begun) = Configuration::load(&draft) {
         configuration.id = begun.id;
     }
-    std::fs::write(&draft, configuration.to_toml()).map_err(at(&draft))?;
+    write_configuration(&draft, &configuration).map_err(at(&draft))?;
     for entry in &configuration.servers {
         if !server::is_formatted(&configuration, &entry.name) {
             server::format(&configuration, &entry.name)
@@ -393,6 +393,15 @@ fn format_all(mut configuration: Configuration, file: &Path) -> Result<Configura
     }
     std::fs::rename(&draft, file).map_err(at(file))?;
     Ok(configuration)
+}
+
+/// Whatever the caller's mask is: a configuration that others may change is not used.
+fn write_configuration(file: &Path, configuration: &Configuration) -> io::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut written = std::fs::File::create(file)?;
+    written.set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    written.write_all(configuration.to_toml().as_bytes())
 }
 
 /// Makes errors that concern a file or directory.

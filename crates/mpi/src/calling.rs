@@ -38,7 +38,7 @@ impl Process {
                 None => None,
             };
             if let Some(key) = key {
-                self.contacts.key = Some(key);
+                self.contacts.key = Some(key.clone());
                 self.endpoint.set_key(key)?;
             }
         }
@@ -55,8 +55,8 @@ impl Process {
         // other by where their calls come from.
         let is_here_only = self.contacts.own.far.starts_with("tcp://127.");
         if methods.tcp && (self.contacts.own.far.is_empty() || is_here_only) {
-            let (endpoint, key) = (&mut self.endpoint, self.contacts.key);
-            let far = start::listen_by_tcp(endpoint, key, false)
+            let (endpoint, key) = (&mut self.endpoint, self.contacts.key.clone());
+            let far = start::listen_by_tcp(endpoint, key.clone(), false)
                 // A host without a network has itself.
                 .or_else(|_| start::listen_by_tcp(endpoint, key, true));
             match far {

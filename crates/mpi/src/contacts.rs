@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use causeway_sys::random;
+use causeway_sys::secret::Secret;
 use causeway_wire::contact::Contact;
 
 use crate::abi;
@@ -64,7 +65,7 @@ pub(crate) struct Contacts {
     hosts: HashMap<String, u32>,
     pub(crate) methods: Methods,
     /// The key of connections by `tcp`, once it is known.
-    pub(crate) key: Option<[u8; 32]>,
+    pub(crate) key: Option<Secret>,
     /// Processes of other programs can reach this one.
     pub(crate) is_open: bool,
 }
@@ -146,53 +147,28 @@ pub(crate) fn number() -> Result<u64> {
 }
 
 /// A new key.
-pub(crate) fn draw_key() -> Result<[u8; 32]> {
-    random::bytes().map_err(|error| {
+pub(crate) fn draw_key() -> Result<Secret> {
+    Secret::draw().map_err(|error| {
         let text = format!("drawing the program's key: {error}");
         Error::new(abi::ERR_OTHER, text)
     })
 }
 
 /// The key of [`KEY_FILE`], if it is set.
-pub(crate) fn given_key() -> Result<Option<[u8; 32]>> {
+pub(crate) fn given_key() -> Result<Option<Secret>> {
     let Some(path) = std::env::var_os(KEY_FILE) else {
         return Ok(None);
     };
-    let wrong = |what: String| Error::new(abi::ERR_OTHER, format!("{KEY_FILE}={path:?}: {what}"));
-    let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
-    let key = key_of_text(text.trim()).ok_or_else(|| wrong("no 64 hexadecimal digits".into()))?;
-    Ok(Some(key))
-}
-
-/// A key in hexadecimal digits.
-pub(crate) fn text_of_key(key: [u8; 32]) -> String {
-    key.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The key of such a text.
-pub(crate) fn key_of_text(text: &str) -> Option<[u8; 32]> {
-    let mut key = [0; 32];
-    if text.len() != 2 * key.len() || !text.is_ascii() {
-        return None;
-    }
-    for (at, byte) in key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
-    }
-    Some(key)
+    let key = Secret::of_file(path.as_ref()).map_err(|refused| {
+        let text = format!("{KEY_FILE}={path:?} is not used: {refused}");
+        Error::new(abi::ERR_OTHER, text)
+    });
+    key.map(Some)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_key_is_read_as_it_was_written() {
-        let key = draw_key().unwrap();
-        let text = text_of_key(key);
-        assert_eq!(key_of_text(&text), Some(key));
-        assert_eq!(key_of_text(&text[1..]), None);
-        assert_eq!(key_of_text(&"x".repeat(64)), None);
-    }
 
     #[test]
     fn processes_without_shared_memory_are_on_hosts_of_their_own() {

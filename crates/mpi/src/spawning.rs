@@ -1,7 +1,6 @@
 //! How the launcher is asked to start programs (MPI 5.0 §11.8).
 
 use crate::abi;
-use crate::contacts;
 use crate::error::Result;
 use crate::process::Process;
 use crate::programs::Spawn;
@@ -12,8 +11,8 @@ impl Process {
     /// started, or the class of the error.
     pub(crate) fn start_all(&mut self, spawn: &Spawn, port: &str) -> Result<Vec<i32>> {
         let mut published = vec![(start::PARENT, port.to_owned())];
-        if let Some(key) = self.contacts.key {
-            published.push((start::SECRET, contacts::text_of_key(key)));
+        if let Some(key) = &self.contacts.key {
+            published.push((start::SECRET, key.digits().to_string()));
         }
         self.launcher.spawn(&spawn.programs, &published)?;
         let codes = spawn.programs.iter().flat_map(|program| {

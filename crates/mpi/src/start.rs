@@ -11,6 +11,7 @@ use std::time::Duration;
 use causeway_engine::Endpoint;
 use causeway_engine::types::Config;
 use causeway_sys::net;
+use causeway_sys::secret::Secret;
 use causeway_wire::contact::Contact;
 
 use crate::abi;
@@ -214,7 +215,7 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
             Some(key) => key,
             None => contacts::draw_key()?,
         };
-        launcher.put(SECRET, &contacts::text_of_key(key))?;
+        launcher.put(SECRET, &key.digits())?;
     }
     launcher.barrier()?;
     let published =
@@ -234,7 +235,7 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
             .iter()
             .all(|one| network(&one.host) == network(&own.host));
         let found = common_key(launcher)?;
-        own.far = listen_by_tcp(&mut endpoint, Some(found), is_one)?;
+        own.far = listen_by_tcp(&mut endpoint, Some(found.clone()), is_one)?;
         key = Some(found);
         launcher.put(&tcp_key_of(rank), &own.far)?;
         launcher.barrier()?;
@@ -263,16 +264,16 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
 }
 
 /// The key that all processes of the program have.
-pub(crate) fn common_key(launcher: &mut Launcher) -> Result<[u8; 32]> {
+pub(crate) fn common_key(launcher: &mut Launcher) -> Result<Secret> {
     let text = launcher.get(0, SECRET)?;
-    contacts::key_of_text(&text).ok_or_else(|| strange(0, &text))
+    Secret::of_digits(&text).ok_or_else(|| strange(0, &text))
 }
 
 /// Listens by `tcp`; returns the addresses, with commas between. Where all who call are in one network, that of this machine itself
 /// will do, and so it has to without a key.
 pub(crate) fn listen_by_tcp(
     endpoint: &mut Endpoint<Mpi>,
-    key: Option<[u8; 32]>,
+    key: Option<Secret>,
     is_one_network: bool,
 ) -> Result<String> {
     let at = match is_one_network || key.is_none() {

@@ -9,8 +9,8 @@
 //! [`datagram`] are the sockets between hosts. [`lock`] and [`entering`] are how the threads of a program share one instance, [`standby`] is how one thread makes progress for the others. [`sleepers`] is how
 //! processes wake each other that share memory. A forked child must not touch
 //! what its parent shares with other processes: code that does asks [`fork`] first whether it still runs in the process that made it. The
-//! modules [`aliasing`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pmix`], [`prices`], [`process`], [`random`], [`shared`], [`small`],
-//! [`thread`], [`waits`] and [`word`] can be read on their own.
+//! modules [`aliasing`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pinned`], [`pmix`], [`prices`], [`process`], [`random`], [`secret`], [`shared`], [`small`],
+//! [`thread`], [`trusted_file`], [`waits`] and [`word`] can be read on their own.
 //!
 //! This crate knows no protocol. It is one of six that may use `unsafe`, with
 //! `transport`, `bmi-c`, `mpi-c`, `fs-c` and `python`; each block says which invariant holds and who upholds it.
@@ -40,11 +40,13 @@ pub mod net;
 pub mod nowait;
 mod pages;
 pub mod pin;
+pub mod pinned;
 pub mod pmix;
 pub mod prices;
 pub mod process;
 pub mod random;
 pub mod runnable;
+pub mod secret;
 pub mod shared;
 pub mod sleepers;
 pub mod small;
@@ -53,5 +55,6 @@ pub mod standby;
 mod stream;
 pub mod thread;
 mod timing;
+pub mod trusted_file;
 pub mod waits;
 pub mod word;

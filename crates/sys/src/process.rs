@@ -2,6 +2,7 @@
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// The user whose process this is, by number: the effective one.
 pub fn user() -> u32 {
@@ -27,4 +28,49 @@ pub fn is_stopped(pid: i32) -> bool {
         let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes());
         matches!(state, Some([b'T' | b't', ..]))
     })
+}
+
+/// Whether `uid` may stand for any user: the kernel puts this number (65534, unless an administrator has changed it) in place of
+/// all users that have none in this process's user namespace. `false` where every user has one, as outside of such namespaces.
+pub fn is_overflow_user(uid: u32) -> bool {
+    uid == overflow_user() && !all_users_are_mapped()
+}
+
+fn overflow_user() -> u32 {
+    const USUAL: u32 = 65_534;
+    static NUMBER: OnceLock<u32> = OnceLock::new();
+    *NUMBER.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid");
+        let number = text.ok().and_then(|text| text.trim().parse().ok());
+        number.unwrap_or(USUAL)
+    })
+}
+
+/// A process can enter another namespace at any time, so that this is read each time.
+fn all_users_are_mapped() -> bool {
+    std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| maps_all(&map))
+}
+
+/// Whether a map of users (`user_namespaces(7)`) has a number for each: the last field of a line is how many it maps.
+fn maps_all(map: &str) -> bool {
+    let counts = map.lines().filter_map(|line| {
+        let count = line.split_ascii_whitespace().nth(2)?;
+        count.parse::<u64>().ok()
+    });
+    counts.sum::<u64>() >= u32::MAX.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_map_of_all_users_leaves_none_without_a_number() {
+        assert!(maps_all("         0          0 4294967295\n"));
+        assert!(maps_all("0 0 1000\n1000 1000 4294966295\n"));
+        assert!(!maps_all("         0       1000          1\n"));
+        assert!(!maps_all("0 1000 1\n1 100000 65536\n"));
+        assert!(!maps_all(""));
+        assert!(!is_overflow_user(0));
+    }
 }

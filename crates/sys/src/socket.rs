@@ -154,6 +154,30 @@ impl RecordSocket {
         })
     }
 
+    /// The kernel's handle of the process that [`RecordSocket::peer`] is about.
+    pub fn peer_process(&self) -> io::Result<OwnedFd> {
+        /// Since Linux 6.5; the number of all architectures that share the common list.
+        const SO_PEERPIDFD: libc::c_int = 77;
+        let mut descriptor: libc::c_int = -1;
+        let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+        use std::os::fd::{AsRawFd, FromRawFd};
+        // SAFETY: the kernel writes at most `len` bytes into `descriptor`, which has that many.
+        let status = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PEERPIDFD,
+                std::ptr::from_mut(&mut descriptor).cast(),
+                &mut len,
+            )
+        };
+        if status != 0 || descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made this descriptor for us, closed on exec; nothing else has it.
+        Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    }
+
     /// Sends one record. `WouldBlock` if the socket's queue is full.
     pub fn send(&self, record: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;

@@ -93,6 +93,9 @@ impl ScriptedServer {
              directory = \"/nonexistent\"\n"
         );
         std::fs::write(&config, text).expect("a configuration");
+        // Whatever the mask is: one that others may change is not used.
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        std::fs::set_permissions(&config, mode).expect("a configuration's mode");
         let stopping = Arc::new(AtomicBool::new(false));
         let waker = bmi.waker();
         let mut server = Serving {

@@ -123,7 +123,7 @@ impl Factory for Loopback {
 
     fn method(&self) -> Tcp {
         let config = TcpConfig {
-            key: self.key,
+            key: self.key.map(Into::into),
             encrypt: self.encrypt,
             connections: self.connections,
             connect_timeout: CONNECT_TIMEOUT,
@@ -153,7 +153,7 @@ impl Factory for Datagrams {
         // A node that was idle when its peer died finds out by probing, and one that ends beside a node that is not polled
         // lingers in vain. A test should not wait for either for long.
         let config = UdpConfig {
-            key: self.key,
+            key: self.key.map(Into::into),
             probe_interval: Duration::from_millis(500),
             linger_timeout: Duration::from_millis(100),
             ..UdpConfig::default()

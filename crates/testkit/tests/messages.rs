@@ -54,7 +54,7 @@ struct Loopback {
 impl Medium for Loopback {
     fn registry(&self) -> Registry {
         let config = TcpConfig {
-            key: self.key,
+            key: self.key.map(Into::into),
             encrypt: self.key.is_some(),
             connect_timeout: CONNECT_TIMEOUT,
             ..TcpConfig::default()
@@ -77,7 +77,7 @@ impl Medium for Datagrams {
     fn registry(&self) -> Registry {
         // A node that was idle when its peer died finds out by probing, which a test should not wait for long.
         let config = UdpConfig {
-            key: self.key,
+            key: self.key.map(Into::into),
             connect_timeout: CONNECT_TIMEOUT,
             probe_interval: Duration::from_millis(200),
             suspicion_timeout: Duration::from_millis(200),

@@ -98,6 +98,7 @@ use std::time::Instant;
 
 use causeway_sys::blocks::Target;
 use causeway_sys::memory::Memory;
+use causeway_sys::secret::Secret;
 pub use causeway_wire::atomic::{Operation, Outcome};
 use causeway_wire::region::{RegionDescriptor, Regions};
 use smallvec::SmallVec;
@@ -124,7 +125,7 @@ pub trait Method: Send {
     fn listen(&mut self, address: &Address) -> Result<Address, Error>;
 
     /// The cluster's key, for connections that are made from now on. Methods that use none need do nothing.
-    fn set_key(&mut self, key: [u8; 32]) {
+    fn set_key(&mut self, key: Secret) {
         let _ = key;
     }
 
@@ -651,13 +652,23 @@ impl Transfer {
 /// The identity of a peer, as far as the method can tell for certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identity {
-    /// A process on this host, vouched for by the kernel.
+    /// A process on this host, vouched for by the kernel: it made the connection.
     Local {
         /// Its process id.
         pid: i32,
         /// Its user id.
         uid: u32,
         /// Its group id.
+        gid: u32,
+    },
+    /// A process on this host that holds the other end of a network connection. The kernel vouches for the user who made that
+    /// socket; who speaks through it may be another one that was given it, and cannot speak for others.
+    SocketOf {
+        /// The number of a process that holds it; 0 if it is not known.
+        pid: i32,
+        /// Who made it.
+        uid: u32,
+        /// That process's group.
         gid: u32,
     },
     /// A holder of the cluster's key.

@@ -7,6 +7,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use causeway_sys::secret::Secret;
+
 use crate::address::{Address, MAX_ADDRESS_BYTES};
 use crate::error::Error;
 use crate::method::Method;
@@ -20,8 +22,8 @@ const MAX_ADDRESSES: usize = 16;
 /// What the built-in methods need to know.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The cluster's key, for `tcp` and `udp` beyond loopback.
-    pub key: Option<[u8; 32]>,
+    /// The cluster's key: proven by all connections, and needed beyond loopback.
+    pub key: Option<Secret>,
     /// Encrypt keyed connections; those of `udp` are always.
     pub encrypt: bool,
     /// How long connecting may take, and how long a silent connection is kept before it is probed.
@@ -100,6 +102,7 @@ impl Default for Constructors {
 
 fn shm(settings: &Settings) -> Result<Box<dyn Method>, Error> {
     Ok(Box::new(Shm::new(ShmConfig {
+        key: settings.key.clone(),
         connect_timeout: settings.connect_timeout,
         ..ShmConfig::default()
     })?))
@@ -107,7 +110,7 @@ fn shm(settings: &Settings) -> Result<Box<dyn Method>, Error> {
 
 fn tcp(settings: &Settings) -> Result<Box<dyn Method>, Error> {
     Ok(Box::new(Tcp::new(TcpConfig {
-        key: settings.key,
+        key: settings.key.clone(),
         encrypt: settings.encrypt,
         connect_timeout: settings.connect_timeout,
         connections: match settings.tcp_connections {
@@ -120,7 +123,7 @@ fn tcp(settings: &Settings) -> Result<Box<dyn Method>, Error> {
 
 fn udp(settings: &Settings) -> Result<Box<dyn Method>, Error> {
     Ok(Box::new(Udp::new(UdpConfig {
-        key: settings.key,
+        key: settings.key.clone(),
         connect_timeout: settings.connect_timeout,
         ..UdpConfig::default()
     })?))

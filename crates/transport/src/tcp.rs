@@ -45,6 +45,7 @@ use causeway_sys::fork::Owner;
 use causeway_sys::limits::{self, Reserve};
 use causeway_sys::memory::Memory;
 use causeway_sys::net::{self, Piece};
+use causeway_sys::secret::Secret;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::tcp::{MAX_PACKET, MAX_PIECE, Ticket};
 use rustix::event::epoll;
@@ -62,7 +63,6 @@ use crate::method::{
 use crate::resolve;
 use crate::session::Bounds;
 use crate::table::RESERVED_GENERATION;
-use crate::trust::KEY_BYTES;
 use link::Buffers;
 use slots::{Origin, PeerState, Slots};
 
@@ -305,7 +305,7 @@ impl Method for Tcp {
             .ok_or(Error::Unsupported("the listening address has no notation"))
     }
 
-    fn set_key(&mut self, key: [u8; KEY_BYTES]) {
+    fn set_key(&mut self, key: Secret) {
         self.config.key = Some(key);
     }
 
@@ -540,7 +540,7 @@ impl Tcp {
         let mut facts = vec![("method", "tcp".to_owned()), ("connection", connection)];
         let trust = match state.identity {
             Some(Identity::Keyed) => "holds the cluster's key".to_owned(),
-            Some(Identity::Local { uid, .. }) => {
+            Some(Identity::Local { uid, .. } | Identity::SocketOf { uid, .. }) => {
                 format!("user {uid} on this host, says the kernel")
             }
             None => "not known yet".to_owned(),

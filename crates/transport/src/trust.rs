@@ -1,5 +1,6 @@
 //! Whom the methods between hosts talk to, and how a refusal reads.
 
+use causeway_sys::process::is_overflow_user;
 use causeway_wire::tcp::Refusal;
 
 use crate::error::{NO_DESCRIPTORS, PeerError};
@@ -7,10 +8,19 @@ use crate::error::{NO_DESCRIPTORS, PeerError};
 /// Length of the cluster's key.
 pub(crate) const KEY_BYTES: usize = 32;
 
-/// Whether a process of user `me` without a key talks to one of user `uid` on the same host. Root is let in, and may
-/// reach out to every user; but no other user gets in with root.
-pub(crate) fn is_let_in(uid: u32, me: u32, we_reach_out: bool) -> bool {
-    uid == me || uid == 0 || (we_reach_out && me == 0)
+/// Whether a process of user `me` and one of user `uid` on the same host talk to each other without a key, and share memory: only if
+/// the two are one user. Root is no exception: whatever a process of root's is talked into doing, it may do to all. A number
+/// that may stand for several users is that of none of them.
+pub(crate) fn is_let_in(uid: u32, me: u32) -> bool {
+    uid == me && !is_overflow_user(uid)
+}
+
+/// How messages name a user.
+pub(crate) fn user(uid: u32) -> String {
+    match is_overflow_user(uid) {
+        true => format!("a user that has no number in this user namespace (it shows as {uid})"),
+        false => format!("user {uid}"),
+    }
 }
 
 /// What a refusal means to the side that is refused; `protocol` names the method.
@@ -31,4 +41,40 @@ pub(crate) fn refused(refusal: Refusal, protocol: &str) -> PeerError {
         Refusal::None => "it refuses without a reason",
     };
     PeerError::Unauthorised(reason.to_owned())
+}
+
+/// Acting as other users, for tests that root runs.
+#[cfg(all(test, not(loom)))]
+pub(crate) mod test_users {
+    use rustix::process::{Uid, geteuid};
+
+    /// A user without rights here.
+    pub(crate) const OTHER_USER: u32 = 65_534;
+
+    /// The users as whom connections can be made: our own and, if we may, another one.
+    pub(crate) fn users() -> Vec<u32> {
+        let me = geteuid().as_raw();
+        match me {
+            0 => vec![me, OTHER_USER],
+            _ => vec![me],
+        }
+    }
+
+    /// Calls `act` in a thread that is of this user.
+    pub(crate) fn as_user<R: Send>(uid: u32, act: impl FnOnce() -> R + Send) -> R {
+        std::thread::scope(|scope| {
+            let of_user = scope.spawn(|| {
+                if uid != geteuid().as_raw() {
+                    let uid = Uid::from_raw(uid);
+                    // Of this thread alone, which ends with it.
+                    rustix::thread::set_thread_res_uid(uid, uid, uid)
+                        .expect("root may become any user");
+                }
+                act()
+            });
+            of_user
+                .join()
+                .expect("what the thread does fails no assertion")
+        })
+    }
 }

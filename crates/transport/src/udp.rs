@@ -48,6 +48,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use causeway_sys::memory::Memory;
+use causeway_sys::secret::Secret;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::tcp::{MAX_PACKET, MAX_PIECE};
 
@@ -373,7 +374,7 @@ impl<G: DatagramIo> Method for Udp<G> {
         table::describe(local).ok_or(Error::Unsupported("the listening address has no notation"))
     }
 
-    fn set_key(&mut self, key: [u8; crate::trust::KEY_BYTES]) {
+    fn set_key(&mut self, key: Secret) {
         self.core.config.key = Some(key);
     }
 

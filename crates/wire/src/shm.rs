@@ -33,6 +33,8 @@ pub const MAX_REASON_BYTES: usize = 200;
 /// Handshake flag: the process is registered for `membarrier`, so senders to it may leave out
 /// their fences if they are too.
 pub const FLAG_MEMBARRIER: u8 = 1;
+/// Handshake flag of a [`Hello`]: its sender holds a cluster's key, and expects a [`Challenge`].
+pub const FLAG_KEYED: u8 = 2;
 
 codes! {
     /// Why a handshake is refused.
@@ -88,6 +90,55 @@ pub enum Record {
     /// The area that the sender's transfers are copied through where one process may not reach the
     /// other's memory, with its file.
     Bulk,
+    /// The reply to the greeting of a caller that holds the cluster's key; the caller replies with [`Record::Proof`], and only then
+    /// comes [`Record::Welcome`].
+    Challenge(Challenge),
+    /// That the caller holds the key, in this very exchange.
+    Proof(Proof),
+}
+
+/// A keyed hash (HMAC-SHA-256) of both sides' part of a handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proof(pub [u8; PROOF_BYTES]);
+
+/// Bytes of a [`Proof`].
+pub const PROOF_BYTES: usize = 32;
+
+/// See [`Record::Challenge`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Challenge {
+    /// Drawn by the accepting side for this handshake.
+    pub nonce: u128,
+    /// That the accepting side holds the key.
+    pub proof: Proof,
+}
+
+impl Wire for Proof {
+    fn encode(&self, out: &mut Writer) {
+        self.0.iter().for_each(|byte| out.u8(*byte));
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let mut bytes = [0; PROOF_BYTES];
+        for byte in &mut bytes {
+            *byte = input.u8("proof")?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl Wire for Challenge {
+    fn encode(&self, out: &mut Writer) {
+        out.u128(self.nonce);
+        self.proof.encode(out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            nonce: input.u128("nonce")?,
+            proof: Proof::decode(input)?,
+        })
+    }
 }
 
 /// See [`Record::Hello`].
@@ -101,6 +152,8 @@ pub struct Hello {
     pub ring_bytes: u32,
     /// Entries of each region table.
     pub region_slots: u32,
+    /// Drawn for this handshake, if [`FLAG_KEYED`] is set; else it is not sent.
+    pub nonce: u128,
     /// About the sender.
     pub process: Process,
 }
@@ -170,6 +223,8 @@ variants!(Record, "record kind", {
     7 => Forgot { object: u64 },
     8 => Retired { object: u64 },
     9 => Bulk,
+    10 => Challenge(challenge: wire),
+    11 => Proof(proof: wire),
 });
 
 fn encode_preamble(out: &mut Writer, formats: Formats, flags: u8) {
@@ -219,6 +274,9 @@ impl Wire for Hello {
         encode_preamble(out, self.formats, self.flags);
         out.u32(self.ring_bytes);
         out.u32(self.region_slots);
+        if self.flags & FLAG_KEYED != 0 {
+            out.u128(self.nonce);
+        }
         self.process.encode(out);
     }
 
@@ -229,6 +287,10 @@ impl Wire for Hello {
             flags,
             ring_bytes: input.u32("ring bytes")?,
             region_slots: input.u32("region slots")?,
+            nonce: match flags & FLAG_KEYED {
+                0 => 0,
+                _ => input.u128("nonce")?,
+            },
             process: Process::decode(input)?,
         })
     }

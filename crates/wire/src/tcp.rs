@@ -157,7 +157,7 @@ pub struct Hello {
     pub auth: Auth,
     /// Whether the sender wants encryption. It is on if either side wants it.
     pub encrypt: bool,
-    /// For [`Auth::SameUser`]: the sending process and descriptor. Zeros otherwise.
+    /// For [`Auth::SameUser`]: the sending process and descriptor. For [`Auth::ClusterKey`]: a number drawn for this connection.
     pub holder: Holder,
     /// Whether the sender's processor computes AES-GCM fast and in constant time. It is the cipher if
     /// both sides' do.

@@ -394,7 +394,7 @@ int BMI_addr_disconnect(bmi_t *bmi, bmi_addr_t addr);
 
 /* The process at the other end, as far as it is known for certain. */
 #define BMI_IDENTITY_UNKNOWN 0 /* not connected */
-#define BMI_IDENTITY_LOCAL 1   /* a process of this host; the kernel vouches for its numbers */
+#define BMI_IDENTITY_LOCAL 1   /* a process of this host; the kernel vouches for its user */
 #define BMI_IDENTITY_KEYED 2   /* it holds the key */
 
 struct bmi_identity {

@@ -5,9 +5,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use causeway_command::failure::{Doing, Failure, Outcome};
-use causeway_command::output::{Output, hex};
+use causeway_command::output::Output;
 use causeway_fs::config::{Configuration, Durability, Host};
 use causeway_fs::dev::random_identity;
+use causeway_sys::secret::Secret;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
@@ -96,14 +97,13 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     // The text must be read as it was written: a bad host name that was not noticed before is an error here.
     Configuration::parse(&text, &arguments.output.display().to_string())
         .map_err(|error| wrong(error.message))?;
-    let key: [u8; 32] = causeway_sys::random::bytes().doing(|| "making a random key".to_owned())?;
-    let key_text = hex(&key);
+    let key = Secret::draw().doing(|| "making a random key".to_owned())?;
     if !arguments.force && arguments.output.exists() {
         return Err(in_the_way(&arguments.output));
     }
     write_new(
         &key_file,
-        format!("{key_text}\n").as_bytes(),
+        &[key.digits().as_bytes(), b"\n"].concat(),
         0o600,
         arguments.force,
     )?;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::harmless;
 use causeway_report::table::Table;
 use causeway_report::units::{duration_text, microseconds_text};
 use causeway_wire::fs::ServerIdentity;
@@ -69,7 +70,7 @@ fn ask(session: &Session, index: usize, count: u32) -> Outcome<PingReply> {
     };
     check(session, index, &greeting.identity)?;
     Ok(PingReply {
-        version: greeting.version,
+        version: harmless(&greeting.version),
         pid: greeting.pid,
         uptime: Duration::from_millis(greeting.uptime_ms),
         median_us: times.get(times.len() / 2).copied().unwrap_or(0.0),
@@ -91,7 +92,9 @@ fn check(session: &Session, index: usize, found: &ServerIdentity) -> Outcome {
         format!(
             "at its address is server {} of file system {:032x}, and the configuration has server {expected} \
              of file system {:032x} there",
-            found.name, found.file_system, session.configuration.id
+            harmless(&found.name),
+            found.file_system,
+            session.configuration.id
         ),
     )
     .hint("correct the `id`, the names or the addresses in the configuration"))

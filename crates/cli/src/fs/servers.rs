@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::harmless;
 use causeway_fs::client::{Client, Layout};
 use causeway_report::table::Table;
 use causeway_wire::fs::{Generation, ObjectId};
@@ -138,7 +139,9 @@ fn found(session: &Session, client: &mut Client, name: &str) -> Outcome<Generati
             format!("finding the server {name}"),
             format!(
                 "at its address is server {} of file system {:032x}, not server {name} of file system {:032x}",
-                identity.name, identity.file_system, session.configuration.id
+                harmless(&identity.name),
+                identity.file_system,
+                session.configuration.id
             ),
         )
         .hint("correct the names or the addresses in the configuration"));
@@ -199,7 +202,7 @@ fn state(session: &Session, client: &mut Client, layout: &Layout, name: &str) ->
         Some(server) => match client.verify(index) {
             Ok(()) if server.active => (true, "in use".to_owned()),
             Ok(()) => (true, "drained: new files do not use it".to_owned()),
-            Err(error) => (false, error.message),
+            Err(error) => (false, harmless(&error.message)),
         },
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::Output;
-use causeway_command::remote::{base_name, load};
+use causeway_command::remote::{base_name, load, unreadable};
 use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::{Configuration, PLACES, ServerEntry, VARIABLE, usual_file};
 use clap::Args;
@@ -139,7 +139,7 @@ pub(crate) fn find(named: Option<&Path>) -> Outcome<PathBuf> {
         (Some(file), _) => (file.to_owned(), "named by --config"),
         (None, Some(file)) => (PathBuf::from(file), "named by $CAUSEWAY_CONFIG"),
         (None, None) => {
-            return usual_file().ok_or_else(none_found);
+            return usual_file().map_err(unreadable)?.ok_or_else(none_found);
         }
     };
     if file.is_file() {

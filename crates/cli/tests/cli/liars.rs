@@ -9,8 +9,8 @@ use causeway_testkit::scripted::{
 };
 use causeway_wire::fs::formats::FORMATS;
 use causeway_wire::fs::{
-    Body, CheckCursor, Distribution, Greeting, Kind, Node, ObjectId, Operation, Reply, ReplyBody,
-    StripedFile,
+    Body, CheckCursor, Distribution, Errno, Failure, Greeting, Kind, Node, ObjectId, Operation,
+    Reply, ReplyBody, StripedFile,
 };
 
 use crate::stand::{Left, Run};
@@ -439,5 +439,57 @@ fn greetings_of_others_are_refused() {
         for verb in [&["cat", "/f"][..], &["rm", "-r", "/d"]] {
             place.refuses(what, verb);
         }
+    }
+}
+
+/// Colours, titles of windows, keys pressed on the user's behalf: what servers say is shown, and does nothing.
+#[test]
+fn what_servers_say_drives_no_terminal() {
+    const DRIVES: &str = "\x1b]0;mine\x07\x1b[2J\u{9b}31m";
+    let fails = |errno| Reply {
+        result: Err(Failure {
+            errno,
+            message: format!("no {DRIVES} luck"),
+        }),
+    };
+    let place = Place::new(move |operation, _| match operation {
+        Operation::Hello { .. } => {
+            let mut greeting = greeting();
+            greeting.version = DRIVES.to_owned();
+            Response::Reply(ReplyBody::Hello(Box::new(greeting)))
+        }
+        _ => Response::Bytes(fails(Errno::EACCES).to_bytes(FORMATS.highest)),
+    });
+    let config = place.server.config().to_owned();
+    let info = Run::new(place.directory.path(), &["info"])
+        .config(&config)
+        .left();
+    let said = [
+        info,
+        place.run(&["ping"]),
+        place.run(&["ls", "/"]),
+        place.run(&["stat", "/f"]),
+        place.run(&["df"]),
+        place.run(&["fsck"]),
+    ];
+    for left in &said {
+        let out = String::from_utf8_lossy(&left.out);
+        for text in [&*out, &left.err] {
+            let is_control = |c: char| c.is_control() && c != '\n';
+            assert!(!text.contains(is_control), "{left:?}");
+        }
+    }
+    assert!(said[2].err.contains("\\x1b[2J"), "{said:?}");
+    let other = Place::new(|operation, _| match operation {
+        Operation::Hello { .. } => {
+            let mut greeting = greeting();
+            greeting.identity.name = DRIVES.to_owned();
+            Response::Reply(ReplyBody::Hello(Box::new(greeting)))
+        }
+        _ => Response::Honest,
+    });
+    for verb in ["ping", "ls"] {
+        let said = other.refuses("a name that drives a terminal", &[verb]);
+        assert!(!said.contains('\x1b') && !said.contains('\u{9b}'), "{said}");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -233,6 +234,17 @@ impl Stand {
         }
         arguments.extend(options);
         let run = Run::new(directory.path(), &arguments).user(user);
+        let (child, config, pids) = Self::start(&run);
+        Self {
+            directory,
+            config,
+            pids,
+            others: Vec::new(),
+            child,
+        }
+    }
+
+    fn start(run: &Run) -> (Child, PathBuf, Vec<i32>) {
         let mut child = run.command().stderr(Stdio::inherit()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
@@ -240,16 +252,30 @@ impl Stand {
             .unwrap();
         let said = one_object(line.as_bytes());
         let pids = said["pids"].as_array().unwrap();
-        Self {
-            config: PathBuf::from(said["config"].as_str().unwrap()),
-            pids: pids
-                .iter()
-                .map(|pid| pid.as_i64().unwrap() as i32)
-                .collect(),
-            directory,
-            others: Vec::new(),
-            child,
+        let pids = pids.iter().map(|pid| pid.as_i64().unwrap() as i32);
+        let config = PathBuf::from(said["config"].as_str().unwrap());
+        (child, config, pids.collect())
+    }
+
+    /// Starts it by TCP as well, as another user, with a key of that user's. The second configuration and key are root's.
+    pub(crate) fn keyed_of_user(user: u32) -> (Self, PathBuf) {
+        let mut stand = Self::of_user(Some(user), &["--tcp"]);
+        stand.end(Signal::TERM);
+        let text = std::fs::read_to_string(&stand.config).unwrap();
+        for (name, owner) in [("users", Some(user)), ("roots", None)] {
+            let key = stand.directory.path().join(format!("{name}.key"));
+            write_as(&key, &"5a".repeat(32), 0o600, owner);
+            let text = text.replacen("id =", &format!("key_file = {key:?}\nid ="), 1);
+            let config = stand.directory.path().join(format!("{name}.toml"));
+            write_as(&config, &text, 0o644, owner);
         }
+        std::fs::rename(stand.directory.path().join("users.toml"), &stand.config).unwrap();
+        let again = ["fs", "dev", "--servers", "2", "--json"];
+        let again = [&again[..], &["--durability", "relaxed"]].concat();
+        let run = Run::new(stand.directory.path(), &again).user(Some(user));
+        (stand.child, _, stand.pids) = Self::start(&run);
+        let roots = stand.directory.path().join("roots.toml");
+        (stand, roots)
     }
 
     /// `causeway fs ARGUMENTS…` against it.
@@ -267,7 +293,7 @@ impl Stand {
             .find(|line| line.starts_with("timeout"))
             .unwrap();
         let file = self.directory.path().join("impatient.toml");
-        std::fs::write(&file, text.replace(line, "timeout = \"1 s\"")).unwrap();
+        write_as(&file, &text.replace(line, "timeout = \"1 s\""), 0o644, None);
         file
     }
 
@@ -289,6 +315,13 @@ impl Drop for Stand {
             let _ = server.wait();
         }
     }
+}
+
+/// Writes a file with this mode, whatever the mask is, for this owner.
+pub(crate) fn write_as(file: &Path, text: &str, mode: u32, owner: Option<u32>) {
+    std::fs::write(file, text).unwrap();
+    std::os::unix::fs::chown(file, owner, owner).unwrap();
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// Sends a signal to a process that these tests have started. One that is to stop has stopped then: its threads go on until the

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use crate::stand::{Left, Run, Stand};
+use crate::stand::{Left, Run, Stand, write_as};
 
 /// A user without rights, if these tests may become one; else the user that runs them.
 fn user() -> (Option<u32>, u32) {
@@ -81,23 +81,31 @@ fn a_normal_user_runs_and_uses_a_file_system() {
 #[test]
 fn owners_are_kept_apart_and_what_is_not_restored_is_said() {
     let (Some(user), _) = user() else {
-        return; // only root can be two users
+        eprintln!("left out: only root can be two users");
+        return;
     };
-    let stand = Stand::of_user(Some(user), &["--tcp"]);
+    let (stand, roots) = Stand::keyed_of_user(user);
     let at = stand.directory.path();
+    // Root reaches a user's servers as everybody does: with the key, and not through memory.
+    let as_root = |arguments: &[&str]| Run::new(at, arguments).config(&roots);
     for (name, mode) in [("tool", 0o4755), ("key", 0o600)] {
         file(&stand, name, mode, None);
-        stand.fs(&["put", name, "/"]).ok();
+        as_root(&["fs", "put", name, "/"]).ok();
     }
+    let said = as_root(&["fs", "ls", "--via", "shm", "/"]).fails(1);
+    assert!(
+        said.contains(&format!("a process of user {user}")),
+        "{said}"
+    );
     let left = stand.fs(&["get", "/tool", "mine"]).user(Some(user)).left();
     assert_eq!(left.code, Some(0), "{left:?}");
     assert!(left.err.contains("set-user-ID"), "{left:?}");
     let mine = std::fs::metadata(at.join("mine")).unwrap();
     assert_eq!((mine.uid(), mine.mode() & 0o7777), (user, 0o755));
     // Root's copy is root's again.
-    stand.fs(&["get", "/tool", "roots"]).ok();
-    let roots = std::fs::metadata(at.join("roots")).unwrap();
-    assert_eq!((roots.uid(), roots.mode() & 0o7777), (0, 0o4755));
+    as_root(&["fs", "get", "/tool", "roots"]).ok();
+    let there = std::fs::metadata(at.join("roots")).unwrap();
+    assert_eq!((there.uid(), there.mode() & 0o7777), (0, 0o4755));
     let said = stand.fs(&["get", "/key", "key2"]).user(Some(user)).fails(1);
     assert!(said.contains("may not read"), "{said}");
     assert!(!at.join("key2").exists());
@@ -108,16 +116,42 @@ fn owners_are_kept_apart_and_what_is_not_restored_is_said() {
     assert!(said.contains("key"), "{said}");
     // The root directory is the user's, which allows the user to remove names from it.
     stand.fs(&["rm", "/key"]).user(Some(user)).ok();
-    // A third user gets in nowhere, even with the configuration in hand.
+}
+
+/// A third user, and root without a key, get in nowhere, even with the configuration in hand; and nobody uses one of others.
+#[test]
+fn other_users_and_their_configurations_stay_outside() {
+    let (Some(user), _) = user() else {
+        eprintln!("left out: only root can be two users");
+        return;
+    };
+    let stand = Stand::of_user(Some(user), &["--tcp"]);
+    let at = stand.directory.path();
     set_mode(at, 0o755);
     let third = user - 1;
-    let said = stand.fs(&["ls", "/"]).user(Some(third)).fails(1);
-    assert!(said.contains("user"), "{said}");
-    let said = Run::new(at, &["fs", "ls", "--via", "tcp", "/"])
-        .config(&stand.config)
-        .user(Some(third))
-        .fails(1);
-    assert!(said.contains("user"), "{said}");
+    for (name, other) in [("third", Some(third)), ("root", None)] {
+        let said = stand.fs(&["ls", "/"]).user(other).fails(2);
+        assert!(said.contains(&format!("belongs to user {user}")), "{said}");
+        let copy = at.join(format!("{name}.toml"));
+        let text = std::fs::read_to_string(&stand.config).unwrap();
+        write_as(&copy, &text, 0o644, other);
+        for via in [&[][..], &["--via", "tcp"]] {
+            let arguments = [&["fs", "ls", "/"], via].concat();
+            let said = Run::new(at, &arguments).config(&copy).user(other).fails(1);
+            assert!(said.contains("user"), "{said}");
+        }
+    }
+    // Found, not named, in the directory of somebody else.
+    let said = Run::new(at, &["fs", "ls", "/"]).fails(2);
+    assert!(
+        said.contains(&format!("belongs to user {user}: name the file")),
+        "{said}"
+    );
+    set_mode(&stand.config, 0o664);
+    let said = stand.fs(&["ls", "/"]).user(Some(user)).fails(2);
+    assert!(said.contains("chmod go-w"), "{said}");
+    set_mode(&stand.config, 0o644);
+    stand.fs(&["ls", "/"]).user(Some(user)).ok();
     // One that may not be read is not one that does not exist.
     set_mode(at, 0o700);
     let said = Run::new(Path::new("/"), &["fs", "ls", "/"])

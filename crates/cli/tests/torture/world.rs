@@ -1,8 +1,9 @@
 //! A file system of real server processes, and everything that can happen to them.
 
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::Ipv4Addr;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
@@ -157,7 +158,10 @@ impl World {
         for (patient, timeout) in [(true, PATIENT), (false, IMPATIENT)] {
             let mut configuration = world.configuration.clone();
             configuration.timeout = timeout;
-            std::fs::write(world.file(patient), configuration.to_toml())
+            let file = world.file(patient);
+            // Whatever the mask is: one that others may change is not used.
+            std::fs::write(&file, configuration.to_toml())
+                .and_then(|()| std::fs::set_permissions(&file, Permissions::from_mode(0o644)))
                 .map_err(|error| error.to_string())?;
         }
         for server in 0..world.servers.len() {

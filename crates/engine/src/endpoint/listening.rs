@@ -1,15 +1,17 @@
 //! An instance that others can reach at more addresses than it began with.
 
+use causeway_sys::secret::Secret;
+
 use super::Endpoint;
 use crate::matcher::Matcher;
 use crate::types::Error;
 
 impl<M: Matcher> Endpoint<M> {
     /// The cluster's key for connections that are made from now on. Those that stand keep theirs.
-    pub fn set_key(&mut self, key: [u8; 32]) -> Result<(), Error> {
+    pub fn set_key(&mut self, key: Secret) -> Result<(), Error> {
         self.check_process()?;
         for slot in &mut self.methods.slots {
-            slot.method.set_key(key);
+            slot.method.set_key(key.clone());
         }
         Ok(())
     }

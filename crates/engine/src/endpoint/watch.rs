@@ -382,7 +382,9 @@ fn phase_code(phase: &Phase) -> PhaseCode {
 /// The process at the other end, if it is one of this host.
 fn pid(identity: Option<Identity>) -> u32 {
     match identity {
-        Some(Identity::Local { pid, .. }) => u32::try_from(pid).unwrap_or(0),
+        Some(Identity::Local { pid, .. } | Identity::SocketOf { pid, .. }) => {
+            u32::try_from(pid).unwrap_or(0)
+        }
         _ => 0,
     }
 }

@@ -13,8 +13,11 @@ mod types;
 #[cfg(test)]
 mod tests;
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use causeway_sys::secret::Secret;
+use causeway_sys::trusted_file::{self, Refused, Use};
 use causeway_wire::fs::DistributionHint;
 
 pub use layout::{DEFAULT_PORT, Host};
@@ -28,21 +31,41 @@ pub const VARIABLE: &str = "CAUSEWAY_CONFIG";
 /// Where a configuration file is searched for when none is named.
 pub const PLACES: [&str; 2] = ["causeway.toml", "causeway-dev/causeway.toml"];
 
-/// A configuration file in a usual place.
-pub fn usual_file() -> Option<PathBuf> {
-    PLACES.iter().map(PathBuf::from).find(|file| file.is_file())
+/// A configuration file in a usual place; an error if there is one in a place where anybody may have put it.
+pub fn usual_file() -> Result<Option<PathBuf>, ConfigError> {
+    let Some(file) = PLACES.iter().map(PathBuf::from).find(|file| file.is_file()) else {
+        return Ok(None);
+    };
+    // Not only the file's own directory: whoever may rename that puts another one in its place.
+    for place in [Path::new(PLACES[0]), &file] {
+        trusted_file::check_place(place).map_err(|refused| ConfigError {
+            file: file.display().to_string(),
+            line: 0,
+            message: format!("it is not used: {refused}"),
+        })?;
+    }
+    Ok(Some(file))
 }
 
 impl Configuration {
     /// Reads and checks a file, and the key file that it names.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
+        let wrong = |message| ConfigError {
             file: file.clone(),
             line: 0,
-            message: format!(
+            message,
+        };
+        let text = trusted_file::open(path, Use::Configuration).and_then(|mut found| {
+            let mut text = String::new();
+            let read = found.read_to_string(&mut text);
+            read.map(|_| text).map_err(Refused::Unreadable)
+        });
+        let text = text.map_err(|refused| match refused {
+            Refused::Unreadable(error) => wrong(format!(
                 "cannot be read: {error}; `causeway fs init` writes a configuration file"
-            ),
+            )),
+            Refused::Distrusted(what) => wrong(format!("it is not used: {what}")),
         })?;
         let (configuration, key_line) = file::parse(&text, &file)?;
         if let Some(key_file) = &configuration.key_file {
@@ -52,13 +75,18 @@ impl Configuration {
                 message,
             })?;
         }
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        tracing::debug!(file = %path.display(), key_file = ?configuration.key_file, "the configuration was read");
         Ok(configuration)
     }
 
     /// Reads and checks the file that the environment names, or one in a usual place.
     pub fn load_usual() -> Result<Self, ConfigError> {
         let named = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
-        let file = named.map(PathBuf::from).or_else(usual_file);
+        let file = match named {
+            Some(named) => Some(PathBuf::from(named)),
+            None => usual_file()?,
+        };
         Self::load(&file.ok_or_else(|| ConfigError {
             file: PLACES[0].to_owned(),
             line: 0,
@@ -81,7 +109,7 @@ impl Configuration {
     }
 
     /// The cluster's key, if the configuration names a key file.
-    pub fn key(&self) -> Result<Option<[u8; 32]>, ConfigError> {
+    pub fn key(&self) -> Result<Option<Secret>, ConfigError> {
         self.key_file
             .as_deref()
             .map(|path| {

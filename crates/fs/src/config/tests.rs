@@ -156,7 +156,7 @@ fn key_files_are_checked() {
     assert!(complaint().message.contains("chmod 600"));
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     let good = Configuration::load(&file).unwrap();
-    assert_eq!(good.key().unwrap(), Some([0xab; 32]));
+    assert_eq!(good.key().unwrap(), Some([0xab; 32].into()));
     std::fs::write(&key, "ab".repeat(31)).unwrap();
     assert!(complaint().message.contains("64 hexadecimal"));
     std::fs::write(&key, "zz".repeat(32)).unwrap();

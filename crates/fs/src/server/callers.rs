@@ -47,12 +47,13 @@ impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
         let refuse = |message: String| failure(Errno::EPERM, message);
         let identity = identity
             .ok_or_else(|| refuse("the connection does not identify its peer".to_owned()))?;
-        let Identity::Local { pid, uid, gid } = identity else {
-            return Ok(());
+        let (pid, uid, gid) = match identity {
+            // Whoever holds the key, and root on this host, acts for others.
+            Identity::Keyed | Identity::Local { uid: 0, .. } => return Ok(()),
+            Identity::Local { pid, uid, gid } | Identity::SocketOf { pid, uid, gid } => {
+                (pid, uid, gid)
+            }
         };
-        if uid == 0 {
-            return Ok(());
-        }
         if self
             .verified
             .get(&from)
@@ -126,6 +127,11 @@ mod tests {
         assert!(ok(local(0, 0), claim(1234, 1, &[2])));
         assert!(ok(Some(Identity::Keyed), claim(1234, 1, &[2])));
         assert!(!ok(None, claim(1234, 1, &[])));
+        // A socket of root's may have been given to anybody.
+        let socket_of = |uid, gid| Some(Identity::SocketOf { pid, uid, gid });
+        assert!(!ok(socket_of(0, 0), claim(1234, 1, &[])));
+        assert!(ok(socket_of(0, 0), claim(0, 0, &[0])));
+        assert!(!ok(socket_of(77, 77), claim(0, 77, &[])));
         assert!(!ok(local(77, 77), claim(0, 77, &[])));
         assert!(ok(local(77, 77), claim(77, 77, &[77])));
         assert!(!ok(local(77, 77), claim(77, 77, &[4_000_000_000])));

@@ -43,7 +43,9 @@ pub fn of_an_idle_peer<F: Factory>(factory: &F, test: &str) {
         return;
     }
     let mut pair = ProcessPair::calling(factory, test);
-    if let Some(Identity::Local { pid, .. }) = pair.node.method.identity(pair.peer) {
+    if let Some(Identity::Local { pid, .. } | Identity::SocketOf { pid, .. }) =
+        pair.node.method.identity(pair.peer)
+    {
         assert_eq!(pid, pair.child.pid(), "the kernel names the process");
     }
     kill(&mut pair);

@@ -362,7 +362,7 @@ pub fn a_peer_is_identified<F: Factory>(factory: &F) {
     assert_eq!(described.scheme(), pair.address.scheme());
     for (node, peer) in [(&pair.a, pair.to_b), (&pair.b, pair.to_a)] {
         match node.method.identity(peer).expect("a connection stands") {
-            Identity::Local { pid, .. } => {
+            Identity::Local { pid, .. } | Identity::SocketOf { pid, .. } => {
                 assert_eq!(pid as u32, std::process::id(), "the peer is this process");
             }
             Identity::Keyed => {}

@@ -53,8 +53,8 @@ impl Drop for SimulatedDatagramIo {
 }
 
 impl Environment for SimulatedDatagramIo {
-    fn verify(&mut self, _: Remote, holder: Holder, _: bool) -> Result<Identity, String> {
-        Ok(Identity::Local {
+    fn verify(&mut self, _: Remote, holder: Holder) -> Result<Identity, String> {
+        Ok(Identity::SocketOf {
             pid: holder.pid as i32,
             uid: 0,
             gid: 0,

@@ -33,13 +33,8 @@ impl<G: DatagramIo> LossyDatagramIo<G> {
 }
 
 impl<G: DatagramIo> Environment for LossyDatagramIo<G> {
-    fn verify(
-        &mut self,
-        remote: Remote,
-        holder: Holder,
-        we_call: bool,
-    ) -> Result<Identity, String> {
-        self.under.verify(remote, holder, we_call)
+    fn verify(&mut self, remote: Remote, holder: Holder) -> Result<Identity, String> {
+        self.under.verify(remote, holder)
     }
 
     fn holder(&self, socket: u32) -> Holder {

@@ -61,7 +61,7 @@ pub fn run(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
     }
     let seconds = Duration::from_secs;
     let config = UdpConfig {
-        key: keyed.then_some([9; 32]),
+        key: keyed.then(|| [9; 32].into()),
         // Without a reason no peer may be given up, so there must be time for bad luck.
         connect_timeout: seconds(if harsh { 3 } else { 60 }),
         liveness_timeout: seconds(if harsh { 8 } else { 60 }),

@@ -4,29 +4,32 @@
 //! fill its ring at once. The accepting side checks and maps both, and answers with its doorbell page.
 //! A client that says nothing, or nonsense, holds one descriptor for a bounded time.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memfd;
+use causeway_sys::random;
 use causeway_sys::socket::{Accepted, Credentials, Received, RecordSocket};
 use causeway_wire::codec::Wire;
 use causeway_wire::shm::{
-    FLAG_MEMBARRIER, FORMATS, Hello, MAX_REASON_BYTES, MAX_RECORD_BYTES, PairLayout, Process,
-    Record, RefuseReason, Welcome,
+    FLAG_KEYED, FLAG_MEMBARRIER, FORMATS, Hello, MAX_REASON_BYTES, MAX_RECORD_BYTES, PairLayout,
+    Process, Record, RefuseReason, Welcome,
 };
 use rustix::io::Errno;
 
 use super::Shm;
-use super::pair::{Pair, Stage, decode, may_connect};
+use super::pair::{Pair, Stage, decode};
 use super::peers::Link;
+use super::proof::{self, Caller};
 use crate::address::Address;
 use crate::error::{NO_DESCRIPTORS, PeerError};
 use crate::method::{Peer, Sink};
+use crate::trust::{is_let_in, user};
 
-/// Connections whose first record has not come yet. One more drops the oldest.
+/// Connections on which two processes have not met yet. One more drops the oldest.
 const MAX_HALF_OPEN: usize = 128;
 
 /// What callers are told for which there is no descriptor.
@@ -40,11 +43,19 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Connections accepted in one go.
 const ACCEPTS: usize = 16;
 
-/// A connection whose first record has not come yet.
+/// A connection on which the two processes have not met yet.
 pub(super) struct HalfOpen {
     pub(super) id: u64,
     socket: RecordSocket,
     pub(super) deadline: Instant,
+    /// What it has said, if it still has to prove that it holds the cluster's key.
+    challenged: Option<Box<Challenged>>,
+}
+
+struct Challenged {
+    hello: Hello,
+    descriptors: Vec<OwnedFd>,
+    nonce: u128,
 }
 
 /// In the upper bits of a half-open connection's number in the epoll set.
@@ -127,19 +138,28 @@ impl Shm {
             }
         };
         let credentials = socket.peer().map_err(broken)?;
-        if !may_connect(self.own, credentials.uid, true) {
+        if !is_let_in(credentials.uid, self.own.uid) {
             return Err(PeerError::Unauthorised(format!(
-                "a process of user {} listens there, and we run as user {}",
-                credentials.uid, self.own.uid
+                "a process of {} listens there, and we run as user {}",
+                user(credentials.uid),
+                self.own.uid
             )));
         }
-        let hello = Record::Hello(Hello {
+        let keyed = match self.config.key {
+            Some(_) => FLAG_KEYED,
+            None => 0,
+        };
+        let hello = Hello {
             formats: FORMATS,
-            flags: self.flags(),
+            flags: self.flags() | keyed,
             ring_bytes: self.layout.ring_bytes as u32,
             region_slots: self.layout.region_slots as u32,
+            nonce: nonce()?,
             process: self.process(peer),
-        });
+        };
+        let key = self.config.key.clone();
+        pair.caller = key.map(|key| Box::new(Caller::new(key, hello)));
+        let hello = Record::Hello(hello);
         let Some(file) = pair.file.take() else {
             return Err(PeerError::Disconnected);
         };
@@ -250,6 +270,7 @@ impl Shm {
                         id,
                         socket,
                         deadline,
+                        challenged: None,
                     });
                     // Mostly the first record is there already.
                     self.read_hello(id, sink);
@@ -293,12 +314,13 @@ impl Shm {
     /// The credentials of the peer that has connected, if its user may.
     fn check_user(&self, socket: &RecordSocket) -> Result<Credentials, PeerError> {
         let credentials = socket.peer().map_err(broken)?;
-        if may_connect(self.own, credentials.uid, false) {
+        if is_let_in(credentials.uid, self.own.uid) {
             return Ok(credentials);
         }
         Err(PeerError::Unauthorised(format!(
-            "user {} may not connect to a process of user {}",
-            credentials.uid, self.own.uid
+            "{} may not connect to a process of user {}",
+            user(credentials.uid),
+            self.own.uid
         )))
     }
 
@@ -312,25 +334,35 @@ impl Shm {
             Ok(Received::Nothing) => return,
             received => received,
         };
-        let socket = self.half_open.remove(at).socket;
+        let mut half = self.half_open.remove(at);
+        let challenged = half.challenged.take();
         let (len, descriptors) = match received {
             Ok(Received::Record(len, descriptors)) => (len, descriptors),
             Ok(Received::Stripped(_)) => {
-                refuse(&socket, &without_descriptors());
+                refuse(&half.socket, &without_descriptors());
                 return;
             }
             _ => return,
         };
-        let outcome = match decode(buffer.get(..len).unwrap_or(&[])) {
-            Ok(Record::Hello(hello)) => self.welcome(&socket, hello, descriptors),
-            Ok(_) => Err(PeerError::Protocol(
-                "the first record is not a greeting".to_owned(),
-            )),
+        let record = decode(buffer.get(..len).unwrap_or(&[]));
+        let outcome = record.and_then(|record| match challenged {
+            None => self.greeted(&half.socket, record, descriptors),
+            Some(challenged) => self.check_proof(*challenged, record),
+        });
+        let outcome = match outcome {
+            Ok(Greeted::Believed(hello, descriptors)) => {
+                self.welcome(&half.socket, hello, descriptors)
+            }
+            Ok(Greeted::Challenged(challenged)) => {
+                half.challenged = Some(challenged);
+                self.half_open.push(half);
+                return;
+            }
             Err(cause) => Err(cause),
         };
         match outcome {
             Ok((peer, mut pair)) => {
-                pair.socket = Some(Arc::new(socket));
+                pair.socket = Some(Arc::new(half.socket));
                 pair.polled = true;
                 pair.last_active = self.polls;
                 self.polled.push(peer.index() as u32);
@@ -341,8 +373,68 @@ impl Shm {
             }
             Err(cause) => {
                 tracing::debug!(%cause, "a connection was refused");
-                refuse(&socket, &cause);
+                refuse(&half.socket, &cause);
             }
+        }
+    }
+
+    /// Takes a caller's first record. With the cluster's key, the caller has to prove that it holds it.
+    fn greeted(
+        &self,
+        socket: &RecordSocket,
+        record: Record,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<Greeted, PeerError> {
+        let Record::Hello(hello) = record else {
+            return Err(PeerError::Protocol(
+                "the first record is not a greeting".to_owned(),
+            ));
+        };
+        let key = match (&self.config.key, hello.flags & FLAG_KEYED != 0) {
+            (Some(key), true) => key,
+            (None, false) => return Ok(Greeted::Believed(hello, descriptors)),
+            (Some(_), false) => {
+                return Err(PeerError::Unauthorised(
+                    "the listening process demands the cluster's key, and the caller has none"
+                        .to_owned(),
+                ));
+            }
+            (None, true) => {
+                return Err(PeerError::Unauthorised(
+                    "the listening process has no cluster key, and the caller demands one"
+                        .to_owned(),
+                ));
+            }
+        };
+        let nonce = nonce()?;
+        let challenge = proof::challenge(key, &hello, nonce).ok_or(PeerError::Disconnected)?;
+        let record = Record::Challenge(challenge).to_bytes();
+        socket.send(&record, &[]).map_err(broken)?;
+        Ok(Greeted::Challenged(Box::new(Challenged {
+            hello,
+            descriptors,
+            nonce,
+        })))
+    }
+
+    /// Takes a challenged caller's second record.
+    fn check_proof(&self, challenged: Challenged, record: Record) -> Result<Greeted, PeerError> {
+        let Challenged {
+            hello,
+            descriptors,
+            nonce,
+        } = challenged;
+        let Record::Proof(proof) = record else {
+            return Err(PeerError::Protocol(
+                "the reply to the challenge is not a proof".to_owned(),
+            ));
+        };
+        let key = self.config.key.as_ref().ok_or(PeerError::Disconnected)?;
+        match proof::accepts(key, &hello, nonce, &proof) {
+            true => Ok(Greeted::Believed(hello, descriptors)),
+            false => Err(PeerError::Unauthorised(
+                "the caller holds another cluster key".to_owned(),
+            )),
         }
     }
 
@@ -350,7 +442,7 @@ impl Shm {
         &mut self,
         socket: &RecordSocket,
         hello: Hello,
-        descriptors: Vec<std::os::fd::OwnedFd>,
+        descriptors: Vec<OwnedFd>,
     ) -> Result<(Peer, Box<Pair>), PeerError> {
         let credentials = self.check_user(socket)?;
         let protocol = |what: String| PeerError::Protocol(what);
@@ -368,7 +460,7 @@ impl Shm {
         let mapping = Mapping::new(&file, layout.len()).map_err(broken)?;
         let mut pair = Box::new(Pair::new(mapping, layout, 1, self.own, self.clock.now()));
         pair.credentials = Some(credentials);
-        pair.meet(hello.formats, hello.flags, hello.process, bell)?;
+        pair.meet(socket, hello.formats, hello.flags, hello.process, bell)?;
         let address: Address = describe(credentials)
             .parse()
             .map_err(|_| PeerError::Disconnected)?;
@@ -389,6 +481,19 @@ impl Shm {
         }
         Ok((peer, pair))
     }
+}
+
+/// What is to be done with a caller that has said something.
+enum Greeted {
+    /// It is let in.
+    Believed(Hello, Vec<OwnedFd>),
+    /// Its proof is awaited.
+    Challenged(Box<Challenged>),
+}
+
+/// A number for one handshake that nobody can foresee.
+fn nonce() -> Result<u128, PeerError> {
+    random::bytes().map(u128::from_ne_bytes).map_err(broken)
 }
 
 /// The text of an address that describes a peer that connected to us.

@@ -9,7 +9,7 @@
 //! the two address spaces (`transfer`), or through a shared area where that is refused (`bulk`). If both processes wait for such a
 //! transfer, each copies a part of it (`split_copy`), which the one that has the bytes may send through its ring instead (`pieces`).
 //!
-//! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `quarantine`, `pair`, `handshake`,
+//! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `quarantine`, `pair`, `handshake`, `proof`,
 //! `progress`, `pausing`, `transfer`, `copying`, `claim`, `split_copy`, `split_initiator`, `pieces`, `bulk`, `atomics`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
 //! the bytes. `model.rs` explores the queue's and the doorbell's interleavings, `model_claim.rs` those of
 //! shared transfers, `model_regions.rs` those of an export's end under a reader's eyes, `model_wake.rs` those of a
@@ -35,6 +35,7 @@ mod pausing;
 mod peers;
 mod pieces;
 mod progress;
+mod proof;
 mod quarantine;
 mod regions;
 mod relay;
@@ -70,6 +71,7 @@ use causeway_sys::epoll::{Epoll, Ready};
 use causeway_sys::fork::Owner;
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::{Memory, MemoryWatch};
+use causeway_sys::secret::Secret;
 use causeway_sys::socket::RecordListener;
 use causeway_sys::{membarrier, memfd, random};
 use causeway_wire::codec::Wire;
@@ -98,6 +100,8 @@ use relay::Relaying;
 /// Settings of the method.
 #[derive(Debug, Clone)]
 pub struct ShmConfig {
+    /// The cluster's key. Both sides of a connection hold the same, or neither holds one.
+    pub key: Option<Secret>,
     /// How long two processes may take to meet.
     pub connect_timeout: Duration,
     /// Whether large transfers may reach into the other process's memory.
@@ -119,6 +123,7 @@ pub enum AttachPolicy {
 impl Default for ShmConfig {
     fn default() -> Self {
         Self {
+            key: None,
             connect_timeout: Duration::from_secs(5),
             attach: AttachPolicy::Auto,
             ring_bytes: 256 << 10,
@@ -199,7 +204,7 @@ fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
 }
 
 impl Shm {
-    /// An instance. Each peer takes two open files, of which the process may have only so many; see
+    /// An instance. Each peer takes three open files, of which the process may have only so many; see
     /// [`causeway_sys::limits`].
     pub fn new(config: ShmConfig) -> Result<Self, Error> {
         let layout =
@@ -292,6 +297,13 @@ impl Shm {
             .get_mut(peer)
             .and_then(|entry| entry.pair())
             .ok_or(SendError::WouldBlock)
+    }
+
+    /// The sockets to all peers.
+    #[cfg(all(test, not(loom)))]
+    fn sockets(&mut self) -> Vec<Arc<causeway_sys::socket::RecordSocket>> {
+        let pairs = self.peers.iter_mut().filter_map(Entry::pair);
+        pairs.filter_map(|pair| pair.socket.clone()).collect()
     }
 
     /// Tells peers of objects that were freed here.

@@ -4,19 +4,19 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use causeway_sys::attach::{self, LocalSpans, RemoteSpans};
 use causeway_sys::fork::Owner;
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memfd;
 use causeway_sys::memory::Memory;
 use causeway_sys::net;
+use causeway_sys::pinned::{Mark, Pinned};
 use causeway_sys::socket::{Credentials, Received, RecordSocket};
 use causeway_wire::codec::Wire;
 use causeway_wire::formats::Formats;
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
 use causeway_wire::shm::{
-    FLAG_MEMBARRIER, FORMATS, MAX_RECORD_BYTES, PIECES, PairLayout, Process, Record, RefuseReason,
-    SLOT_BYTES, SlotKind, WAKE_RECORD, doorbell as bell_format, mismatch_of,
+    Challenge, FLAG_MEMBARRIER, FORMATS, MAX_RECORD_BYTES, PIECES, PairLayout, Process, Record,
+    RefuseReason, SLOT_BYTES, SlotKind, WAKE_RECORD, doorbell as bell_format, mismatch_of,
 };
 
 use super::atomics::Atomics;
@@ -27,6 +27,7 @@ use super::memory::{Bell, MappedRing, Parts};
 use super::objects::Objects;
 use super::pace::Pace;
 use super::pieces;
+use super::proof::Caller;
 use super::quarantine::{self, DeferredFree, PeerLiveness};
 use super::regions::{Exports, Imports};
 use super::ring::{Consumer, Producer, Sent};
@@ -48,13 +49,27 @@ pub(super) enum Stage {
 }
 
 /// Whether the peer's memory can be reached directly.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Attach {
-    /// Yes, in the process of this id.
-    Usable(i32),
+    /// Yes, in this process.
+    Usable(Pinned),
     /// No, for this reason.
     Refused(String),
 }
+
+impl Attach {
+    /// The number of the process to reach into, which is the one that has met us.
+    #[inline]
+    pub(super) fn number(&self) -> Option<i32> {
+        match self {
+            Self::Usable(process) => process.number(),
+            Self::Refused(_) => None,
+        }
+    }
+}
+
+/// Why a process that could be reached cannot be any more.
+pub(super) const CHANGED: &str = "the peer's process has ended, or has started another program";
 
 /// What a pair needs to know about this process.
 #[derive(Debug, Clone, Copy)]
@@ -92,6 +107,8 @@ pub(super) struct Pair {
     /// The peer should have been rung before its doorbell was known.
     owes_ring: bool,
     pub(super) credentials: Option<Credentials>,
+    /// With the cluster's key, on the connecting side, until both have met.
+    pub(super) caller: Option<Box<Caller>>,
     pub(super) attach: Attach,
     asymmetric: bool,
     /// The peer knows pieces of split copies.
@@ -161,6 +178,7 @@ impl Pair {
             bell: None,
             owes_ring: false,
             credentials: None,
+            caller: None,
             attach: Attach::Refused("the peer has not answered yet".to_owned()),
             asymmetric: false,
             knows_pieces: false,
@@ -326,6 +344,7 @@ impl Pair {
     /// Takes over what the peer told about itself in the handshake.
     pub(super) fn meet(
         &mut self,
+        socket: &RecordSocket,
         formats: Formats,
         flags: u8,
         process: Process,
@@ -337,9 +356,8 @@ impl Pair {
         self.speak(FORMATS.common(formats));
         self.asymmetric = self.own.membarrier && flags & FLAG_MEMBARRIER != 0;
         self.producer.memory_mut().asymmetric = self.asymmetric;
-        let pid = self.credentials.map_or(0, |credentials| credentials.pid);
         self.attach = if self.own.attach {
-            probe(pid, process)
+            probe(socket, process)
         } else {
             Attach::Refused("switched off by the configuration".to_owned())
         };
@@ -405,9 +423,20 @@ impl Pair {
         let mut descriptors = descriptors.into_iter();
         let missing = || PeerError::Protocol("a record lacks its descriptor".to_owned());
         match (record, self.stage) {
+            (Record::Challenge(challenge), Stage::Greeting) => self.answer(&challenge),
             (Record::Welcome(welcome), Stage::Greeting) => {
+                if let Some(caller) = self.caller.take() {
+                    caller.check_welcome()?;
+                }
                 let bell = descriptors.next().ok_or_else(missing)?;
-                self.meet(welcome.formats, welcome.flags, welcome.process, bell)
+                let socket = self.socket.clone().ok_or(PeerError::Disconnected)?;
+                self.meet(
+                    &socket,
+                    welcome.formats,
+                    welcome.flags,
+                    welcome.process,
+                    bell,
+                )
             }
             (Record::Refused { reason, why }, Stage::Greeting) => Err(match why {
                 RefuseReason::Unauthorised => PeerError::Unauthorised(reason),
@@ -441,6 +470,24 @@ impl Pair {
             (record, stage) => Err(PeerError::Protocol(format!(
                 "an unexpected record while {stage:?}: {record:?}"
             ))),
+        }
+    }
+
+    /// Replies to a challenge.
+    fn answer(&mut self, challenge: &Challenge) -> Result<(), PeerError> {
+        let Some(caller) = &mut self.caller else {
+            return Err(PeerError::Unauthorised(
+                "it demands the cluster's key, and this process has none".to_owned(),
+            ));
+        };
+        let proof = Record::Proof(caller.answer(challenge)?).to_bytes();
+        let Some(socket) = &self.socket else {
+            return Err(PeerError::Disconnected);
+        };
+        match socket.send(&proof, &[]) {
+            // What it has said before is read next.
+            Err(error) if is_closed(&error) => Ok(()),
+            sent => sent.map_err(|error| PeerError::of_system(&error)),
         }
     }
 
@@ -574,21 +621,21 @@ impl Drop for Pair {
     }
 }
 
-/// Tries whether the memory of process `pid` can be read.
-fn probe(pid: i32, process: Process) -> Attach {
+/// Pins the process at the other end of `socket`, and tries whether its memory can be read.
+fn probe(socket: &RecordSocket, process: Process) -> Attach {
+    let pid = socket.peer().map_or(0, |credentials| credentials.pid);
     if pid <= 0 {
         return Attach::Refused(
             "the peer's process is not visible here (pid namespaces)".to_owned(),
         );
     }
-    let value = Memory::zeroed(8);
-    let mut local = LocalSpans::new();
-    local.push(&value, 0..8);
-    let mut remote = RemoteSpans::new();
-    remote.push(process.probe_address, 8);
-    match attach::read(pid, &local, &remote) {
-        Ok(8) if value.to_vec() == process.probe_value.to_ne_bytes() => Attach::Usable(pid),
-        Ok(_) => Attach::Refused(format!(
+    let mark = Mark {
+        address: process.probe_address,
+        value: process.probe_value,
+    };
+    match Pinned::new(socket, mark) {
+        Ok(pinned) => Attach::Usable(pinned),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Attach::Refused(format!(
             "process {pid} is not the peer (pid namespaces, or it forked)"
         )),
         Err(error) => Attach::Refused(refusal(&error)),
@@ -630,10 +677,4 @@ impl Pair {
         self.credentials
             .is_some_and(|peer| peer.uid == self.own.uid)
     }
-}
-
-/// Whether a process of user `own` lets itself be reached by, or reaches out to, one of user `peer`.
-/// Memory that both write is safe only within one user's trust; every user trusts root.
-pub(super) fn may_connect(own: Own, peer: u32, we_reach_out: bool) -> bool {
-    peer == own.uid || peer == 0 || we_reach_out && own.uid == 0
 }

@@ -516,7 +516,10 @@ fn copy_taken(pair: &mut Pair, taken: Few<Taken>) {
             None => rest.push((part, own)),
         }
     }
-    let Attach::Usable(pid) = pair.attach else {
+    if rest.is_empty() {
+        return;
+    }
+    let Some(pid) = pair.attach.number() else {
         for (part, _) in rest {
             finish(pair, part, false);
         }

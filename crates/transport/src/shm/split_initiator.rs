@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::claim::{From, InvalidClaims};
 use super::copying::{self, Piece, PieceError};
-use super::pair::{Attach, Pair};
+use super::pair::{Attach, CHANGED, Pair};
 use super::pieces::{OWN_BYTES, PATIENCE};
 use super::split_copy::Description;
 use super::transfer::{Active, MAX_PIECE, Step};
@@ -326,7 +326,10 @@ fn copy_announced(pair: &mut Pair, parts: &[Part]) -> Option<String> {
         if pieces.is_empty() {
             continue;
         }
-        let Attach::Usable(pid) = pair.attach else {
+        let Some(pid) = pair.attach.number() else {
+            if let Attach::Usable(_) = pair.attach {
+                refused = Some(CHANGED.to_owned());
+            }
             continue;
         };
         match copying::attach_all(pid, direction, &pieces) {

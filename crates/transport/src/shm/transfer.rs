@@ -9,7 +9,7 @@ use causeway_wire::region::RegionDescriptor;
 use causeway_wire::shm::SlotKind;
 
 use super::copying::{PieceError, copy};
-use super::pair::{Attach, Pair, Stage};
+use super::pair::{Attach, CHANGED, Pair, Stage};
 use super::split_copy::Offer;
 use super::split_initiator;
 use crate::error::{PeerError, TransferError};
@@ -171,9 +171,10 @@ pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
     if front.far.is_some() {
         return split_initiator::mapped_step(pair);
     }
-    match pair.attach {
-        Attach::Usable(pid) => attach_step(pair, pid),
-        Attach::Refused(_) => return super::bulk::ask(pair),
+    match (&pair.attach, pair.attach.number()) {
+        (_, Some(pid)) => attach_step(pair, pid),
+        (Attach::Usable(_), None) => pair.refuse_attach(CHANGED.to_owned()),
+        (Attach::Refused(_), None) => return super::bulk::ask(pair),
     }
     let front = pair.transfers.queue.front();
     if front.is_some_and(Active::is_finished) {
@@ -320,13 +321,11 @@ pub(super) fn write_now(
 
 /// Whether a region of at most `most` bytes can be copied at once, from or to the first bytes of `near`: then the process to reach into.
 fn copies_now(pair: &Pair, near: &Memory, region: &RegionDescriptor, most: u64) -> Option<i32> {
-    let Attach::Usable(pid) = pair.attach else {
-        return None;
-    };
     let is_next = pair.stage == Stage::Up && pair.transfers.queue.is_empty();
     let is_short = region.len <= most && region.len <= near.len() as u64;
     // What is in an object may be mapped here.
-    (is_next && is_short && region.len > 0 && region.object.is_none()).then_some(pid)
+    let is_now = is_next && is_short && region.len > 0 && region.object.is_none();
+    is_now.then(|| pair.attach.number()).flatten()
 }
 
 fn copy_whole(

@@ -12,7 +12,7 @@ use causeway_wire::tcp::{Auth, FORMATS, Holder, Refusal, Ticket};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use super::handshake::{Agreement, Handshake, Role, Terms, Unverified, has_fast_aes};
+use super::handshake::{Agreement, Handshake, Role, Terms, Unverified, has_fast_aes, nonce};
 use super::link::{Link, Phase, broken};
 use super::slots::{Origin, PeerState};
 use super::{SCHEME, Tcp, TcpConfig};
@@ -21,7 +21,7 @@ use crate::half_open::Source;
 use crate::method::{Identity, Peer, Silence, Sink};
 use crate::resolve;
 use crate::table::RESERVED_GENERATION;
-use crate::trust::is_let_in;
+use crate::trust::{is_let_in, user};
 
 /// The most connections that one poll accepts per listener.
 const ACCEPTS_PER_POLL: usize = 32;
@@ -43,12 +43,17 @@ impl Tcp {
         socket: &OwnedFd,
         ticket: Option<Ticket>,
     ) -> Handshake {
-        let holder = Holder {
-            pid: std::process::id(),
-            descriptor: socket.as_raw_fd().unsigned_abs(),
+        let drawn = config.key.as_ref().map(|_| nonce());
+        let holder = match drawn {
+            // Without one, a recording of the other side's gets one step further; it proves nothing for all that.
+            Some(drawn) => drawn.unwrap_or_default(),
+            None => Holder {
+                pid: std::process::id(),
+                descriptor: socket.as_raw_fd().unsigned_abs(),
+            },
         };
         let terms = Terms {
-            key: config.key,
+            key: config.key.clone(),
             encrypt: config.encrypt,
             holder,
             fast_aes: has_fast_aes(),
@@ -301,7 +306,7 @@ impl Tcp {
             Err(_) => return Ok(Source::host(remote.ip())),
         };
         let me = rustix::process::geteuid().as_raw();
-        if self.config.key.is_none() && !is_let_in(owner.uid, me, false) {
+        if self.config.key.is_none() && !is_let_in(owner.uid, me) {
             return Err(Some(Refusal::OtherUser));
         }
         Ok(Source::User(owner.uid))
@@ -338,13 +343,9 @@ impl Tcp {
         };
         let mut identity = None;
         let socket = &link.socket;
-        let we_reach_out = matches!(
-            state.origin,
-            Origin::Connected { .. } | Origin::Subflow { .. }
-        );
         let owners = &mut self.owners;
         let outcome = handshake.input(&bytes, &mut |holder| {
-            identity = Some(same_user(owners, socket, holder, we_reach_out)?);
+            identity = Some(same_user(owners, socket, holder)?);
             Ok(())
         });
         let output = handshake.take_output();
@@ -457,7 +458,6 @@ pub(super) fn same_user(
     owners: &mut net::Owners,
     socket: &OwnedFd,
     holder: Holder,
-    we_reach_out: bool,
 ) -> Result<Identity, Unverified> {
     let ours = net::local_address(socket).map_err(unknown)?;
     let theirs = net::peer_address(socket).map_err(unknown)?;
@@ -476,16 +476,17 @@ pub(super) fn same_user(
         });
     };
     let uid = owner.uid;
-    if !is_let_in(uid, me, we_reach_out) {
+    if !is_let_in(uid, me) {
         return Err(not_let_in(format!(
-            "the process at {theirs} belongs to user {uid}, this one to user {me}; \
-             different users need a cluster key"
+            "the process at {theirs} belongs to {}, this one to user {me}; \
+             different users need a cluster key",
+            user(uid)
         )));
     }
     // A claim that the kernel does not bear out (another name space of processes, or a process of
     // root that we may not look into) says nothing.
     let confirmed = net::holder_of(owner.inode, holder.pid, holder.descriptor);
-    Ok(Identity::Local {
+    Ok(Identity::SocketOf {
         pid: confirmed.map_or(0, |_| holder.pid as i32),
         uid,
         gid: confirmed.map_or(NO_GROUP, |process| process.gid),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::trust::KEY_BYTES;
+use causeway_sys::secret::Secret;
 
 /// The most connections with one peer that can be asked for.
 pub const MAX_CONNECTIONS: u8 = causeway_wire::tcp::MAX_CONNECTIONS;
@@ -12,7 +12,7 @@ pub const MAX_CONNECTIONS: u8 = causeway_wire::tcp::MAX_CONNECTIONS;
 pub struct TcpConfig {
     /// The cluster's key. Both sides of a connection hold the same, or neither holds one; without
     /// it, only processes of the same user on this host are talked to, over loopback addresses.
-    pub key: Option<[u8; KEY_BYTES]>,
+    pub key: Option<Secret>,
     /// With a key: whether connections are encrypted. It is done if either side wants it. Without
     /// encryption both sides still authenticate each other when they connect, but an attacker that can
     /// read the network reads everything, and one that can inject into the TCP stream can forge
@@ -69,7 +69,7 @@ fn default_connections() -> u8 {
 impl std::fmt::Debug for TcpConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TcpConfig")
-            .field("key", &self.key.map(|_| "(secret)"))
+            .field("key", &self.key)
             .field("encrypt", &self.encrypt)
             .field("connect_timeout", &self.connect_timeout)
             .field("liveness_timeout", &self.liveness_timeout)

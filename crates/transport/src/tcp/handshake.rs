@@ -13,10 +13,11 @@
 //! ```
 //!
 //! The initiator's `Accept` proves that it holds the key in this very exchange: the first Noise
-//! message alone could be a recording. Both hellos are the Noise prologue, so that no attacker on the way
+//! message alone could be a recording by a side that has the same numbers. Both hellos, with a number drawn by each side, are the Noise prologue, so that no attacker on the way
 //! can talk the two sides out of encryption. A side that does not like the other answers `Refuse`
 //! with the reason, which the other reports.
 
+use causeway_sys::secret::Secret;
 use causeway_wire::codec::Malformed;
 use causeway_wire::formats::Formats;
 use causeway_wire::tcp::{
@@ -25,7 +26,7 @@ use causeway_wire::tcp::{
 };
 
 use crate::error::PeerError;
-use crate::trust::{KEY_BYTES, refused};
+use crate::trust::refused;
 
 /// The Noise protocol: no static keys, the cluster's key as pre-shared key from the first message.
 /// The cipher is the faster one that is safe on both sides' processors: AES without instructions for
@@ -45,14 +46,24 @@ pub fn has_fast_aes() -> bool {
     fast
 }
 
+/// A number for one handshake, in the place of the process that is named without a key.
+pub fn nonce() -> std::io::Result<Holder> {
+    let [a, b, c, d, e, f, g, h] = causeway_sys::random::bytes()?;
+    Ok(Holder {
+        pid: u32::from_le_bytes([a, b, c, d]),
+        descriptor: u32::from_le_bytes([e, f, g, h]),
+    })
+}
+
 /// What one side brings to a handshake.
 #[derive(Clone)]
 pub struct Terms {
     /// The cluster's key, if there is one. Then it is used.
-    pub key: Option<[u8; KEY_BYTES]>,
+    pub key: Option<Secret>,
     /// Whether we ask for encryption. It is on if either side asks, and there is a key.
     pub encrypt: bool,
-    /// Without a key: which process the other side is to ask its kernel about.
+    /// Without a key: which process the other side is to ask its kernel about. With one: a number that was drawn for this handshake alone,
+    /// so that what was recorded of another one does not fit ([`nonce`]).
     pub holder: Holder,
     /// See [`has_fast_aes`].
     pub fast_aes: bool,
@@ -140,10 +151,7 @@ impl Handshake {
                 None => Auth::SameUser,
             },
             encrypt: terms.encrypt && terms.key.is_some(),
-            holder: match terms.key {
-                Some(_) => Holder::default(),
-                None => terms.holder,
-            },
+            holder: terms.holder,
             fast_aes: terms.fast_aes,
             connections: terms.connections.clamp(1, MAX_CONNECTIONS),
             purpose: match terms.ticket {
@@ -281,7 +289,7 @@ impl Handshake {
                 "it takes the connection for something else than it is".to_owned(),
             ));
         }
-        match self.terms.key {
+        match self.terms.key.clone() {
             Some(key) => self.begin_noise(&key, theirs),
             None => {
                 if self.role == Role::Responder {
@@ -298,7 +306,7 @@ impl Handshake {
         PeerError::Protocol(ours.mismatch(theirs.formats, "the TCP method"))
     }
 
-    fn begin_noise(&mut self, key: &[u8; KEY_BYTES], theirs: Hello) -> Result<(), PeerError> {
+    fn begin_noise(&mut self, key: &Secret, theirs: Hello) -> Result<(), PeerError> {
         let (initiator, responder) = match self.role {
             Role::Initiator => (self.ours, theirs),
             Role::Responder => (theirs, self.ours),
@@ -310,7 +318,7 @@ impl Handshake {
                 false => NOISE_CHACHA,
             };
             let builder = snow::Builder::new(protocol.parse()?)
-                .psk(0, key)?
+                .psk(0, key.expose())?
                 .prologue(&prologue)?;
             match self.role {
                 Role::Initiator => builder.build_initiator(),

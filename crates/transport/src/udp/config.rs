@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::trust::KEY_BYTES;
+use causeway_sys::secret::Secret;
 
 /// The settings of one [`Udp`](super::Udp).
 #[derive(Clone)]
@@ -10,7 +10,7 @@ pub struct UdpConfig {
     /// The cluster's key. Both sides of a connection hold the same, or neither holds one; without it,
     /// only processes of the same user on this host are talked to, over loopback addresses.
     /// Everything is encrypted in both cases: an attacker that can inject a datagram could otherwise forge one.
-    pub key: Option<[u8; KEY_BYTES]>,
+    pub key: Option<Secret>,
     /// How long connecting to a peer, with everything up to mutual trust, may take.
     pub connect_timeout: Duration,
     /// How long a peer that owes us something may be silent. Only the peer's process itself
@@ -57,7 +57,7 @@ impl Default for UdpConfig {
 impl std::fmt::Debug for UdpConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("UdpConfig")
-            .field("key", &self.key.map(|_| "(secret)"))
+            .field("key", &self.key)
             .field("connect_timeout", &self.connect_timeout)
             .field("liveness_timeout", &self.liveness_timeout)
             .field("probe_interval", &self.probe_interval)

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use causeway_sys::secret::Secret;
 use causeway_wire::datagram::COOKIE_BYTES;
 use sha2::{Digest, Sha256};
 
@@ -16,12 +17,14 @@ const TIME_BYTES: usize = 8;
 
 /// Makes cookies and knows them again.
 pub(super) struct Cookies {
-    secret: [u8; 32],
+    secret: Secret,
 }
 
 impl Cookies {
     pub(super) fn new(secret: [u8; 32]) -> Self {
-        Self { secret }
+        Self {
+            secret: secret.into(),
+        }
     }
 
     /// The cookie for a caller at `address` that calls its end of the connection `caller`.
@@ -30,7 +33,7 @@ impl Cookies {
         // Every field has a fixed length, and a part of the digest is kept back: SHA-256 needs no
         // further construction to be a keyed proof here.
         let mut digest = Sha256::new();
-        digest.update(self.secret);
+        digest.update(self.secret.expose());
         digest.update(time);
         digest.update(caller.to_le_bytes());
         digest.update(address.port().to_le_bytes());

@@ -15,7 +15,8 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use causeway_sys::memory::Memory;
-use causeway_wire::datagram::{self, Datagram, Kind, Prefix, Segment};
+use causeway_sys::secret::Secret;
+use causeway_wire::datagram::{self, Datagram, Kind, PUBLIC_KEY, Prefix, Segment};
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::tcp::Holder;
 
@@ -42,9 +43,8 @@ pub(super) const MAX_REPLIES_PER_HOST: usize = MAX_REPLIES / 4;
 /// What the core asks of its driver while it handles a datagram.
 pub trait Environment {
     /// Without a key: which process holds the socket at `remote`, which is said to be `holder`; the error says
-    /// why it is not talked to. `we_call` tells whether we reach out to it, or it to us.
-    fn verify(&mut self, remote: Remote, holder: Holder, we_call: bool)
-    -> Result<Identity, String>;
+    /// why it is not talked to.
+    fn verify(&mut self, remote: Remote, holder: Holder) -> Result<Identity, String>;
 
     /// Which process and descriptor number hold our socket of this number.
     fn holder(&self, socket: u32) -> Holder;
@@ -74,6 +74,8 @@ pub struct Core {
     /// The sockets that take calls.
     pub(super) listening: BTreeSet<u32>,
     pub(super) cookies: Cookies,
+    /// What stands for the cluster's key where there is none.
+    pub(super) public_key: Secret,
     /// Callers that have not come up.
     pub(super) half_open: HalfOpen<Time>,
     pub(super) limit_log: LogLimit<Time>,
@@ -100,6 +102,7 @@ impl Core {
             by_caller: HashMap::new(),
             listening: BTreeSet::new(),
             cookies: Cookies::new(secret),
+            public_key: PUBLIC_KEY.into(),
             limit_log: LogLimit::default(),
             refusal_log: LogLimit::default(),
             ready: VecDeque::new(),

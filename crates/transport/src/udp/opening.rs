@@ -23,7 +23,8 @@
 
 use std::time::Duration;
 
-use causeway_wire::datagram::{FORMATS, Greeting, Kind, PUBLIC_KEY, Prefix};
+use causeway_sys::secret::Secret;
+use causeway_wire::datagram::{FORMATS, Greeting, Kind, Prefix};
 use causeway_wire::formats::Formats;
 use causeway_wire::tcp::{Auth, Holder, Refusal};
 
@@ -35,7 +36,6 @@ use super::{Remote, Time};
 use crate::error::PeerError;
 use crate::half_open::{Entry, Source};
 use crate::method::{Identity, Peer, Silence, Sink};
-use crate::trust::KEY_BYTES;
 use crate::trust::refused;
 
 const PROTOCOL: &str = "the UDP method";
@@ -50,10 +50,11 @@ const HALF_OPEN_GRACE: Duration = Duration::from_secs(1);
 /// Our side.
 impl Core {
     /// The key of handshakes, if there are any.
-    fn secret(&self, environment: &dyn Environment) -> Option<[u8; KEY_BYTES]> {
-        match self.config.key {
+    fn secret(&self, environment: &dyn Environment) -> Option<Secret> {
+        match &self.config.key {
+            Some(key) => Some(key.clone()),
             None if environment.is_in_the_clear() => None,
-            key => Some(key.unwrap_or(PUBLIC_KEY)),
+            None => Some(self.public_key.clone()),
         }
     }
 
@@ -162,7 +163,7 @@ impl Core {
             };
             let mut random = [0; EPHEMERAL_BYTES];
             environment.random(&mut random);
-            match noise::call(secret, call, random) {
+            match noise::call(secret.expose(), call, random) {
                 Ok((begun, message)) => {
                     if opening.noise.len() >= MAX_BEGUN {
                         opening.noise.pop_front();
@@ -202,7 +203,7 @@ impl Core {
         // Asked before the handshake goes on: an answer that is not believed leaves it as it was.
         let identity = match keyed {
             true => Identity::Keyed,
-            false => match environment.verify(link.remote, greeting.holder, true) {
+            false => match environment.verify(link.remote, greeting.holder) {
                 Ok(identity) => identity,
                 Err(reason) => return opening.disbelieve(reason),
             },
@@ -336,8 +337,8 @@ impl Core {
         // What costs least comes first, and nothing is kept before all of it is done.
         let (identity, source) = match &self.config.key {
             Some(_) => (Identity::Keyed, Source::host(from.address.ip())),
-            None => match environment.verify(from, theirs.holder, false) {
-                Ok(identity @ Identity::Local { uid, .. }) => (identity, Source::User(uid)),
+            None => match environment.verify(from, theirs.holder) {
+                Ok(identity @ Identity::SocketOf { uid, .. }) => (identity, Source::User(uid)),
                 Ok(identity) => (identity, Source::host(from.address.ip())),
                 Err(reason) => {
                     if self.refusal_log.allows(now) {
@@ -364,7 +365,7 @@ impl Core {
             };
             let mut random = [0; EPHEMERAL_BYTES];
             environment.random(&mut random);
-            match noise::reply(&secret, call, random, &theirs.noise) {
+            match noise::reply(secret.expose(), call, random, &theirs.noise) {
                 Ok((sealed, message)) => {
                     seal = Some(sealed);
                     answer.noise = message;
@@ -415,7 +416,7 @@ impl Core {
         if let Phase::Accepting(answer) = link.phase {
             // Without a key the answer is only for the process that the kernel names, also the second time.
             let holder = Holder::default();
-            if self.config.key.is_none() && environment.verify(from, holder, false).is_err() {
+            if self.config.key.is_none() && environment.verify(from, holder).is_err() {
                 return;
             }
             let (caller, number) = (link.theirs, link.ours);
@@ -451,7 +452,7 @@ impl Core {
 }
 
 /// What both sides say of themselves.
-fn greet(key: &Option<[u8; KEY_BYTES]>, to: Remote, environment: &dyn Environment) -> Greeting {
+fn greet(key: &Option<Secret>, to: Remote, environment: &dyn Environment) -> Greeting {
     match key {
         Some(_) => Greeting {
             auth: Auth::ClusterKey,

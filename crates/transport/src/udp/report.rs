@@ -45,7 +45,7 @@ impl Core {
         };
         let trust = match state.identity {
             Some(Identity::Keyed) => "holds the cluster's key".to_owned(),
-            Some(Identity::Local { uid, .. }) => {
+            Some(Identity::Local { uid, .. } | Identity::SocketOf { uid, .. }) => {
                 format!("user {uid} on this host, says the kernel")
             }
             None => "not known yet".to_owned(),

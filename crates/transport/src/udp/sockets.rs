@@ -20,7 +20,7 @@ use crate::blocking::measure;
 use crate::error::Error;
 use crate::method::Identity;
 use crate::resolve::{is_loopback, resolve};
-use crate::trust::is_let_in;
+use crate::trust::{is_let_in, user};
 
 /// Datagrams between processes of one host. Larger ones would cost fewer system calls, but the
 /// kernel's usual buffers hold few of them.
@@ -134,7 +134,7 @@ impl Sockets {
 }
 
 impl Environment for Sockets {
-    /// Root is let in, and may reach out to every user; but no other user gets in with root.
+    /// Both have to be of one user; see [`is_let_in`].
     ///
     /// The kernel tells whose a socket is at this moment, and the handshake that is under way gives
     /// keys to the process that receives at the port and sends from it now. Should another user get hold of
@@ -142,12 +142,7 @@ impl Environment for Sockets {
     /// segments, until the connection is found dead. What remains is a process that gives up the port
     /// between the handshake and this question, to a process of the right user: that process
     /// disowns the connection, which ends, unless the port changes hands once more before it is asked.
-    fn verify(
-        &mut self,
-        remote: Remote,
-        holder: Holder,
-        we_call: bool,
-    ) -> Result<Identity, String> {
+    fn verify(&mut self, remote: Remote, holder: Holder) -> Result<Identity, String> {
         let address = remote.address;
         if !is_loopback(address) {
             return Err(format!(
@@ -155,7 +150,7 @@ impl Environment for Sockets {
             ));
         }
         let me = rustix::process::geteuid().as_raw();
-        let is_let_in = |owner: &net::Owner| is_let_in(owner.uid, me, we_call);
+        let is_let_in = |owner: &net::Owner| is_let_in(owner.uid, me);
         let ours = self.sockets.get(remote.socket as usize).map(|s| s.address);
         // The kernel's table, which can be long, is read only for callers that pass the quick question.
         let quick = match ours {
@@ -172,13 +167,13 @@ impl Environment for Sockets {
             .ok_or_else(|| format!("no process holds a socket at exactly {address}"))?;
         if !is_let_in(&owner) {
             return Err(format!(
-                "the process at {address} belongs to user {}, this one to user {me}; \
+                "the process at {address} belongs to {}, this one to user {me}; \
                  different users need a cluster key",
-                owner.uid
+                user(owner.uid)
             ));
         }
         let confirmed = net::holder_of(owner.inode, holder.pid, holder.descriptor);
-        Ok(Identity::Local {
+        Ok(Identity::SocketOf {
             pid: confirmed.map_or(0, |_| holder.pid as i32),
             uid: owner.uid,
             gid: confirmed.map_or(NO_GROUP, |process| process.gid),

@@ -41,7 +41,7 @@ impl Sink for Seen {
 
 fn method(key: Option<u8>) -> Udp {
     Udp::new(UdpConfig {
-        key: key.map(|byte| [byte; 32]),
+        key: key.map(|byte| [byte; 32].into()),
         max_half_open: 16,
         // A refusal is believed when this is over.
         connect_timeout: Duration::from_secs(2),

@@ -26,11 +26,13 @@ fn records_have_these_bytes() {
         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 5, 0, 0, 0, 0, 0x10, 0, 0, 0xff, 0x7f, 0,
         0, 0xbb, 0xaa, 0, 0, 0, 0, 0, 0,
     ];
+    let nonce: [u8; 16] = core::array::from_fn(|at| at as u8);
     let hello = Record::Hello(Hello {
         formats: FORMATS,
         flags: FLAG_MEMBARRIER,
         ring_bytes: 32 << 10,
         region_slots: 8192,
+        nonce: 0,
         process: PROCESS,
     });
     let preamble = *b"CWSM\x05\0\x01\x01";
@@ -79,6 +81,13 @@ fn records_have_these_bytes() {
     golden(&Record::Forgot { object: 7 }, &[7, 7, 0, 0, 0, 0, 0, 0, 0]);
     golden(&Record::Retired { object: 7 }, &[8, 7, 0, 0, 0, 0, 0, 0, 0]);
     golden(&Record::Bulk, &[9]);
+    let challenge = Record::Challenge(Challenge {
+        nonce: u128::from_le_bytes(nonce),
+        proof: Proof([7; PROOF_BYTES]),
+    });
+    golden(&challenge, &[&[10][..], &nonce, &[7; PROOF_BYTES]].concat());
+    let proof = Record::Proof(Proof([8; PROOF_BYTES]));
+    golden(&proof, &[&[11][..], &[8; PROOF_BYTES]].concat());
 }
 
 #[test]

@@ -221,9 +221,10 @@ pub(in crate::decoders) fn shm_records() -> Vec<Vec<u8>> {
     [
         shm::Record::Hello(shm::Hello {
             formats: shm::FORMATS,
-            flags: shm::FLAG_MEMBARRIER,
+            flags: shm::FLAG_MEMBARRIER | shm::FLAG_KEYED,
             ring_bytes: 32 << 10,
             region_slots: 1024,
+            nonce: 3,
             process: process(),
         }),
         shm::Record::Welcome(shm::Welcome {
@@ -245,6 +246,11 @@ pub(in crate::decoders) fn shm_records() -> Vec<Vec<u8>> {
         shm::Record::Forgot { object: 5 },
         shm::Record::Retired { object: 5 },
         shm::Record::Bulk,
+        shm::Record::Challenge(shm::Challenge {
+            nonce: 4,
+            proof: shm::Proof([5; shm::PROOF_BYTES]),
+        }),
+        shm::Record::Proof(shm::Proof([6; shm::PROOF_BYTES])),
     ]
     .iter()
     .map(Wire::to_bytes)

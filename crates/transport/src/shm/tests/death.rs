@@ -18,27 +18,35 @@ const ROLE: &str = "CAUSEWAY_SHM_TEST_ROLE";
 const ADDRESS: &str = "CAUSEWAY_SHM_TEST_ADDRESS";
 
 /// A process of this test program that plays a role until it is killed.
-struct Victim(Child);
+pub(super) struct Victim(Child);
 
 impl Victim {
     /// Starts it and waits until it says that it is where the test wants it.
-    fn start(role: &str, address: &Address) -> Self {
-        let child = Command::new(std::env::current_exe().unwrap())
+    pub(super) fn start(role: &str, address: &Address) -> Self {
+        Self::of(Self::command(role, address).spawn().unwrap())
+    }
+
+    pub(super) fn command(role: &str, address: &Address) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
             .args(["--exact", "shm::tests::death::victims_play_their_roles"])
             .arg("--nocapture")
             .env(ROLE, role)
             .env(ADDRESS, address.to_string())
             .stdout(Stdio::piped())
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// A process that was started with such a command.
+    pub(super) fn of(child: Child) -> Self {
         let mut victim = Self(child);
         victim.wait_until_ready();
         victim
     }
 
     /// Waits until it says once more that it is ready.
-    fn wait_until_ready(&mut self) {
+    pub(super) fn wait_until_ready(&mut self) {
         let mut said = Vec::new();
         let mut byte = [0];
         let out = self.0.stdout.as_mut().unwrap();
@@ -65,6 +73,17 @@ fn ready() {
     use std::io::Write;
     print!("READY");
     std::io::stdout().flush().unwrap();
+}
+
+/// Starts another program that keeps the sockets of this one, and says when it runs.
+fn become_another_program(host: &mut Host) -> ! {
+    use std::os::unix::process::CommandExt as _;
+    for socket in host.shm.sockets() {
+        rustix::io::fcntl_setfd(&*socket, rustix::io::FdFlags::empty()).unwrap();
+    }
+    let mut program = Command::new("sh");
+    program.args(["-c", "printf READY; exec sleep 600"]);
+    panic!("{}", program.exec());
 }
 
 fn config(role: &str) -> ShmConfig {
@@ -131,6 +150,20 @@ fn victims_play_their_roles() {
             loop {
                 host.until("never", |_| false);
             }
+        }
+        "changeling" => {
+            // Its memory stays in place in the program that it becomes: what is written there is written to that.
+            let memory = host.shm.allocate(4096).unwrap();
+            let region = host
+                .shm
+                .grant(peer, &memory, Registration::NONE, Access::ReadWrite)
+                .unwrap();
+            host.shm.send(peer, &[&region.to_bytes()]).unwrap();
+            ready();
+            host.until("the host says that it knows the region", |host| {
+                !host.log.packets.is_empty()
+            });
+            become_another_program(&mut host);
         }
         "copier" => {
             host.shm.send(peer, &[b"here"]).unwrap();

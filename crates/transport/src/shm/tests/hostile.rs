@@ -28,6 +28,7 @@ fn hello() -> Hello {
         flags: 0,
         ring_bytes: layout().ring_bytes as u32,
         region_slots: layout().region_slots as u32,
+        nonce: 0,
         process: Process {
             incarnation: 1,
             doorbell_bit: 0,

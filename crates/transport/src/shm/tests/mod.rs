@@ -9,6 +9,7 @@ mod pieces;
 mod regions;
 mod revocation;
 mod split_copy;
+mod trust;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use causeway_sys::net::Owners;
 use causeway_wire::tcp::{HELLO_BYTES, Holder, Refusal, Step, StepKind};
-use rustix::process::{Uid, geteuid};
+use rustix::process::geteuid;
 
 use super::support::*;
 use crate::error::PeerError;
@@ -16,33 +16,7 @@ use crate::method::Method;
 use crate::tcp::beginning::same_user;
 use crate::tcp::handshake::{Handshake, Role};
 use crate::trust::is_let_in;
-
-/// A user without rights here.
-const OTHER_USER: u32 = 65_534;
-
-/// The users as whom connections can be made: our own and, if we may, another one.
-fn users() -> Vec<u32> {
-    let me = geteuid().as_raw();
-    match me {
-        0 => vec![me, OTHER_USER],
-        _ => vec![me],
-    }
-}
-
-/// Calls `act` in a thread that is of this user.
-fn as_user<R: Send>(uid: u32, act: impl FnOnce() -> R + Send) -> R {
-    std::thread::scope(|scope| {
-        let of_user = scope.spawn(|| {
-            if uid != geteuid().as_raw() {
-                let uid = Uid::from_raw(uid);
-                // Of this thread alone, which ends with it.
-                rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
-            }
-            act()
-        });
-        of_user.join().unwrap()
-    })
-}
+use crate::trust::test_users::{as_user, users};
 
 /// Connects again and again until `over`, and counts it. At most `most` connections are kept, in turn of those that say
 /// nothing, half of what a peer would, and noise; every fourth ends at once.
@@ -97,7 +71,7 @@ fn a_process_that_ends_in_the_handshake_is_no_stranger() {
         pid: std::process::id(),
         descriptor: 0,
     };
-    let mut ask = || same_user(&mut owners, &socket, holder, true);
+    let mut ask = || same_user(&mut owners, &socket, holder);
     assert!(ask().is_ok());
     // As the kernel closes what a process leaves: its answers may still be on their way to us.
     drop(other);
@@ -110,8 +84,8 @@ fn a_process_that_ends_in_the_handshake_is_no_stranger() {
 
 #[test]
 fn without_a_key_other_users_are_refused_before_they_say_anything() {
-    assert!(is_let_in(7, 7, false) && is_let_in(0, 7, false) && is_let_in(7, 0, true));
-    assert!(!is_let_in(8, 7, false) && !is_let_in(7, 0, false) && !is_let_in(8, 7, true));
+    assert!(is_let_in(7, 7) && is_let_in(0, 0));
+    assert!(!is_let_in(8, 7) && !is_let_in(0, 7) && !is_let_in(7, 0));
     let mut server = Node::new(plain());
     let address = server.listen();
     for uid in users() {

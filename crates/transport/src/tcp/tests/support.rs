@@ -21,7 +21,7 @@ pub(super) fn plain() -> TcpConfig {
 
 pub(super) fn keyed(encrypt: bool) -> TcpConfig {
     TcpConfig {
-        key: Some([0x42; 32]),
+        key: Some([0x42; 32].into()),
         encrypt,
         ..TcpConfig::default()
     }
@@ -30,7 +30,7 @@ pub(super) fn keyed(encrypt: bool) -> TcpConfig {
 /// For handshakes made by hand.
 pub(super) fn terms(key: Option<[u8; 32]>, encrypt: bool, holder: Holder) -> Terms {
     Terms {
-        key,
+        key: key.map(Into::into),
         encrypt,
         holder,
         fast_aes: has_fast_aes(),

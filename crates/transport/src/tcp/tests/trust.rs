@@ -10,7 +10,7 @@ use crate::method::{Identity, Method};
 use crate::tcp::TcpConfig;
 use crate::tcp::handshake::{Agreement, Handshake, Role, Terms};
 use causeway_wire::formats::Formats;
-use causeway_wire::tcp::Holder;
+use causeway_wire::tcp::{HELLO_BYTES, Holder, Refusal, STEP_HEADER_BYTES, StepKind};
 
 /// What becomes of an attempt to talk: the client's downfall; the server must hear nothing.
 fn refused(client: TcpConfig, server: TcpConfig) -> PeerError {
@@ -37,7 +37,7 @@ fn reason(cause: PeerError) -> String {
 #[test]
 fn other_keys_and_missing_keys_are_refused_with_the_reason() {
     let mut other = keyed(true);
-    other.key = Some([0x43; 32]);
+    other.key = Some([0x43; 32].into());
     assert!(reason(refused(other.clone(), keyed(true))).contains("another cluster key"));
     assert!(reason(refused(keyed(false), other)).contains("another cluster key"));
     assert!(reason(refused(plain(), keyed(true))).contains("demands the cluster's key"));
@@ -64,7 +64,7 @@ fn encryption_is_on_if_either_side_wants_it() {
 #[test]
 fn without_a_key_the_kernel_says_who_is_there() {
     let (client, server, peer) = pair(plain(), plain());
-    let me = Identity::Local {
+    let me = Identity::SocketOf {
         pid: std::process::id() as i32,
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),
@@ -301,4 +301,49 @@ fn nobody_on_the_way_chooses_the_cipher_the_connections_or_the_format() {
         let (agreements, _) = talk(with_key([true, true]), |hello| hello[at] ^= bit);
         assert!(agreements.iter().all(Option::is_none), "byte {at}");
     }
+}
+
+/// A recorded greeting costs its target no key exchange, and gets no reply that only a holder of the key should get.
+#[test]
+fn what_was_recorded_of_another_handshake_is_refused_at_once() {
+    let mut server = Node::new(keyed(true));
+    let address = server.listen();
+    let greet = |server: &mut Node, hello: &[u8]| -> (TcpStream, Vec<u8>) {
+        let mut stream = TcpStream::connect(address.rest()).unwrap();
+        stream.write_all(hello).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let theirs = received(server, &mut stream, HELLO_BYTES);
+        (stream, theirs)
+    };
+    let terms = terms(Some([0x42; 32]), true, Holder::default());
+    let mut caller = Handshake::new(Role::Initiator, terms);
+    let hello = caller.take_output();
+    let (mut stream, theirs) = greet(&mut server, &hello);
+    let _ = caller.input(&theirs, &mut |_| Ok(())).unwrap();
+    let noise = caller.take_output();
+    stream.write_all(&noise).unwrap();
+    let step = received(&mut server, &mut stream, STEP_HEADER_BYTES);
+    let kind = |header: &[u8]| (header[0], header[1]);
+    assert_eq!(kind(&step), (StepKind::Noise as u8, Refusal::None as u8));
+    // The same bytes to another connection.
+    let (mut stream, _) = greet(&mut server, &hello);
+    stream.write_all(&noise).unwrap();
+    let step = received(&mut server, &mut stream, STEP_HEADER_BYTES);
+    assert_eq!(
+        kind(&step),
+        (StepKind::Refuse as u8, Refusal::WrongKey as u8)
+    );
+}
+
+/// The next `len` bytes from a server of this test.
+fn received(server: &mut Node, stream: &mut TcpStream, len: usize) -> Vec<u8> {
+    let (mut bytes, mut got) = (vec![0; len], 0);
+    until(&mut [server], |_| {
+        match stream.read(&mut bytes[got..]) {
+            Ok(count) => got += count,
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+        }
+        got == len
+    });
+    bytes
 }

@@ -168,10 +168,10 @@ struct Kernel<'a> {
 }
 
 impl Environment for Kernel<'_> {
-    fn verify(&mut self, at: Remote, holder: Holder, we_call: bool) -> Result<Identity, String> {
+    fn verify(&mut self, at: Remote, holder: Holder) -> Result<Identity, String> {
         match self.doubts {
             true => Err("it belongs to somebody else".to_owned()),
-            false => self.sockets.verify(at, holder, we_call),
+            false => self.sockets.verify(at, holder),
         }
     }
 
@@ -266,7 +266,7 @@ fn refusal(refusal: Refusal) -> Greeting {
 fn with_a_key_a_forged_refusal_keeps_nobody_from_being_let_in() {
     let callee = Callee::new();
     let mut caller = Udp::new(UdpConfig {
-        key: Some([1; 32]),
+        key: Some([1; 32].into()),
         connect_timeout: Duration::from_secs(60),
         ..UdpConfig::default()
     })

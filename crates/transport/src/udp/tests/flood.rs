@@ -20,7 +20,7 @@ struct Host {
 const NO_RIGHTS: u8 = 9;
 
 impl Environment for Host {
-    fn verify(&mut self, remote: Remote, _: Holder, _: bool) -> Result<Identity, String> {
+    fn verify(&mut self, remote: Remote, _: Holder) -> Result<Identity, String> {
         self.verified += 1;
         let IpAddr::V4(address) = remote.address.ip() else {
             return Err("not a host of this test".to_owned());
@@ -29,7 +29,7 @@ impl Environment for Host {
         let (pid, uid, gid) = (1, user.into(), 0);
         match user {
             NO_RIGHTS => Err("it belongs to a user without rights".to_owned()),
-            _ => Ok(Identity::Local { pid, uid, gid }),
+            _ => Ok(Identity::SocketOf { pid, uid, gid }),
         }
     }
 

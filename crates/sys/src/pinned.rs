@@ -1,0 +1,267 @@
+//! The process at the other end of a Unix socket, held so that what is done by its number is done to that process.
+//!
+//! A number is not a process: when one ends, another may get its number, and one that starts another program
+//! keeps its number with other memory. What holds is the kernel's handle of the memory (`/proc/PID/mem`), opened while the kernel's
+//! handle of the process (`SO_PEERPIDFD`) said that the number was still its own: the first is of no use any more as
+//! soon as the process has ended or has another program. Cross-memory attach takes a number all the same, so
+//! [`Pinned::number`] looks first, once in each tick of the kernel's clock (1 to 10 ms): a look at each copy would cost a noticeable part
+//! of it, and numbers do not come back sooner by chance. On purpose, a process can make it so; but it can only become one of its own
+//! user's that the kernel lets this process reach, as processes of other users are not shared memory with.
+//!
+//! Where the kernel lacks one of the two handles the other one does, with a word of the memory that only the process knows.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::attach::{self, LocalSpans, RemoteSpans};
+use crate::memory::Memory;
+use crate::socket::RecordSocket;
+
+/// A word of a process's memory, by which it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// Where it lies.
+    pub address: u64,
+    /// What it is, as long as the process does not end.
+    pub value: u64,
+}
+
+/// See the module's page.
+#[derive(Debug)]
+pub struct Pinned {
+    pid: i32,
+    mark: Mark,
+    handle: Handle,
+    /// The tick of the kernel's clock in which it was last found to be the same.
+    checked_at: Cell<(i64, i64)>,
+}
+
+#[derive(Debug)]
+enum Handle {
+    /// Of the memory: says everything.
+    Memory(File),
+    /// Of the process: says whether it has ended.
+    Process(OwnedFd),
+    /// The kernel gives neither.
+    None,
+}
+
+impl Pinned {
+    /// Pins the process at the other end of `socket`, which says that `mark` is in its memory.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if its number is not visible here, or another process has it, and those of the system.
+    pub fn new(socket: &RecordSocket, mark: Mark) -> io::Result<Self> {
+        let pid = socket.peer()?.pid;
+        let number = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
+        let process = match socket.peer_process() {
+            Ok(process) => Some(process),
+            // A kernel before 6.5: what has the number now may be another process, as the mark shows.
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+                pidfd_open(number, PidfdFlags::empty()).ok()
+            }
+            Err(error) => return Err(error),
+        };
+        let memory = File::open(format!("/proc/{pid}/mem"));
+        if process.as_ref().is_some_and(has_ended) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let handle = match (memory, process) {
+            (Ok(memory), _) => Handle::Memory(memory),
+            (Err(_), Some(process)) => Handle::Process(process),
+            (Err(_), None) => Handle::None,
+        };
+        let this = Self {
+            pid,
+            mark,
+            handle,
+            checked_at: Cell::default(),
+        };
+        // By the way that copies go, too, so that it is known to be open.
+        if read_word(pid, mark.address)? != mark.value || !this.is_same() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(this)
+    }
+
+    /// The process's number, if the process and its program are still those that were pinned.
+    pub fn number(&self) -> Option<i32> {
+        let tick = clock_gettime(ClockId::MonotonicCoarse);
+        let tick = (tick.tv_sec, tick.tv_nsec);
+        if self.checked_at.get() != tick {
+            if !self.is_same() {
+                return None;
+            }
+            self.checked_at.set(tick);
+        }
+        Some(self.pid)
+    }
+
+    fn is_same(&self) -> bool {
+        let mut word = [0; 8];
+        match &self.handle {
+            // Of memory that is no process's any more, nothing is read.
+            Handle::Memory(memory) => {
+                use std::os::unix::fs::FileExt as _;
+                let read = memory.read_at(&mut word, self.mark.address);
+                matches!(read, Ok(8)) && u64::from_ne_bytes(word) == self.mark.value
+            }
+            Handle::Process(process) if has_ended(process) => false,
+            Handle::Process(_) | Handle::None => {
+                read_word(self.pid, self.mark.address).is_ok_and(|word| word == self.mark.value)
+            }
+        }
+    }
+}
+
+fn read_word(pid: i32, address: u64) -> io::Result<u64> {
+    let word = Memory::zeroed(8);
+    let (mut local, mut remote) = (LocalSpans::new(), RemoteSpans::new());
+    local.push(&word, 0..8);
+    remote.push(address, 8);
+    attach::read(pid, &local, &remote)?;
+    let bytes = word.to_vec().try_into();
+    Ok(u64::from_ne_bytes(bytes.unwrap_or_default()))
+}
+
+/// Whether a process has ended, waited for or not.
+fn has_ended(process: &OwnedFd) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)];
+    let now = Timespec::default();
+    poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+    use crate::socket::{Accepted, Received, RecordListener};
+
+    const PATH: &str = "CAUSEWAY_SYS_TEST_CHANGELING";
+
+    /// The child of the tests below: says where its mark is, waits for a record, and starts another program that keeps its socket.
+    #[test]
+    fn a_changeling_plays_its_role() {
+        let Some(path) = std::env::var_os(PATH) else {
+            return;
+        };
+        let socket = RecordSocket::connect(path.as_ref()).unwrap();
+        let word = Box::new(0x1234_5678_9ABC_u64);
+        let at = std::ptr::from_ref(&*word).addr() as u64;
+        let said = [at.to_ne_bytes(), word.to_ne_bytes()].concat();
+        socket.send(&said, &[]).unwrap();
+        wait_for_record(&socket);
+        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::empty()).unwrap();
+        panic!("{}", Command::new("cat").exec());
+    }
+
+    fn wait_for_record(socket: &RecordSocket) -> Vec<u8> {
+        let mut polled = [PollFd::new(socket, PollFlags::IN)];
+        poll(&mut polled, None).unwrap();
+        let mut record = [0; 16];
+        match socket.receive(&mut record).unwrap() {
+            Received::Record(len, _) => record[..len].to_vec(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A child, the socket to it, and its mark.
+    fn changeling() -> (Child, RecordSocket, Mark) {
+        let path = std::env::temp_dir().join(format!(
+            "causeway-changeling-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
+        let mut listener = RecordListener::bind(&path).unwrap();
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "pinned::tests::a_changeling_plays_its_role"])
+            .arg("--nocapture")
+            .env(PATH, &path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut polled = [PollFd::new(&listener, PollFlags::IN)];
+        poll(&mut polled, None).unwrap();
+        let Accepted::Connection(socket) = listener.accept(&[]).unwrap() else {
+            panic!("the listener is readable");
+        };
+        let said = wait_for_record(&socket);
+        let word = |at: usize| u64::from_ne_bytes(said[at..at + 8].try_into().unwrap());
+        let mark = Mark {
+            address: word(0),
+            value: word(8),
+        };
+        (child, socket, mark)
+    }
+
+    /// What is known of the child with each handle that a kernel may give.
+    fn all_ways(socket: &RecordSocket, mark: Mark) -> Vec<Pinned> {
+        let pid = socket.peer().unwrap().pid;
+        let with = |handle| Pinned {
+            pid,
+            mark,
+            handle,
+            checked_at: Cell::default(),
+        };
+        vec![
+            Pinned::new(socket, mark).unwrap(),
+            with(Handle::Process(socket.peer_process().unwrap())),
+            with(Handle::None),
+        ]
+    }
+
+    #[test]
+    fn a_process_that_starts_another_program_is_not_the_pinned_one() {
+        let (mut child, socket, mark) = changeling();
+        let pid = child.id() as i32;
+        let pinned = all_ways(&socket, mark);
+        assert!(matches!(pinned[0].handle, Handle::Memory(_)));
+        assert!(pinned.iter().all(|pinned| pinned.number() == Some(pid)));
+        let lie = Mark {
+            value: mark.value + 1,
+            ..mark
+        };
+        assert!(Pinned::new(&socket, lie).is_err());
+        socket.send(b"go", &[]).unwrap();
+        // What the new program repeats has come to it, so it runs. In front of it is what the test has printed.
+        child.stdin.as_mut().unwrap().write_all(b"?!").unwrap();
+        let (mut out, mut byte) = (Vec::new(), [0]);
+        while !out.ends_with(b"?!") {
+            let from = child.stdout.as_mut().unwrap();
+            assert_eq!(from.read(&mut byte).unwrap(), 1, "it ended early");
+            out.push(byte[0]);
+        }
+        // Nothing else tells.
+        assert_eq!(socket.peer().unwrap().pid, pid);
+        assert!(!socket.is_hung_up());
+        for pinned in &pinned {
+            pinned.checked_at.set((0, 0));
+            assert_eq!(pinned.number(), None, "{pinned:?}");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_not_pinned_whoever_has_its_number() {
+        let (mut child, socket, mark) = changeling();
+        let pinned = all_ways(&socket, mark);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for pinned in &pinned {
+            // As if its number were that of a process that has the same word in the same place: this one.
+            assert!(!pinned.is_same(), "{pinned:?}");
+        }
+        assert!(Pinned::new(&socket, mark).is_err());
+    }
+}
