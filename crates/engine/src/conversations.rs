@@ -11,6 +11,7 @@ mod transferring;
 use std::time::Instant;
 
 use causeway_sys::memory::Memory;
+use causeway_transport::slab::Slab;
 use causeway_transport::{Access, Error as TransportError, Packet, PeerError, Spans, Transfer};
 use causeway_wire::bmi::{Header, Introduction};
 use causeway_wire::formats::Formats;
@@ -25,7 +26,6 @@ use crate::lists::NONE;
 use crate::matcher::Matcher;
 use crate::operation::State;
 use crate::shared::{EarlyBody, NO_QUEUE, Shared, Tuning, Work};
-use crate::slab::Slab;
 use crate::transfers::Behind;
 use crate::types::{Completion, Envelope, OpError, OpId, Unexpected};
 

@@ -12,8 +12,8 @@
 //! - [`conversations`] is the table of all of them, with what they share (`shared`: operations, matcher, early messages).
 //! - `endpoint` drives that table with methods; `waiting` decides whether a caller spins, yields or sleeps; `clock` is the one
 //!   place that reads the time.
-//! - `operation` is one send, receive or transfer and its states; `fragments` is its memory; `slab` is the table that operations
-//!   and peers stand in, [`lists`] are threaded through its entries. `offers` counts receives that are offered to their senders.
+//! - `operation` is one send, receive or transfer and its states; `fragments` is its memory. Operations and peers stand in
+//!   [`slab`](causeway_transport::slab) tables, and [`lists`] are threaded through their entries. `offers` counts receives that are offered to their senders.
 //!   `registrations` are cached for methods that need them, and `traffic` counts.
 //!
 //! The packets are defined in `causeway_wire::bmi`.
@@ -36,7 +36,6 @@ mod operation;
 mod pieces;
 mod registrations;
 mod shared;
-mod slab;
 mod traffic;
 mod transfers;
 pub mod types;

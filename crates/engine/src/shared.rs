@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use causeway_sys::memory::HeldSpans;
 use causeway_transport::PeerError;
+use causeway_transport::slab::Slab;
 
 use crate::credit::Budget;
 use crate::fragments::Fragments;
@@ -13,7 +14,6 @@ use crate::lists::{Linked, Links, List, NONE};
 use crate::matcher::Matcher;
 use crate::offers::Watch;
 use crate::operation::{Incoming, Op, State};
-use crate::slab::Slab;
 use crate::traffic::Touched;
 use crate::transfers::Transfers;
 use crate::types::{Completion, Envelope, Error, OpError, OpId, RendezvousPolicy, Tag};

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use causeway_engine::Memory;
 use causeway_engine::types::{Completion, OpError, OpId, Posted, Queue};
+use causeway_transport::slab::Slab;
 
 use crate::abi;
 use crate::buffering::NOBODY;
@@ -68,10 +69,7 @@ struct Schedule {
 pub(crate) struct Schedules {
     /// Where their sends and receives complete.
     queue: Queue,
-    places: Vec<Option<Box<Schedule>>>,
-    /// How often each place was used, to tell completions of earlier schedules.
-    uses: Vec<u32>,
-    free: Vec<u32>,
+    places: Slab<Option<Box<Schedule>>>,
     calls: Vec<Call>,
     /// Operations whose requests were freed.
     pub(crate) orphans: Vec<Active>,
@@ -106,9 +104,7 @@ impl Schedules {
     pub(crate) fn new(queue: Queue) -> Self {
         Self {
             queue,
-            places: Vec::new(),
-            uses: Vec::new(),
-            free: Vec::new(),
+            places: Slab::default(),
             calls: Vec::new(),
             orphans: Vec::new(),
         }
@@ -117,55 +113,45 @@ impl Schedules {
     /// Whether nothing is going on.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.places.len() == self.free.len() && self.orphans.is_empty()
+        self.places.is_empty() && self.orphans.is_empty()
     }
 
     /// Whether a schedule is all that goes on.
     #[inline]
     pub(crate) fn is_only(&self, at: u32) -> bool {
-        let others = self.places.len() - self.free.len();
-        let is_here = self.places.get(at as usize).is_some_and(Option::is_some);
-        is_here && others == 1 && self.orphans.is_empty()
+        self.places.get(at).is_some() && self.places.len() == 1 && self.orphans.is_empty()
     }
 
     /// The sends and receives of a schedule that are going on.
     fn pending(&self, at: u32) -> &[OpId] {
-        let schedule = self.places.get(at as usize).and_then(Option::as_ref);
+        let schedule = self.get(at);
         schedule.map_or(&[], |schedule| &schedule.pending)
     }
 
     fn add(&mut self, schedule: Box<Schedule>) -> u32 {
-        match self.free.pop() {
-            Some(at) => {
-                self.places[at as usize] = Some(schedule);
-                at
-            }
-            None => {
-                self.places.push(Some(schedule));
-                self.uses.push(0);
-                self.places.len() as u32 - 1
-            }
-        }
+        self.places.insert(Some(schedule))
     }
 
-    fn remove(&mut self, at: u32) -> Option<Box<Schedule>> {
-        let schedule = self.places.get_mut(at as usize)?.take()?;
-        self.uses[at as usize] = self.uses[at as usize].wrapping_add(1);
-        self.free.push(at);
-        Some(schedule)
+    fn remove(&mut self, at: u32) {
+        self.places.remove(at);
     }
 
-    fn key(&self, at: u32) -> u64 {
-        u64::from(self.uses[at as usize]) << 32 | u64::from(at)
+    /// The schedule at a place.
+    #[inline]
+    fn get(&self, at: u32) -> Option<&Schedule> {
+        self.places.get(at)?.as_deref()
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    fn get_mut(&mut self, at: u32) -> Option<&mut Schedule> {
+        self.places.get_mut(at)?.as_deref_mut()
     }
 
     /// The schedule that a key was made for.
     fn find(&mut self, key: u64) -> Option<(u32, &mut Schedule)> {
-        let at = key as u32;
-        if *self.uses.get(at as usize)? != (key >> 32) as u32 {
-            return None;
-        }
-        Some((at, self.places[at as usize].as_deref_mut()?))
+        let schedule = self.places.find_entry(key)?.as_deref_mut()?;
+        Some((key as u32, schedule))
     }
 }
 
@@ -232,8 +218,7 @@ impl Process {
     /// Starts kept steps again. They are not going on.
     pub(crate) fn start_again(&mut self, at: u32) -> Result<Active> {
         let gone = || Error::new(abi::ERR_REQUEST, "the operation is over");
-        let place = self.schedules.places.get_mut(at as usize);
-        let schedule = place.and_then(Option::as_deref_mut).ok_or_else(gone)?;
+        let schedule = self.schedules.get_mut(at).ok_or_else(gone)?;
         (schedule.at, schedule.is_done) = (0, false);
         schedule.error = None;
         let communicator = schedule.communicator;
@@ -245,7 +230,7 @@ impl Process {
     pub(crate) fn drop_kept(&mut self, at: u32, is_active: bool) {
         if !is_active {
             self.schedules.remove(at);
-        } else if let Some(Some(schedule)) = self.schedules.places.get_mut(at as usize) {
+        } else if let Some(schedule) = self.schedules.get_mut(at) {
             schedule.is_kept = false;
         }
     }
@@ -291,7 +276,7 @@ impl Process {
     /// Ends a schedule because one of its messages has failed. The other processes are told: they may wait for messages that
     /// this one would have sent.
     fn fail(&mut self, at: u32, error: OpError) {
-        let Some(schedule) = self.schedules.places[at as usize].as_deref() else {
+        let Some(schedule) = self.schedules.get(at) else {
             return;
         };
         let peers = schedule.peers.clone();
@@ -318,7 +303,7 @@ impl Process {
 
     /// Ends a schedule with an error; what is going on is cancelled.
     fn end_with(&mut self, at: u32, error: Error) {
-        let Some(schedule) = self.schedules.places[at as usize].as_deref_mut() else {
+        let Some(schedule) = self.schedules.get_mut(at) else {
             return;
         };
         schedule.is_done = true;
@@ -330,7 +315,7 @@ impl Process {
 
     /// Looks whether another process has given up an operation that goes on here.
     fn look_for_failure(&mut self, at: u32) -> Result<()> {
-        let Some(schedule) = self.schedules.places[at as usize].as_deref() else {
+        let Some(schedule) = self.schedules.get(at) else {
             return Ok(());
         };
         let own = self.peers[self.rank as usize].number;
@@ -362,10 +347,10 @@ impl Process {
 
     /// Does what can be done now.
     fn advance(&mut self, at: u32) {
-        let key = self.schedules.key(at);
+        let key = self.schedules.places.key(at);
         let queue = self.schedules.queue;
         loop {
-            let Some(schedule) = self.schedules.places[at as usize].as_deref_mut() else {
+            let Some(schedule) = self.schedules.get_mut(at) else {
                 return;
             };
             if schedule.is_calling || schedule.is_done {
@@ -513,7 +498,7 @@ impl Process {
     pub(crate) fn poll_schedule(&mut self, at: u32) -> Result<Option<Status>> {
         let gone = || Error::new(abi::ERR_REQUEST, "the operation is over");
         let is_going_on = |all: &Schedules| {
-            let schedule = all.places.get(at as usize).and_then(Option::as_deref);
+            let schedule = all.get(at);
             schedule.is_some_and(|schedule| !schedule.is_done)
         };
         if is_going_on(&self.schedules) {
@@ -522,8 +507,7 @@ impl Process {
                 return Ok(None);
             }
         }
-        let place = self.schedules.places.get_mut(at as usize);
-        let schedule = place.and_then(Option::as_deref_mut).ok_or_else(gone)?;
+        let schedule = self.schedules.get_mut(at).ok_or_else(gone)?;
         let (error, communicator) = (schedule.error.take(), schedule.communicator);
         if !schedule.is_kept {
             self.schedules.remove(at);

@@ -10,7 +10,8 @@
 //!
 //! Read [`method`] (the contract), [`wake`], [`address`] and [`registry`] first; then a method: [`shm`]
 //! between processes of one user on one host, [`tcp`] between hosts, [`udp`] between hosts whose network
-//! loses packets (both carry the frames of [`session`]), and [`mem`] between instances of one process, for tests. The conformance suite in
+//! loses packets (both carry the frames of [`session`]), and [`mem`] between instances of one process, for tests. Peers, and all else that has
+//! handles here and above, stand in the tables of [`slab`]. The conformance suite in
 //! `causeway-testkit` is the contract's other half and runs against each of them.
 //!
 //! What this crate does not do: match messages to receives, split large messages, or queue for a
@@ -29,6 +30,7 @@ pub mod registry;
 mod resolve;
 pub mod session;
 pub mod shm;
+pub mod slab;
 mod table;
 pub mod tcp;
 mod trust;

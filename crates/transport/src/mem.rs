@@ -28,6 +28,7 @@ use crate::method::{
     Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Outlet, Packet, Peer,
     PeerReport, Readiness, Registration, Sink, Transfer,
 };
+use crate::table::Table;
 use link::{Endpoint, Link, hub};
 
 const SCHEME: &str = "mem";
@@ -80,14 +81,12 @@ impl Options {
 pub struct Mem {
     options: Options,
     endpoint: Arc<Endpoint>,
-    slots: Vec<Slot>,
+    slots: Table<Slot>,
 }
 
 /// One peer.
-#[derive(Default)]
 struct Slot {
-    generation: u32,
-    used: bool,
+    peer: Peer,
     /// The name that we connect to; `None` for a peer that connected to us.
     name: Option<String>,
     link: Option<Link>,
@@ -130,7 +129,7 @@ impl Mem {
         Ok(Self {
             options,
             endpoint,
-            slots: Vec::new(),
+            slots: Table::default(),
         })
     }
 
@@ -141,37 +140,24 @@ impl Mem {
         }
     }
 
-    fn slot(&self, peer: Peer) -> Option<&Slot> {
-        self.slots
-            .get(peer.index())
-            .filter(|slot| slot.used && slot.generation == peer.generation())
-    }
-
-    fn slot_mut(&mut self, peer: Peer) -> Option<&mut Slot> {
-        self.slots
-            .get_mut(peer.index())
-            .filter(|slot| slot.used && slot.generation == peer.generation())
-    }
-
     fn add_slot(&mut self, name: Option<String>, link: Option<Link>) -> Peer {
-        let free = self.slots.iter().position(|slot| !slot.used);
-        let index = free.unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            self.slots.len() - 1
-        });
-        let slot = &mut self.slots[index];
-        slot.generation += 1;
-        slot.used = true;
-        slot.name = name;
-        slot.link = link;
-        Peer::new(index as u32, slot.generation)
+        self.slots.insert(|peer| Slot {
+            peer,
+            name,
+            link,
+            refused: false,
+            transfers: VecDeque::new(),
+            atomics: VecDeque::new(),
+            atomics_blocked: false,
+            paused: false,
+        })
     }
 
     /// The peer's slot with a connection, making one if it is ours to make. `Ok(None)` says that
     /// the attempt failed and will be reported by the next poll.
     fn connected(&mut self, peer: Peer) -> Result<Option<&mut Slot>, SendError> {
         let endpoint = Arc::clone(&self.endpoint);
-        let Some(slot) = self.slot_mut(peer) else {
+        let Some(slot) = self.slots.get_mut(peer) else {
             return Err(SendError::Gone(PeerError::Disconnected));
         };
         if slot.refused {
@@ -199,32 +185,35 @@ impl Mem {
         }
         any
     }
+}
 
-    fn poll_slot(&mut self, index: usize, sink: &mut dyn Sink) -> bool {
-        let slot = &mut self.slots[index];
-        let peer = Peer::new(index as u32, slot.generation);
-        if slot.refused {
-            slot.refused = false;
-            slot.paused = false;
-            let name = slot.name.clone().unwrap_or_default();
-            fail_transfers(slot, peer, &PeerError::Refused(name.clone()), sink);
+impl Slot {
+    /// Whether it was a caller, whose connection has broken.
+    fn is_over(&self) -> bool {
+        self.name.is_none() && self.link.is_none()
+    }
+
+    fn poll(&mut self, options: &Options, sink: &mut dyn Sink) -> bool {
+        let peer = self.peer;
+        if self.refused {
+            self.refused = false;
+            self.paused = false;
+            let name = self.name.clone().unwrap_or_default();
+            self.fail_transfers(&PeerError::Refused(name.clone()), sink);
             sink.peer_down(peer, PeerError::Refused(name));
             return true;
         }
-        let Some(link) = &slot.link else {
+        let Some(link) = &self.link else {
             return false;
         };
         let mut any = false;
         for _ in 0..PACKETS_PER_POLL {
-            if slot.paused && !link.is_closed() {
+            if self.paused && !link.is_closed() {
                 break;
             }
             let Some(packet) = link.receive() else { break };
             any = true;
-            let reply = &mut Reply {
-                link,
-                options: &self.options,
-            };
+            let reply = &mut Reply { link, options };
             sink.handle(peer, Packet::private(&packet), reply);
         }
         if link.take_writable() {
@@ -232,16 +221,13 @@ impl Mem {
             sink.writable(peer);
         }
         if let Some(cause) = link.broken() {
-            slot.link = None;
-            slot.paused = false;
-            fail_transfers(slot, peer, &cause, sink);
-            if slot.name.is_none() {
-                slot.used = false;
-            }
+            self.link = None;
+            self.paused = false;
+            self.fail_transfers(&cause, sink);
             sink.peer_down(peer, cause);
             return true;
         }
-        for atomic in slot.atomics.drain(..) {
+        for atomic in self.atomics.drain(..) {
             any = true;
             let result = match atomic.mistake() {
                 Some(error) => Err(error),
@@ -249,35 +235,36 @@ impl Mem {
             };
             sink.atomic_done(peer, atomic.token, result);
         }
-        if std::mem::take(&mut slot.atomics_blocked) {
+        if std::mem::take(&mut self.atomics_blocked) {
             sink.writable(peer);
         }
-        let Some(running) = slot.transfers.front_mut() else {
+        let Some(running) = self.transfers.front_mut() else {
             return any;
         };
-        if let Some(result) = step(running, link, self.options.max_piece) {
+        if let Some(result) = step(running, link, options.max_piece) {
             let token = running.transfer.token;
             if let (Ok(()), Some(notify)) = (&result, running.transfer.notify.take()) {
                 link.push(notify.into_boxed_slice());
             }
-            slot.transfers.pop_front();
+            self.transfers.pop_front();
             sink.transfer_done(peer, token, result);
         }
         true
     }
-}
 
-fn fail_transfers(slot: &mut Slot, peer: Peer, cause: &PeerError, sink: &mut dyn Sink) {
-    for atomic in std::mem::take(&mut slot.atomics) {
-        let error = TransferError::Peer(cause.clone());
-        sink.atomic_done(peer, atomic.token, Err(error));
-    }
-    for running in std::mem::take(&mut slot.transfers) {
-        sink.transfer_done(
-            peer,
-            running.transfer.token,
-            Err(TransferError::Peer(cause.clone())),
-        );
+    fn fail_transfers(&mut self, cause: &PeerError, sink: &mut dyn Sink) {
+        let peer = self.peer;
+        for atomic in std::mem::take(&mut self.atomics) {
+            let error = TransferError::Peer(cause.clone());
+            sink.atomic_done(peer, atomic.token, Err(error));
+        }
+        for running in std::mem::take(&mut self.transfers) {
+            sink.transfer_done(
+                peer,
+                running.transfer.token,
+                Err(TransferError::Peer(cause.clone())),
+            );
+        }
     }
 }
 
@@ -376,9 +363,9 @@ impl Method for Mem {
         let known = self
             .slots
             .iter()
-            .position(|slot| slot.used && slot.name.as_deref() == Some(name));
+            .find(|slot| slot.name.as_deref() == Some(name));
         Ok(match known {
-            Some(index) => Peer::new(index as u32, self.slots[index].generation),
+            Some(slot) => slot.peer,
             None => self.add_slot(Some(name.to_owned()), None),
         })
     }
@@ -386,7 +373,7 @@ impl Method for Mem {
     fn set_time(&mut self, _now: Instant) {}
 
     fn address(&self, peer: Peer) -> Option<Address> {
-        let text = match &self.slot(peer)?.name {
+        let text = match &self.slots.get(peer)?.name {
             Some(name) => format!("mem://{name}"),
             None => format!("mem://caller-{}", peer.0),
         };
@@ -394,13 +381,13 @@ impl Method for Mem {
     }
 
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
-        let link = self.slot(peer)?.link.as_ref()?;
+        let link = self.slots.get(peer)?.link.as_ref()?;
         let ours = claimed.scheme() == SCHEME && link.leads_to(claimed.rest());
         ours.then(|| claimed.clone())
     }
 
     fn identity(&self, peer: Peer) -> Option<Identity> {
-        self.slot(peer)?.link.as_ref()?;
+        self.slots.get(peer)?.link.as_ref()?;
         Some(Identity::this_process())
     }
 
@@ -417,20 +404,20 @@ impl Method for Mem {
     }
 
     fn pause(&mut self, peer: Peer) {
-        if let Some(slot) = self.slot_mut(peer) {
+        if let Some(slot) = self.slots.get_mut(peer) {
             slot.paused = true;
         }
     }
 
     fn resume(&mut self, peer: Peer) {
-        if let Some(slot) = self.slot_mut(peer) {
+        if let Some(slot) = self.slots.get_mut(peer) {
             slot.paused = false;
         }
     }
 
     fn readiness(&mut self, peer: Peer) -> Readiness {
         let capacity = self.options.queue_packets;
-        let Some(slot) = self.slot_mut(peer) else {
+        let Some(slot) = self.slots.get_mut(peer) else {
             return Readiness::default();
         };
         match &slot.link {
@@ -462,14 +449,14 @@ impl Method for Mem {
             len: memory.len() as u64,
             object: None,
         };
-        if let Some(link) = self.slot(peer).and_then(|slot| slot.link.as_ref()) {
+        if let Some(link) = self.slots.get(peer).and_then(|slot| slot.link.as_ref()) {
             link.export(key, memory.clone(), access);
         }
         Ok(region)
     }
 
     fn revoke(&mut self, peer: Peer, key: u64) {
-        if let Some(link) = self.slot(peer).and_then(|slot| slot.link.as_ref()) {
+        if let Some(link) = self.slots.get(peer).and_then(|slot| slot.link.as_ref()) {
             link.unexport(key);
         }
     }
@@ -494,7 +481,7 @@ impl Method for Mem {
             return Err(SendError::ListTooLong { len, limit });
         }
         self.connected(peer)?;
-        let Some(slot) = self.slot_mut(peer) else {
+        let Some(slot) = self.slots.get_mut(peer) else {
             return Err(SendError::Gone(PeerError::Disconnected));
         };
         slot.transfers.push_back(Progress::new(transfer));
@@ -503,7 +490,7 @@ impl Method for Mem {
 
     fn atomic(&mut self, peer: Peer, atomic: Atomic) -> Result<(), SendError> {
         self.connected(peer)?;
-        let Some(slot) = self.slot_mut(peer) else {
+        let Some(slot) = self.slots.get_mut(peer) else {
             return Err(SendError::Gone(PeerError::Disconnected));
         };
         if slot.atomics.len() >= MAX_ATOMICS {
@@ -515,7 +502,7 @@ impl Method for Mem {
     }
 
     fn map(&mut self, peer: Peer, region: &RegionDescriptor) -> Option<Memory> {
-        let link = self.slot(peer)?.link.as_ref()?;
+        let link = self.slots.get(peer)?.link.as_ref()?;
         let mut mapped = None;
         link.with_export(region, Direction::Get, |memory| {
             mapped = Some(memory.clone())
@@ -525,10 +512,15 @@ impl Method for Mem {
 
     fn poll(&mut self, _now: Instant, sink: &mut dyn Sink) -> bool {
         let mut any = self.accept(sink);
-        for index in 0..self.slots.len() {
-            if self.slots[index].used {
-                any |= self.poll_slot(index, sink);
+        let mut over = Vec::new();
+        for slot in self.slots.iter_mut() {
+            any |= slot.poll(&self.options, sink);
+            if slot.is_over() {
+                over.push(slot.peer);
             }
+        }
+        for peer in over {
+            self.slots.remove(peer);
         }
         any
     }
@@ -539,11 +531,10 @@ impl Method for Mem {
         self.endpoint.arm();
         let busy = self.endpoint.has_incoming()
             || self.slots.iter().any(|slot| {
-                slot.used
-                    && (slot.refused
-                        || !slot.transfers.is_empty()
-                        || !slot.atomics.is_empty()
-                        || (slot.link.as_ref()).is_some_and(|link| link.has_news(slot.paused)))
+                slot.refused
+                    || !slot.transfers.is_empty()
+                    || !slot.atomics.is_empty()
+                    || (slot.link.as_ref()).is_some_and(|link| link.has_news(slot.paused))
             });
         if busy {
             self.endpoint.disarm();
@@ -564,20 +555,14 @@ impl Method for Mem {
     }
 
     fn disconnect(&mut self, _now: Instant, peer: Peer, sink: &mut dyn Sink) {
-        let Some(slot) = self.slot_mut(peer) else {
-            return;
-        };
-        fail_transfers(slot, peer, &PeerError::Disconnected, sink);
         // Dropping our end of the link closes it.
-        slot.link = None;
-        slot.paused = false;
-        slot.used = false;
-        slot.name = None;
-        slot.refused = false;
+        if let Some(mut slot) = self.slots.remove(peer) {
+            slot.fail_transfers(&PeerError::Disconnected, sink);
+        }
     }
 
     fn report(&self, peer: Peer) -> Option<PeerReport> {
-        self.slot(peer)?;
+        self.slots.get(peer)?;
         Some(PeerReport {
             facts: vec![("transfers", "copied inside the process".to_owned())],
         })

@@ -1,84 +1,64 @@
-//! What is kept for each peer, by the index in its handle. A handle is good until what it names is removed: the next
+//! What is kept for each peer, by its handle, which is the entry's key. A handle is good until what it names is removed: the next
 //! one with that index has another generation.
 
 use crate::method::Peer;
-
-/// No peer has this generation: it is free for other uses of [`Peer`], such as naming listeners in epoll's answers.
-pub(crate) const RESERVED_GENERATION: u32 = u32::MAX;
-
-struct Slot<T> {
-    generation: u32,
-    entry: Option<Box<T>>,
-}
+use crate::slab::Slab;
 
 pub(crate) struct Table<T> {
-    slots: Vec<Slot<T>>,
-    free: Vec<u32>,
+    slots: Slab<Option<T>>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
         Self {
-            slots: Vec::new(),
-            free: Vec::new(),
+            slots: Slab::default(),
         }
     }
 }
 
 impl<T> Table<T> {
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.slots.len()
     }
 
-    /// Adds what `make` makes for its handle.
-    pub(crate) fn insert(&mut self, make: impl FnOnce(Peer) -> Box<T>) -> Peer {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot {
-                generation: 0,
-                entry: None,
-            });
-            (self.slots.len() - 1) as u32
-        });
-        let slot = &mut self.slots[index as usize];
-        let handle = Peer::new(index, slot.generation);
-        slot.entry = Some(make(handle));
-        handle
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
     }
 
+    /// Adds what `make` returns for its handle. Every index is below the largest number of peers that there were at one time.
+    pub(crate) fn insert(&mut self, make: impl FnOnce(Peer) -> T) -> Peer {
+        let (key, slot) = self.slots.reuse();
+        *slot = Some(make(Peer(key)));
+        Peer(key)
+    }
+
+    #[inline]
     pub(crate) fn get(&self, peer: Peer) -> Option<&T> {
-        self.slots
-            .get(peer.index())
-            .filter(|slot| slot.generation == peer.generation())?
-            .entry
-            .as_deref()
+        let index = self.slots.find(peer.0)?;
+        self.slots[index].as_ref()
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, peer: Peer) -> Option<&mut T> {
-        self.slots
-            .get_mut(peer.index())
-            .filter(|slot| slot.generation == peer.generation())?
-            .entry
-            .as_deref_mut()
+        self.slots.find_entry(peer.0)?.as_mut()
     }
 
-    pub(crate) fn remove(&mut self, peer: Peer) -> Option<Box<T>> {
-        let slot = self
-            .slots
-            .get_mut(peer.index())
-            .filter(|slot| slot.generation == peer.generation())?;
-        let entry = slot.entry.take()?;
-        slot.generation = (slot.generation + 1) % RESERVED_GENERATION;
-        self.free.push(peer.index() as u32);
-        Some(entry)
+    /// The peer at an index.
+    #[inline]
+    pub(crate) fn at(&mut self, index: u32) -> Option<&mut T> {
+        self.slots.get_mut(index)?.as_mut()
+    }
+
+    /// Takes a peer out. Its handle is never given again.
+    pub(crate) fn remove(&mut self, peer: Peer) -> Option<T> {
+        self.slots.remove(self.slots.find(peer.0)?)?
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.slots.iter().filter_map(|slot| slot.entry.as_deref())
+        self.slots.iter().filter_map(Option::as_ref)
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.slots
-            .iter_mut()
-            .filter_map(|slot| slot.entry.as_deref_mut())
+        self.slots.iter_mut().filter_map(Option::as_mut)
     }
 }

@@ -62,7 +62,7 @@ use crate::method::{
 };
 use crate::resolve;
 use crate::session::Bounds;
-use crate::table::RESERVED_GENERATION;
+use crate::slab::RESERVED_GENERATION;
 use link::Buffers;
 use slots::{Origin, PeerState, Slots};
 
@@ -512,7 +512,7 @@ impl Method for Tcp {
         let subflows = state
             .subflows
             .iter()
-            .filter_map(|&subflow| self.slots.get(subflow));
+            .filter_map(|&subflow| self.slots.get(subflow).map(Box::as_ref));
         let links = subflows
             .chain([state])
             .filter_map(|state| state.link.as_ref());
@@ -619,6 +619,7 @@ impl Tcp {
 fn state_of(slots: &mut Slots, peer: Peer) -> Result<&mut PeerState, SendError> {
     slots
         .get_mut(peer)
+        .map(Box::as_mut)
         .filter(|state| state.is_shown())
         .ok_or(SendError::Gone(PeerError::Disconnected))
 }

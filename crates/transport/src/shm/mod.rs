@@ -239,7 +239,7 @@ impl Shm {
             paused_until: None,
             half_open: Vec::new(),
             next_half_open: 0,
-            peers: Peers::new(bell_format::MAX_PEERS),
+            peers: Peers::default(),
             by_address: HashMap::new(),
             polled: Vec::new(),
             busy: VecDeque::new(),

@@ -20,7 +20,7 @@ use crate::error::PeerError;
 use crate::half_open::Source;
 use crate::method::{Identity, Peer, Silence, Sink};
 use crate::resolve;
-use crate::table::RESERVED_GENERATION;
+use crate::slab::RESERVED_GENERATION;
 use crate::trust::{is_let_in, user};
 
 /// The most connections that one poll accepts per listener.

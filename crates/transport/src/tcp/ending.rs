@@ -167,7 +167,7 @@ impl Tcp {
 
     fn still_sends(&mut self) -> bool {
         self.slots.iter_mut().any(|state| {
-            let PeerState { link, session, .. } = state;
+            let PeerState { link, session, .. } = &mut **state;
             link.as_ref()
                 .is_some_and(|link| link.broken.is_none() && !link.has_sent_all(session))
         })

@@ -12,7 +12,7 @@ use super::link::Phase;
 use super::slots::Origin;
 use crate::error::PeerError;
 use crate::method::{Peer, Silence, Sink};
-use crate::table::RESERVED_GENERATION;
+use crate::slab::RESERVED_GENERATION;
 
 /// Connections that are read without asking epoll. A read that finds nothing costs about two thirds
 /// of an epoll call, so more than a few would cost more than they save.

@@ -118,11 +118,13 @@ impl PeerState {
 }
 
 /// All peers.
-pub(super) type Slots = Table<PeerState>;
+pub(super) type Slots = Table<Box<PeerState>>;
 
-impl Slots {
+impl Table<Box<PeerState>> {
     /// The peer, if its handle was ever given out.
     pub(super) fn shown(&self, peer: Peer) -> Option<&PeerState> {
-        self.get(peer).filter(|state| state.is_shown())
+        self.get(peer)
+            .map(Box::as_ref)
+            .filter(|state| state.is_shown())
     }
 }

@@ -65,7 +65,7 @@ pub trait Environment {
 /// See the module's page.
 pub struct Core {
     pub(super) config: UdpConfig,
-    pub(super) peers: Table<PeerState>,
+    pub(super) peers: Table<Box<PeerState>>,
     pub(super) by_address: HashMap<Address, Peer>,
     /// By our number for the connection.
     pub(super) by_number: HashMap<u64, Peer>,
@@ -273,6 +273,7 @@ impl Core {
     pub(super) fn state(&mut self, peer: Peer) -> Result<&mut PeerState, SendError> {
         self.peers
             .get_mut(peer)
+            .map(Box::as_mut)
             .filter(|state| !state.is_half_open() && !state.is_lingering())
             .ok_or(SendError::Gone(PeerError::Disconnected))
     }
@@ -444,7 +445,7 @@ impl Core {
                 self.ready.pop_front();
                 continue;
             };
-            let PeerState { link, session, .. } = state;
+            let PeerState { link, session, .. } = &mut **state;
             if let Some(link) = link
                 && link.transmit(now, session, &mut self.scratch, out)
             {

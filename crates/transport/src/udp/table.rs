@@ -94,10 +94,11 @@ impl PeerState {
     }
 }
 
-impl Table<PeerState> {
+impl Table<Box<PeerState>> {
     /// The peer, if its handle was ever given out.
     pub(super) fn shown(&self, peer: Peer) -> Option<&PeerState> {
         self.get(peer)
+            .map(Box::as_ref)
             .filter(|state| !state.is_half_open() && !state.is_lingering())
     }
 }
