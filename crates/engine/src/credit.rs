@@ -337,8 +337,8 @@ impl Grant {
         budget.wanting -= u64::from(std::mem::take(&mut self.wanting));
     }
 
-    /// The peer gives back credit; `false` if it never had that much.
-    pub(crate) fn give_back(&mut self, bytes: u64, budget: &mut Budget) -> bool {
+    /// Takes credit back that the peer returns; `false` if it never had that much.
+    pub(crate) fn reclaim(&mut self, bytes: u64, budget: &mut Budget) -> bool {
         let allowed = bytes <= u64::from(self.granted);
         if allowed {
             let before = self.commitment();
@@ -479,7 +479,7 @@ mod tests {
                     5 => { grant.enlarge(&mut budget); }
                     6 => if grant.shrink(&mut budget) {
                         let back = account.reclaim(grant.window().into());
-                        prop_assert!(grant.give_back(back.into(), &mut budget));
+                        prop_assert!(grant.reclaim(back.into(), &mut budget));
                     },
                     _ => {
                         grant.close(&mut budget);
@@ -504,7 +504,7 @@ mod tests {
         grant.grant(grant.owed());
         assert!(grant.arrive(FIRST_WINDOW));
         assert!(!grant.arrive(1));
-        assert!(!grant.give_back(1, &mut budget));
+        assert!(!grant.reclaim(1, &mut budget));
     }
 
     #[test]

@@ -30,7 +30,7 @@ const ONLY: u16 = 512;
 /// A receive whose message has not come after so many polls, none of which was late, is that of a process that polls.
 const MOST_POLLS: u8 = 64;
 
-/// Most receives that are passed by between two offers where all are in vain.
+/// Most receives that are not offered between two offers, where no offer is ever used.
 const MOST_PASSED_BY: u32 = 1023;
 
 /// Offers of one connection, in both directions.
@@ -41,10 +41,10 @@ pub(crate) struct Offers {
     pub(crate) sent: u32,
     /// Receives of ours that are offered.
     pub(crate) out: u32,
-    /// Receives that are passed by before the next is offered, and how many will be after an offer in vain.
+    /// How many receives are not offered before the next one is, and how many will be after an unused offer.
     pub(crate) skip: u32,
     pub(crate) penalty: u32,
-    /// The last offer was in vain, and the next receive is offered all the same.
+    /// The last offer was not used, and the next receive is offered all the same.
     pub(crate) again: bool,
     /// Messages of ours that are being written into receives of the peer's, or are about to be.
     pub(crate) writing: u32,

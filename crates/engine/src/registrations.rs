@@ -131,8 +131,8 @@ impl Registrations {
         })
     }
 
-    /// Makes room for one more of so many bytes; the ones that were not used for longest end. `false` if those that
-    /// are in use now take all of it.
+    /// Makes room for one more registration, of so many bytes, by ending the least recently used ones. `false` if those
+    /// in use now take all of it.
     fn make_room(&mut self, method: &mut dyn Method, bytes: usize) -> bool {
         while self.entries.len() >= MAX_REGISTRATIONS || self.bytes + bytes > MAX_BYTES {
             let oldest = self.entries.values().map(|entry| entry.used).min();

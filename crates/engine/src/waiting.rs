@@ -6,8 +6,8 @@
 //! A wait is polled for first, then parked, as long as messages usually come before the parking (Nagar's Spin
 //! Block); where they do not, it parks almost at once. What the policy learns from measurements:
 //!
-//! - How long what is waited for usually takes to come: apart for messages, for processes that meet in shared memory, and for
-//!   locks there ([`Awaited`]).
+//! - How long what is waited for usually takes to come. Messages, processes that meet in shared memory, and
+//!   locks there are measured separately ([`Awaited`]).
 //! - How many polls take a microsecond, likewise: some nanoseconds each in shared memory, a system call over sockets.
 //! - Which threads compete for the processor ([`contention`]), from how long a yield takes. With others that wait
 //!   for messages, it is worth yielding to each other for long: a yield costs less than a wake-up, and while all of
@@ -50,16 +50,17 @@ pub(crate) enum Decision {
     Park,
 }
 
-/// What a thread waits for. Each kind has polls that cost something else, and usually comes after another time.
+/// What a thread waits for. The kinds differ in the cost of a poll, and in how long a wait usually takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Awaited {
     /// What methods are polled for.
     Messages,
-    /// A step in shared memory, for which others come about now. Who waits for longer says so there, and parks until a message tells it.
+    /// A step in shared memory that other processes are about to take. A thread that waits for longer says so there, and parks until
+    /// a message wakes it.
     Step,
-    /// A lock in shared memory that another process may keep for long. The same.
+    /// A lock in shared memory that another process may hold for long. Waiting threads park as for a step.
     Lock,
-    /// A lock in shared memory that is only held for a moment. Its holder tells nobody, so a thread that waits for it never parks.
+    /// A lock in shared memory that is only held for a moment. Its holder wakes no other thread, so one that waits for it never parks.
     ShortLock,
 }
 
@@ -306,8 +307,8 @@ impl Policy {
         wait.map_or(Awaited::Messages, |wait| wait.polled)
     }
 
-    /// The first polls have found nothing. A wait after one that was given up continues it: a caller that
-    /// waits again and again for a moment, in vain, waits all the time.
+    /// The first polls have found nothing. A wait after one that ended without a message continues it: a caller that
+    /// waits for a moment again and again, and gets nothing, waits all the time.
     pub(crate) fn begin(&mut self, awaited: Awaited, now: Instant) -> Decision {
         let wait = self.wait.take_if(|wait| wait.is_continued_by(awaited));
         let wait = self.wait.insert(wait.unwrap_or(Wait {

@@ -14,8 +14,8 @@ pub enum Owner {
     Session(usize),
 }
 
-/// The number that completions of the library's own messages carry.
-pub(crate) const NOBODY: u64 = u64::MAX;
+/// The number that completions of the library's own messages carry: no attached buffer owns them.
+pub(crate) const NO_OWNER: u64 = u64::MAX;
 
 impl Owner {
     pub(crate) fn number(self) -> u64 {

@@ -7,7 +7,7 @@ use causeway_wire::contact::{Contact, Meeting as Said};
 
 use crate::abi;
 use crate::buffer::temporary;
-use crate::buffering::NOBODY;
+use crate::buffering::NO_OWNER;
 use crate::contacts;
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
@@ -177,7 +177,7 @@ impl Process {
                 let said = [Memory::from_vec(Said::Refused(why).to_bytes())];
                 let word = MpiPattern::word(REPLIES, reply);
                 if let Ok(to) = self.addr_of_other(from) {
-                    let _ = self.post_unattended(to, &said, word, NOBODY);
+                    let _ = self.post_unattended(to, &said, word, NO_OWNER);
                 }
             }
         }

@@ -71,7 +71,7 @@ pub(crate) struct Contacts {
 }
 
 impl Contacts {
-    /// Nobody is known yet.
+    /// No other processes are known yet.
     pub(crate) fn new(own: Contact, methods: Methods) -> Self {
         Self {
             own,
@@ -138,7 +138,7 @@ pub(crate) fn socket(rank: u32) -> Result<PathBuf> {
     Ok(std::env::temp_dir().join(name))
 }
 
-/// A number that nobody else draws.
+/// A random number, which no other process draws.
 pub(crate) fn number() -> Result<u64> {
     random::bytes().map(u64::from_le_bytes).map_err(|error| {
         let text = format!("drawing a number at random: {error}");

@@ -99,15 +99,15 @@ impl Process {
     pub fn tell(&mut self, communicator: usize, values: [i64; 2]) -> Result<(Active, Told)> {
         let number = self.number()?;
         let sites = self.sites(communicator)?;
-        let (place, turned) = sites.all();
+        let (place, rotation) = sites.all();
         let many = place.size as usize;
         let memory = temporary(many * BYTES)?;
         let blocks = Vec::from_iter((0..many).map(|rank| {
-            let at = (rank + turned.0 as usize) % many * BYTES;
+            let at = (rank + rotation.0 as usize) % many * BYTES;
             memory.slice(at..at + BYTES)
         }));
         let mut steps = Steps::on(communicator).called("making a communicator");
-        steps.turn(turned);
+        steps.rotate(rotation);
         let words = [number.into(), values[0], values[1]];
         telling(&mut steps, place, words, &blocks)?;
         let told = Told {
@@ -263,7 +263,7 @@ impl Process {
     }
 
     /// Makes a communicator of those with the same colour, in the order of their keys: the two values that were told. `None`
-    /// for those whose colour is `MPI_UNDEFINED`, and for those of an inter-communicator that have nobody in the other group.
+    /// for those whose colour is `MPI_UNDEFINED`, and for those of an inter-communicator with no process of the same colour in the other group.
     pub fn split(&mut self, told: &Told) -> Result<Option<usize>> {
         let (local, remote) = self.members(told)?;
         let parent = self.communicator(told.communicator)?;

@@ -3,7 +3,7 @@
 //!
 //! The processes of each group tell each other their numbers of the new communicator and how they are reached; the leaders tell each
 //! other, and tell their groups. Leaders are one communicator's, or one has a port that the other calls at. A program that is
-//! started by another one's processes calls at a port of theirs.
+//! started by another one's processes calls at a port of these.
 
 use causeway_engine::Memory;
 use causeway_wire::codec::{Reader, Wire};
@@ -367,7 +367,7 @@ impl Process {
             Err(error) => {
                 let why = error.text().chars().take(MAX_TEXT / 4).collect();
                 let class = match (error.code(), meeting.is_first) {
-                    // Nobody is behind the port that was called.
+                    // No process listens at the port that was called.
                     (abi::ERR_PROC_ABORTED, Some(false)) => abi::ERR_PORT,
                     (code, _) => code,
                 };

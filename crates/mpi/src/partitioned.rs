@@ -8,7 +8,7 @@ use causeway_engine::types::Posted;
 
 use crate::abi;
 use crate::buffer::{OwnedBuffer, temporary};
-use crate::buffering::NOBODY;
+use crate::buffering::NO_OWNER;
 use crate::communicator::Channel;
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
@@ -76,7 +76,7 @@ impl Process {
                 told.extend(size.to_ne_bytes());
                 let told = Memory::from_vec(told);
                 let word = MpiPattern::word(peer.context + Channel::Partitioned as u32, tag);
-                self.post_unattended(peer.addr, &[told], word, NOBODY)?;
+                self.post_unattended(peer.addr, &[told], word, NO_OWNER)?;
             }
             Some(peer) => {
                 let pattern = MpiPattern {

@@ -17,7 +17,7 @@ pub(crate) struct Partitioned {
     pub(crate) rank: i32,
     pub(crate) tag: i32,
     pub(crate) communicator: usize,
-    /// Nobody for `MPI_PROC_NULL`.
+    /// `None` for `MPI_PROC_NULL`.
     pub(crate) peer: Option<Peer>,
     /// Own partitions, and all of their data in one piece.
     pub(crate) parts: Vec<OwnedBuffer>,

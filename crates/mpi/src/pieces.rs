@@ -15,7 +15,7 @@ pub(crate) struct Gaps {
 }
 
 impl Gaps {
-    /// Elements in the memory of their hull; an error if it is not theirs.
+    /// Elements in `memory`, which spans all of them; an error if it has another size.
     pub(crate) fn new(memory: Memory, elements: Elements) -> Result<Self, Error> {
         let nothing = &mut Target::from(&mut [][..]);
         elements.pack(0, Source::from(&memory), nothing)?;

@@ -211,7 +211,7 @@ impl Process {
         }
     }
 
-    /// Sends a copy, which nobody waits for.
+    /// Sends a copy, whose completion the program does not wait for.
     fn send_buffered(
         &mut self,
         memory: &Memory,

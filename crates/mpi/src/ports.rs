@@ -54,7 +54,7 @@ impl Port {
         Ok(name)
     }
 
-    /// Whether the process is certainly gone: it was of this host, and nobody is behind its socket.
+    /// Whether the process is certainly gone: it was on this host, and no process listens on its socket.
     pub(crate) fn is_gone(&self, host: &str) -> bool {
         let Some(path) = self.contact.near.strip_prefix("shm://") else {
             return false;
@@ -110,7 +110,7 @@ pub(crate) struct Call {
     pub(crate) bytes: u64,
 }
 
-/// Somebody listens to what another program's process says.
+/// A process waits for what a process of another program says.
 #[derive(Debug)]
 pub(crate) struct Hearing {
     pub(crate) what: What,
@@ -122,7 +122,7 @@ pub(crate) struct Hearing {
     pub(crate) heard: Option<(Vec<u8>, u32)>,
 }
 
-/// What somebody listens to.
+/// What a process waits for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum What {
     /// The next call at this port.

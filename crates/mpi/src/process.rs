@@ -40,7 +40,7 @@ pub struct Process {
     pub(crate) endpoint: Endpoint<Mpi>,
     /// Operations of the program's messages.
     pub(crate) posts: Queue,
-    /// Sends of buffered messages, which nobody asks for.
+    /// Sends of buffered messages, whose completions the program never asks for.
     pub(crate) buffered: Queue,
     pub(crate) buffers: Buffers,
     pub(crate) launcher: Launcher,

@@ -13,7 +13,7 @@ use causeway_engine::types::{Completion, OpError, OpId, Posted, Queue};
 use causeway_transport::slab::Slab;
 
 use crate::abi;
-use crate::buffering::NOBODY;
+use crate::buffering::NO_OWNER;
 use crate::communicator::{Channel, Communicator, Peer};
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
@@ -215,7 +215,7 @@ impl Process {
         Active::of_schedule(at, communicator)
     }
 
-    /// Starts kept steps again. They are not going on.
+    /// Starts kept steps again, whose last start must be done.
     pub(crate) fn start_again(&mut self, at: u32) -> Result<Active> {
         let gone = || Error::new(abi::ERR_REQUEST, "the operation is over");
         let schedule = self.schedules.get_mut(at).ok_or_else(gone)?;
@@ -226,7 +226,7 @@ impl Process {
         Ok(Active::of_schedule(at, communicator))
     }
 
-    /// Lets go of kept steps, once they are done.
+    /// Frees kept steps, once they are done.
     pub(crate) fn drop_kept(&mut self, at: u32, is_active: bool) {
         if !is_active {
             self.schedules.remove(at);
@@ -235,7 +235,7 @@ impl Process {
         }
     }
 
-    /// Looks at what has completed, and goes on with the schedules concerned.
+    /// Takes the sends and receives that have completed, and advances their schedules.
     pub(crate) fn advance_schedules(&mut self) {
         let mut taken = std::mem::take(&mut self.taken);
         let queue = self.schedules.queue;
@@ -296,7 +296,7 @@ impl Process {
             let is_lost = self.endpoint.loss(to).is_some();
             if to != own && !is_lost {
                 // One that cannot be told any more is told by the loss of the connection.
-                let _ = self.post_unattended(to, &[], word, NOBODY);
+                let _ = self.post_unattended(to, &[], word, NO_OWNER);
             }
         }
     }
@@ -331,9 +331,9 @@ impl Process {
         debug_assert_ne!(envelope.peer, own);
         let posted = self
             .endpoint
-            .receive_taken(taken, pattern, &[], self.buffered, NOBODY);
+            .receive_taken(taken, pattern, &[], self.buffered, NO_OWNER);
         if let Ok(Posted::Pending(_)) = posted {
-            self.buffers.started(NOBODY);
+            self.buffers.started(NO_OWNER);
         }
         let rank = peers.iter().position(|peer| peer.number == envelope.peer);
         let error = self.lost_among(&peers).unwrap_or_else(|| {

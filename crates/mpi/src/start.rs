@@ -40,7 +40,7 @@ const ANNOUNCED: u32 = 1 << 20;
 /// by its socket. So this says only when a host is given up that does not reply at all.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 /// What rank 0 publishes where `tcp` is used: the key by which the processes of this program know each other, in hexadecimal
-/// digits. The launcher tells it to them only. Processes that start a program publish theirs for it.
+/// digits. The launcher tells it to them only. Processes that start a program publish their own key for it.
 pub(crate) const SECRET: &str = "causeway-key";
 
 /// What processes that start a program publish for it: the port at which they wait for it.
@@ -140,7 +140,7 @@ struct Met {
     contacts: Contacts,
 }
 
-/// There is nobody to meet, and messages to oneself need no address of the network.
+/// The only process of its program: there are no others to meet, and messages to oneself need no address of the network.
 fn alone(methods: Methods) -> Result<Met> {
     let mut endpoint = Endpoint::new(config())?;
     let peer = look_up(&mut endpoint, "rank 0", "self://here")?;
@@ -229,7 +229,7 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
             let text = format!("there are several hosts, and {METHODS} does not allow tcp");
             return Err(Error::new(abi::ERR_OTHER, text));
         }
-        // Nobody has called yet: all processes see that there are several hosts, and meet once more.
+        // No process has called yet: all see that there are several hosts, and meet once more.
         let network = |host: &str| Vec::from_iter(host.split('/').take(2).map(str::to_owned));
         let is_one = published
             .iter()

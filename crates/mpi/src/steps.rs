@@ -43,7 +43,7 @@ pub struct Steps {
     /// What is to be done in the end.
     last: Vec<Step>,
     /// Where rank 0 of the processes that are spoken of is among everyone, and how many those are.
-    turned: (u32, u32),
+    rotation: (u32, u32),
     pub(crate) described: Described,
 }
 
@@ -54,19 +54,20 @@ impl Steps {
             communicator,
             list: Vec::new(),
             last: Vec::new(),
-            turned: (0, 0),
+            rotation: (0, 0),
             described: Described::default(),
         }
     }
 
-    /// From here on, ranks count from the process at place `first` of all `many`, round.
-    pub(crate) fn turn(&mut self, (first, many): (u32, u32)) {
-        self.turned = (first, many);
+    /// Rotates the ranks of the steps that are added from here on: rank 0 is the process at place `first`, and place 0 follows the
+    /// last one of all `many`.
+    pub(crate) fn rotate(&mut self, (first, many): (u32, u32)) {
+        self.rotation = (first, many);
     }
 
     #[inline]
     fn place(&self, rank: u32) -> u32 {
-        match self.turned {
+        match self.rotation {
             (0, _) => rank,
             (first, many) => (first + rank) % many,
         }
@@ -112,16 +113,16 @@ impl Steps {
         Ok(packed)
     }
 
-    /// Memory to receive a buffer's data into, which get where they belong in the end.
-    pub(crate) fn landing(&mut self, buffer: Buffer<'_>) -> Result<Memory> {
+    /// Memory to receive a buffer's data into: its own, or a staging buffer that is unpacked into it in the end.
+    pub(crate) fn staging(&mut self, buffer: Buffer<'_>) -> Result<Memory> {
         if buffer.is_plain() {
             return Ok(buffer.memory.clone());
         }
-        let landing = temporary(buffer.bytes()? as usize)?;
+        let staging = temporary(buffer.bytes()? as usize)?;
         let into = OwnedBuffer::from(buffer);
         self.last
-            .push(Step::Unpack(Arc::new((landing.clone(), into))));
-        Ok(landing)
+            .push(Step::Unpack(Arc::new((staging.clone(), into))));
+        Ok(staging)
     }
 
     /// All steps.

@@ -358,10 +358,10 @@ impl Conversation {
         self.mark_dirty(shared);
     }
 
-    /// The peer has given back credit.
+    /// The peer has returned credit.
     pub(super) fn returned<M>(&mut self, shared: &mut Shared<M>, bytes: u64) {
-        if !self.grant.give_back(bytes, &mut shared.budget) {
-            self.protocol_error(shared, "it gives back more credit than it has");
+        if !self.grant.reclaim(bytes, &mut shared.budget) {
+            self.protocol_error(shared, "it returns more credit than it has");
         }
     }
 

@@ -175,8 +175,8 @@ impl Conversation {
         matches!(self.phase, Phase::Greeting) && self.greeting.awaited == Awaited::Decision
     }
 
-    /// What becomes of a caller with the number `theirs` that turned out to be this peer, at an instance with the number
-    /// `own`.
+    /// Decides about a connection whose caller, the instance with the number `theirs`, turned out to be this peer. Our instance has the
+    /// number `own`.
     pub(crate) fn meet(&self, own: InstanceId, theirs: Option<InstanceId>) -> Meeting {
         let theirs = theirs.unwrap_or(own);
         match self.phase {

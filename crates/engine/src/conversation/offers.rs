@@ -330,9 +330,9 @@ impl Conversation {
         self.offers.kept.len()
     }
 
-    /// Grows with each offer in vain.
+    /// Grows with each offer that was not used.
     #[cfg(test)]
-    pub(crate) fn offers_in_vain(&self) -> u32 {
+    pub(crate) fn offer_penalty(&self) -> u32 {
         self.offers.penalty
     }
 

@@ -158,7 +158,7 @@ impl Conversation {
         };
         let more = waiting.next().is_some();
         if at > 0 && shared.budget.pulls_are_tight() {
-            // Others need the memory for what comes next of theirs. This peer's turn comes again
+            // Other peers need the memory for their next messages. This peer is looked at again
             // when the message is its first.
             return Some(false);
         }

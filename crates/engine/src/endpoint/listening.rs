@@ -7,7 +7,7 @@ use crate::matcher::Matcher;
 use crate::types::Error;
 
 impl<M: Matcher> Endpoint<M> {
-    /// The cluster's key for connections that are made from now on. Those that stand keep theirs.
+    /// Sets the cluster's key for connections that are made from now on. Existing connections keep the key that they were made with.
     pub fn set_key(&mut self, key: Secret) -> Result<(), Error> {
         self.check_process()?;
         for slot in &mut self.methods.slots {

@@ -1,5 +1,5 @@
-//! Messages that wait for their receives, looked at and taken out of matching; sends that wait for theirs; news of any
-//! kind to wait for.
+//! Probing messages that wait for their receives, and taking them out of matching; sends that wait for their receives; waiting for
+//! progress of any kind.
 
 use std::time::Duration;
 

@@ -51,7 +51,7 @@ pub(crate) struct Slot {
     registrations: Option<Box<Registrations>>,
     /// A sleep that was prepared is on it.
     armed: bool,
-    /// Polls in vain since something happened.
+    /// Polls that have found nothing since the last one that found something.
     pub(crate) quiet: u32,
     pub(crate) polling: Polling,
 }

@@ -23,11 +23,11 @@ pub(super) enum Sending {
     Unexpected,
 }
 
-/// Parts of messages that are sent to one peer before others, and what has come, get their turn: the peer may take them as fast as they
-/// are sent.
+/// Most parts of messages that are sent to one peer before other peers, and packets that have come, are served: the peer may take
+/// parts as fast as they are sent.
 const PARTS_AT_ONCE: u32 = 64;
 
-/// What an operation that completed at once is called in its [`Completion`].
+/// The identity, in its [`Completion`], of an operation that completed at once.
 const AT_ONCE: OpId = OpId(0);
 
 #[inline]

@@ -65,8 +65,8 @@ pub(crate) struct Constants {
 /// Past measurements count for seven eighths, a new one for one.
 pub(super) const WEIGHT: u64 = 8;
 
-/// A method that has been polled so often in vain, while another was not, is polled only with each reading of the clock.
-/// Over sockets, 0.3 µs for each poll in vain make 0.3 ms in which a message over the other method may come that much late; one with shm takes 8 ns.
+/// A method whose polls have found nothing so often, while those of another have, is polled only with each reading of the clock.
+/// Over sockets, 0.3 µs for each such poll make 0.3 ms in which a message over the other method may come that much late; one with shm takes 8 ns.
 pub(crate) const QUIET_POLLS: u32 = 1000;
 
 /// Polls in one call of a method, between two looks at what is waited for.

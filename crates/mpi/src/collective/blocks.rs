@@ -49,25 +49,25 @@ impl Blocks {
         }
     }
 
-    /// The blocks to receive into, each in one piece.
-    pub(crate) fn landing(&self, steps: &mut Steps) -> Result<Vec<Memory>> {
+    /// Memory to receive each block into ([`Steps::staging`]).
+    pub(crate) fn staging(&self, steps: &mut Steps) -> Result<Vec<Memory>> {
         match self {
             Self::Even { memory, blocks } => Ok(split(memory, *blocks)),
             Self::Each(each) => {
                 let each = each.iter();
-                each.map(|one| steps.landing(one.as_buffer())).collect()
+                each.map(|one| steps.staging(one.as_buffer())).collect()
             }
         }
     }
 
-    /// One of the blocks to receive into, in one piece.
-    pub(crate) fn landing_at(&self, at: usize, steps: &mut Steps) -> Result<Memory> {
+    /// Memory to receive one of the blocks into.
+    pub(crate) fn staging_at(&self, at: usize, steps: &mut Steps) -> Result<Memory> {
         let none = || Error::new(abi::ERR_INTERN, format!("there is no block {at}"));
         match self {
             Self::Even { memory, blocks } => {
                 split(memory, *blocks).get(at).cloned().ok_or_else(none)
             }
-            Self::Each(each) => steps.landing(each.get(at).ok_or_else(none)?.as_buffer()),
+            Self::Each(each) => steps.staging(each.get(at).ok_or_else(none)?.as_buffer()),
         }
     }
 }

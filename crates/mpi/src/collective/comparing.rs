@@ -13,11 +13,11 @@ impl Process {
     /// Has all processes tell each other what they call, and compare it, before anything else.
     pub(crate) fn prepend_comparison(&self, steps: &mut Steps) -> Result<()> {
         let sites = self.sites(steps.communicator)?;
-        let (place, turned) = sites.all();
+        let (place, rotation) = sites.all();
         let memory = temporary(place.size as usize * checking::BYTES)?;
         let blocks = split(&memory, place.size);
         let mut before = Steps::on(steps.communicator);
-        before.turn(turned);
+        before.rotate(rotation);
         before.copy(&steps.described.encode(), &blocks[place.rank as usize]);
         ring(&mut before, place, &blocks, &blocks[place.rank as usize]);
         before.list.push(Step::Compare(Arc::new(Comparison {

@@ -51,12 +51,12 @@ pub(super) fn broadcast(
         }
         Root::Beside => {}
         Root::There(root) => {
-            let memory = steps.landing(buffer)?;
+            let memory = steps.staging(buffer)?;
             if sites.local.rank == 0 {
                 steps.receive(root, memory.clone());
                 steps.fence();
             }
-            steps.turn(sites.within());
+            steps.rotate(sites.within());
             broadcast_within(steps, sites.local, 0, &memory);
         }
     }
@@ -109,10 +109,10 @@ fn reduce_within(steps: &mut Steps, sites: Sites, of: &Reduction) -> Result<Memo
     let mut scratch = of.clone();
     scratch.into = temporary(of.into.len())?;
     scratch.prepare(steps);
-    steps.turn(sites.within());
+    steps.rotate(sites.within());
     reduce_by_tree(steps, sites.local, 0, &scratch)?;
     steps.fence();
-    steps.turn((0, 0));
+    steps.rotate((0, 0));
     Ok(scratch.into)
 }
 
@@ -123,7 +123,7 @@ fn swap(steps: &mut Steps, sites: Sites, ours: Memory, theirs: &Memory) {
         steps.send(0, ours);
         steps.fence();
     }
-    steps.turn(sites.within());
+    steps.rotate(sites.within());
 }
 
 /// All of a group get the result of the other.

@@ -70,9 +70,9 @@ impl Process {
 
     /// A barrier: in round k, each process tells the one 2^k behind it and hears from the one 2^k before it.
     pub fn barrier(&mut self, communicator: usize) -> Result<Steps> {
-        let (Place { rank, size }, turned) = self.sites(communicator)?.all();
+        let (Place { rank, size }, rotation) = self.sites(communicator)?.all();
         let mut steps = Steps::on(communicator);
-        steps.turn(turned);
+        steps.rotate(rotation);
         let nothing = temporary(0)?;
         let mut distance = 1;
         while distance < size {

@@ -40,7 +40,7 @@ struct Sides {
 impl Sides {
     fn new(steps: &mut Steps, from: Option<&Blocks>, into: Option<&Blocks>) -> Result<Self> {
         let from = from.map(|from| from.packed(steps)).transpose()?;
-        let into = into.map(|into| into.landing(steps)).transpose()?;
+        let into = into.map(|into| into.staging(steps)).transpose()?;
         Ok(Self {
             from: from.unwrap_or_default(),
             into: into.unwrap_or_default(),
@@ -68,7 +68,7 @@ impl Process {
         steps.described.bytes = buffer.bytes()?;
         let memory = match place.rank == root {
             true => steps.packed(buffer)?,
-            false => steps.landing(buffer)?,
+            false => steps.staging(buffer)?,
         };
         broadcast_within(&mut steps, place, root, &memory);
         Ok(steps)

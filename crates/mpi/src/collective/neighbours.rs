@@ -41,7 +41,7 @@ impl Process {
         let from = from.packed(&mut steps)?;
         // What is not received must not be unpacked.
         for (at, rank) in in_order(&all.sources) {
-            let into = into.landing_at(at, &mut steps)?;
+            let into = into.staging_at(at, &mut steps)?;
             steps.receive(rank, into);
         }
         for (at, rank) in in_order(&all.destinations) {

@@ -39,8 +39,8 @@ pub(crate) struct Sites {
 }
 
 impl Sites {
-    /// Where it stands among all processes, and what steps are to be turned by ([`crate::steps::Steps::turn`]) so that
-    /// ranks are those there, which are the same on both sides.
+    /// The process's place among those of both groups, and the rotation ([`crate::steps::Steps::rotate`]) with which steps
+    /// count ranks there. These ranks are the same on both sides.
     pub(crate) fn all(self) -> (Place, (u32, u32)) {
         let remote = self.remote.unwrap_or(0);
         let size = self.local.size + remote;
@@ -53,7 +53,7 @@ impl Sites {
         (Place { rank, size }, (first, size))
     }
 
-    /// What steps are to be turned by so that ranks are those of the local group.
+    /// The rotation with which steps count ranks in the local group.
     pub(crate) fn within(self) -> (u32, u32) {
         let remote = self.remote.unwrap_or(0);
         (remote, remote + self.local.size)

@@ -54,7 +54,7 @@ struct Hash {
 }
 
 const MODULUS: u64 = (1 << 61) - 1;
-/// Any number of some size will do: nobody chooses signatures to collide.
+/// Any large number will do: no program chooses signatures to collide.
 const BASE: u64 = 0x0bad_5eed_0c0f_fee5 % MODULUS;
 
 fn times(a: u64, b: u64) -> u64 {

@@ -119,7 +119,7 @@ pub fn access(
     let representation = opened.view.representation;
     let stream = match what.writes {
         true => representation.encode(buffer),
-        false => representation.landing(buffer),
+        false => representation.staging(buffer),
     };
     let prepared = opened
         .view

@@ -68,7 +68,7 @@ pub enum SplitPlace {
 /// What hints say.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hints {
-    /// `collective_buffering`, if somebody has said so.
+    /// `collective_buffering`, if a hint sets it.
     pub(crate) together: Option<bool>,
     /// `cb_buffer_size`, bytes
     pub(crate) buffer: u64,
@@ -76,7 +76,7 @@ pub(crate) struct Hints {
     pub(crate) nodes: u32,
 }
 
-/// Bytes that each process collects at a time, if nobody says otherwise.
+/// Bytes that each process collects at a time, unless a hint sets it.
 pub(crate) const BUFFER: u64 = 1 << 20;
 const LEAST_BUFFER: u64 = 4096;
 const MOST_BUFFER: u64 = 1 << 30;

@@ -9,8 +9,8 @@
 //! [`access`] by one process ([`transfer`]) or in order, and by all processes together in few large pieces ([`together`]).
 //!
 //! Access by one process is done when its call returns, whether that is a nonblocking one or not: files of the operating system have no
-//! other way that is faster. So nonblocking collective access is access by each process alone, which waits for
-//! nobody.
+//! other way that is faster. So nonblocking collective access is access by each process alone, which does not wait for
+//! the others.
 
 pub mod access;
 pub mod caller;

@@ -1,4 +1,4 @@
-//! The pointer that all processes of an open file share (MPI 5.0 §14.4.4): a word of memory, so that nobody has to be asked, and
+//! The pointer that all processes of an open file share (MPI 5.0 §14.4.4): a word of memory, so that no process has to serve it, and
 //! nothing is left behind by processes that are killed. It counts elementary types.
 
 use std::io;

@@ -62,7 +62,7 @@ fn adjacent_ones(extents: &[Extent]) -> (usize, u64) {
 }
 
 impl Posix {
-    /// Reads extents that lie close to each other, by way of a buffer. Returns how many bytes of theirs there were.
+    /// Reads extents that lie close to each other, by way of a buffer. Returns how many bytes of the extents were there.
     fn sieve(&self, extents: &[Extent], into: &Memory) -> io::Result<u64> {
         let (first, last) = (extents[0].offset, extents[extents.len() - 1].end());
         let buffer = Memory::try_zeroed((last - first) as usize)?;

@@ -132,7 +132,7 @@ pub fn set_info(caller: &mut impl Caller, file: usize, info: &Info) -> Result<()
         process.files.get_mut(file)?.take_hints(info);
         Ok(())
     })?;
-    // Nobody uses the new ones before all have them.
+    // No process uses the new ones before all have them.
     agree(caller, communicator, Ok(()))
 }
 

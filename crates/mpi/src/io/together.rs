@@ -2,7 +2,7 @@
 //! between those of others, the part of the file that all of them touch is divided among the processes: each collects
 //! what others write there, or reads for them what they want of it, in few large pieces.
 //!
-//! A process collects one window of its part at a time, so memory is bounded however much is transferred. Only bytes that somebody
+//! A process collects one window of its part at a time, so memory is bounded however much is transferred. Only bytes that some process
 //! writes are written: no locks are needed, and none of what lies in between is read.
 
 use std::ops::Range;
@@ -22,7 +22,7 @@ use super::transfer::Opened;
 const LARGE_PIECE: u64 = 16 << 10;
 /// The parts of the file that processes collect begin at multiples of this.
 const BLOCK: u64 = 4096;
-/// Bytes that nobody wants which are read all the same, between two extents.
+/// Most bytes between two extents that are read along with them though no process wants them.
 const GAP: u64 = 4096;
 
 /// One process's access.

@@ -80,7 +80,7 @@ impl Representation {
     }
 
     /// Memory for a stream that is to be decoded into a buffer.
-    pub(crate) fn landing(self, into: &OwnedBuffer) -> Result<Memory> {
+    pub(crate) fn staging(self, into: &OwnedBuffer) -> Result<Memory> {
         match self {
             Self::External32 => temporary(self.stream_bytes(into)? as usize),
             _ if into.datatype.is_contiguous() => Ok(into.memory.clone()),

@@ -41,7 +41,7 @@ const PHASE_BITS: u32 = 56;
 /// Whose slots a process waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
-    Nobody,
+    None,
     Rank(u32),
     All,
 }
@@ -125,7 +125,7 @@ impl Area {
     #[inline]
     pub(crate) fn is_published(&self, of: Of, phase: u64) -> bool {
         match of {
-            Of::Nobody => true,
+            Of::None => true,
             Of::Rank(rank) => self.has_published(rank, phase),
             Of::All => {
                 if self.known.load(Relaxed) > phase {
@@ -191,7 +191,7 @@ impl Area {
     pub(crate) fn announce(&self, of: Of, phase: u64) {
         let rank = match of {
             Of::Rank(rank) => u64::from(rank) + 1,
-            Of::All | Of::Nobody => 0,
+            Of::All | Of::None => 0,
         };
         let wish = self.word(WISHES + self.rank as usize * LINE);
         let wish = (wish, rank << PHASE_BITS | phase);

@@ -153,10 +153,10 @@ impl Operation {
     #[inline]
     fn sources(&self) -> Of {
         match &self.what {
-            What::Broadcast { root, .. } if *root == self.area.rank => Of::Nobody,
+            What::Broadcast { root, .. } if *root == self.area.rank => Of::None,
             What::Broadcast { root, .. } => Of::Rank(*root),
             What::Reduce { root, .. } if root.is_some_and(|root| root != self.area.rank) => {
-                Of::Nobody
+                Of::None
             }
             _ => Of::All,
         }

@@ -92,10 +92,11 @@ impl Operands<'_> {
     }
 }
 
-/// Memory that data get into, and where they go in the end if that is elsewhere. They are there already if `is_filled`.
-type Landing = (Memory, Option<(Memory, OwnedBuffer)>);
+/// Memory that data are received into, and for a staging buffer: itself, and the program's buffer that it is unpacked into in the end.
+type Staging = (Memory, Option<(Memory, OwnedBuffer)>);
 
-fn landing(buffer: &Buffer<'_>, is_filled: bool) -> Result<Landing> {
+/// Memory for the data of a buffer: its own, or a staging buffer, into which they are packed first if `is_filled`.
+fn staging(buffer: &Buffer<'_>, is_filled: bool) -> Result<Staging> {
     if buffer.is_plain() {
         return Ok((buffer.memory.clone(), None));
     }
@@ -165,7 +166,7 @@ impl Process {
             }
             let (memory, deliver) = match area.rank == root {
                 true => (buffer.packed()?, None),
-                false => landing(buffer, false)?,
+                false => staging(buffer, false)?,
             };
             Ok(Some((What::Broadcast { root, memory }, deliver)))
         })
@@ -270,7 +271,7 @@ impl Process {
             if let Some(from) = &from {
                 check_equal(from, block as usize)?;
             }
-            let (into, deliver) = landing(into, from.is_none())?;
+            let (into, deliver) = staging(into, from.is_none())?;
             Ok(Some((What::Gather { from, into }, deliver)))
         })
     }
@@ -292,7 +293,7 @@ impl Process {
                 check_equal(from, bytes as usize)?;
             }
             let parts = Parts::Even(bytes as usize / area.ranks as usize);
-            let (into, deliver) = landing(into, from.is_none())?;
+            let (into, deliver) = staging(into, from.is_none())?;
             Ok(Some((What::Exchange { from, into, parts }, deliver)))
         })
     }

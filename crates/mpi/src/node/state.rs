@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::area::Area;
 
-/// A communicator's area, or why it has none. Whoever holds an area keeps it.
+/// A communicator's area, or why it has none. An area lives as long as a reference to it.
 #[derive(Debug, Clone)]
 pub(crate) enum Node {
     /// It was used so often.

@@ -6,7 +6,7 @@ use causeway_engine::Memory;
 use causeway_sys::blocks::{Source, Target, copy_one};
 use causeway_wire::window::Run;
 
-use super::combining::{Act, Landing, Runs, basic_of, operands};
+use super::combining::{Act, Runs, Staging, basic_of, operands};
 use super::state::{Place, Window};
 use crate::abi;
 use crate::buffer::Buffer;
@@ -141,9 +141,9 @@ impl Access<'_> {
     }
 
     /// Where results go.
-    pub(super) fn landing(&self, act: &Act) -> Result<Option<Landing>> {
-        let landing = |result| Landing::new(result, act.basic);
-        self.result.as_ref().map(landing).transpose()
+    pub(super) fn staging(&self, act: &Act) -> Result<Option<Staging>> {
+        let staging = |result| Staging::new(result, act.basic);
+        self.result.as_ref().map(staging).transpose()
     }
 }
 
@@ -297,8 +297,8 @@ impl Process {
         }
         let data = access.origin.as_ref();
         let data = data.map(|origin| operands(origin, act.basic)).transpose()?;
-        let landing = access.landing(&act)?;
-        let into = landing.as_ref().map(|landing| &landing.memory);
+        let staging = access.staging(&act)?;
+        let into = staging.as_ref().map(|staging| &staging.memory);
         let compare = access.compare.map(|compare| compare.memory);
         let mut work = Work::new(handle, rank, act, [data.as_ref(), compare, into]);
         let offset = range.start - access.datatype.hull(access.count)?.start;
@@ -311,7 +311,7 @@ impl Process {
                 self.combine_run(&mut work, *run)?;
             }
         }
-        landing.map_or(Ok(()), |landing| landing.finish())
+        staging.map_or(Ok(()), |staging| staging.finish())
     }
 
     /// Combines the elements of one run: those that begin in one block after the other, if a stripe has to be held.

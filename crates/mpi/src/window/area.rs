@@ -7,9 +7,9 @@
 //! stripe:  0, or the rank that holds it, + 1
 //! ```
 //!
-//! A process that finds a lock taken sets its bit, looks once more, and sleeps until it gets a notice; whoever gives the lock back
-//! clears all bits and sends a notice to each that had one set ([`sleepers`]): either the one
-//! sees the lock free or the other sees the bit. A stripe is only held while a process computes: whoever finds it taken yields.
+//! A process that finds a lock taken sets its bit, looks once more, and sleeps until it gets a notice. The process that releases the lock
+//! clears all bits and sends a notice to each that had one set ([`sleepers`]): either the waiting process
+//! sees the lock free or the releasing one sees the bit. A stripe is only held while a process computes: one that finds it taken yields.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use causeway_engine::Memory;
 use causeway_wire::window::{self as wire, MAX_DATA, MAX_RUNS};
 
-use super::combining::{Act, Landing, Runs};
+use super::combining::{Act, Runs, Staging};
 use crate::abi;
 use crate::communicator::Peer;
 use crate::error::{Error, Result};
@@ -40,12 +40,12 @@ pub(super) struct Job {
     pub(super) has_reply: bool,
 }
 
-/// An access that somebody waits for: for its data, or for its request.
+/// An access that the program waits for: for its data, or for its request.
 #[derive(Debug)]
 pub(super) struct Operation {
     pub(super) peer: Peer,
     pub(super) process: u32,
-    pub(super) landing: Option<Landing>,
+    pub(super) staging: Option<Staging>,
     /// Bytes that are not here yet.
     pub(super) missing: usize,
     pub(super) is_unsent: bool,
@@ -57,21 +57,21 @@ impl Operation {
     /// Some of its data have come. Returns whether it is done.
     pub(super) fn receive(&mut self, at: u64, data: &[u8]) -> Result<bool> {
         let nonsense = || Error::new(abi::ERR_INTERN, "a reply does not fit its access");
-        let landing = self.landing.as_ref().ok_or_else(nonsense)?;
+        let staging = self.staging.as_ref().ok_or_else(nonsense)?;
         let at = usize::try_from(at).map_err(|_| nonsense())?;
-        let room = landing.memory.len().checked_sub(at);
+        let room = staging.memory.len().checked_sub(at);
         if room.is_none_or(|room| room < data.len()) || self.missing < data.len() {
             return Err(nonsense());
         }
-        landing.memory.write_at(at, data);
+        staging.memory.write_at(at, data);
         self.missing -= data.len();
         if self.missing == 0 {
-            landing.finish()?;
+            staging.finish()?;
         }
         Ok(self.missing == 0)
     }
 
-    /// It has failed. Returns whether nobody asks for it.
+    /// Notes its failure. Returns whether it can be forgotten: the program has no request to ask with.
     pub(super) fn fail(&mut self, error: Error) -> bool {
         self.error = Some(error);
         !self.is_request

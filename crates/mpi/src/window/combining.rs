@@ -268,14 +268,14 @@ fn spread(bytes: u64, basic: Basic) -> Result<(Elements, Memory)> {
 
 /// Where elements of a window are received, as they lie there.
 #[derive(Debug)]
-pub(super) struct Landing {
+pub(super) struct Staging {
     pub(super) memory: Memory,
     /// Where they belong, if that is elsewhere.
     into: Option<OwnedBuffer>,
     basic: Basic,
 }
 
-impl Landing {
+impl Staging {
     /// For a buffer.
     pub(super) fn new(buffer: &Buffer<'_>, basic: Basic) -> Result<Self> {
         let has_gaps = basic.size() != basic.extent();

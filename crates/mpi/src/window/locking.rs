@@ -49,7 +49,7 @@ impl Process {
             match waited {
                 Ok(Waited::NotYet) => {}
                 Err(_) => {
-                    self.give_back_locks(handle)?;
+                    self.release_locks(handle)?;
                     return waited;
                 }
                 Ok(Waited::Done(()) | Waited::Call(_)) => return waited,
@@ -73,7 +73,7 @@ impl Process {
         });
         self.endpoint.end_told_wait();
         if done.is_err() {
-            self.give_back_locks(handle)?;
+            self.release_locks(handle)?;
         }
         done
     }
@@ -132,15 +132,15 @@ impl Process {
     /// Gives the lock of a rank, or those of all, back, behind a flush. [`Process::check_unlock`] has been asked before.
     pub fn unlock(&mut self, handle: usize, rank: Option<i32>) -> Result<()> {
         match rank {
-            Some(rank) => self.give_back_lock(handle, rank as u32),
+            Some(rank) => self.release_lock(handle, rank as u32),
             None => {
                 self.window_mut(handle)?.epoch.locked_all = false;
-                self.give_back_locks(handle)
+                self.release_locks(handle)
             }
         }
     }
 
-    /// An error unless [`Process::unlock`] has something to give back.
+    /// An error unless this process holds the locks that [`Process::unlock`] would release.
     pub fn check_unlock(&self, handle: usize, rank: Option<i32>) -> Result<()> {
         let window = self.window(handle)?;
         let is_wrong = match rank {
@@ -159,14 +159,14 @@ impl Process {
         }
     }
 
-    fn give_back_locks(&mut self, handle: usize) -> Result<()> {
+    fn release_locks(&mut self, handle: usize) -> Result<()> {
         for rank in 0..self.window(handle)?.group.size() {
-            self.give_back_lock(handle, rank)?;
+            self.release_lock(handle, rank)?;
         }
         Ok(())
     }
 
-    fn give_back_lock(&mut self, handle: usize, rank: u32) -> Result<()> {
+    fn release_lock(&mut self, handle: usize, rank: u32) -> Result<()> {
         let window = self.window_mut(handle)?;
         let Some(exclusive) = window.epoch.locks[rank as usize].take() else {
             return Ok(());

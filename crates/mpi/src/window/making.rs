@@ -3,7 +3,7 @@
 //! Processes tell each other the sizes and units of their memory, and make a communicator that belongs to the window; its
 //! number is the window's. If the window's memory is the library's to allocate, and all are on one host, they
 //! [share](crate::sharing) an area. Where that does not work, each allocates memory of its own. In the end all wait for each other, so that
-//! nobody gets notices for a window that it does not know.
+//! no process gets notices for a window that it does not know yet.
 
 use causeway_engine::Memory;
 

@@ -3,7 +3,7 @@
 //! A `Window` has one of two kinds of memory (`Place`), for all of its processes alike:
 //!
 //! - **An area** (`area`): memory that all of them have mapped, where `MPI_Win_allocate` and `MPI_Win_allocate_shared` are called by
-//!   processes of one host. Whoever accesses it does so itself, with loads and stores; the process whose memory it is takes no part.
+//!   processes of one host. The accessing process uses loads and stores; the process whose memory it is takes no part.
 //!   Locks are words of the area.
 //! - **Memory of each process's own**: a process tells the owner what to do, and the owner does it when it is inside of MPI
 //!   (`sending` tells it, `serving` does it). Locks are asked for in the same way.

@@ -46,18 +46,18 @@ impl Process {
             Action::Get => None,
             _ => access.operands(&act)?,
         };
-        let landing = access.landing(&act)?;
-        let missing = landing.as_ref().map_or(0, |landing| landing.memory.len());
+        let staging = access.staging(&act)?;
+        let missing = staging.as_ref().map_or(0, |staging| staging.memory.len());
         let windows = &mut self.windows;
         let mut operation = 0;
-        let has_reply = landing.is_some();
+        let has_reply = staging.is_some();
         if has_reply || access.is_request {
             windows.last_operation += 1;
             operation = windows.last_operation;
             let entry = Operation {
                 peer,
                 process,
-                landing,
+                staging,
                 missing,
                 is_unsent: true,
                 is_request: access.is_request,

@@ -51,7 +51,7 @@ impl Process {
         let number = self.endpoint.number(message.from);
         self.endpoint.release(message.from);
         let process = number.map_or(u32::MAX, |number| self.process_of(number));
-        // What others than the program's processes send, and other messages, are nobody's.
+        // Messages of other programs' processes, and those that are no notices, are dropped.
         if message.tag == TAG
             && process != u32::MAX
             && let Ok(notice) = Notice::from_bytes(&message.data)
@@ -108,7 +108,7 @@ impl Process {
         let other = &mut window.others[rank as usize];
         match notice {
             Notice::Lock { exclusive, .. } => window.waiting.ask(rank, *exclusive),
-            Notice::Unlock { .. } => window.waiting.give_back(),
+            Notice::Unlock { .. } => window.waiting.release(),
             Notice::Granted { .. } => other.is_granted = true,
             Notice::Posted { .. } => other.posted += 1,
             Notice::Completed { .. } => other.completed += 1,

@@ -1,15 +1,15 @@
-//! Whose lock it is: of memory of a process's own.
+//! The lock of a process's own memory: its holders, and the queue of those that wait for it.
 
 use std::collections::VecDeque;
 
-/// Those that have the lock of this process's own memory, and those that wait for it, in their order.
+/// The holders of the lock of this process's own memory, and the processes that wait for it, first come first served.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// One has it alone.
+    /// The one holder excludes all others.
     is_exclusive: bool,
-    /// How many have it.
+    /// How many processes hold it.
     holders: u32,
-    /// Ranks, and whether each wants it alone.
+    /// Ranks, and whether each asks for exclusive access.
     queue: VecDeque<(u32, bool)>,
 }
 
@@ -18,12 +18,12 @@ impl Waiting {
         self.queue.push_back((rank, exclusive));
     }
 
-    pub(super) fn give_back(&mut self) {
+    pub(super) fn release(&mut self) {
         self.holders = self.holders.saturating_sub(1);
         self.is_exclusive = false;
     }
 
-    /// The next one that gets it now.
+    /// Grants the lock to the first in the queue, if it is free for that one. Returns its rank.
     pub(super) fn next(&mut self) -> Option<u32> {
         let &(rank, exclusive) = self.queue.front()?;
         if self.is_exclusive || exclusive && self.holders > 0 {
@@ -48,11 +48,11 @@ mod tests {
         }
         assert_eq!((waiting.next(), waiting.next()), (Some(1), Some(2)));
         assert_eq!(waiting.next(), None);
-        waiting.give_back();
+        waiting.release();
         assert_eq!(waiting.next(), None);
-        waiting.give_back();
+        waiting.release();
         assert_eq!((waiting.next(), waiting.next()), (Some(3), None));
-        waiting.give_back();
+        waiting.release();
         assert_eq!((waiting.next(), waiting.next()), (Some(4), Some(5)));
         assert_eq!(waiting.next(), None);
     }

@@ -491,7 +491,7 @@ enum Greeted {
     Challenged(Box<Challenged>),
 }
 
-/// A number for one handshake that nobody can foresee.
+/// A random number for one handshake, which no other process can foresee.
 fn nonce() -> Result<u128, PeerError> {
     random::bytes().map(u128::from_ne_bytes).map_err(broken)
 }

@@ -772,7 +772,7 @@ impl Drop for Shm {
         }
         let mut stuck = false;
         for pair in self.peers.iter_mut().filter_map(|entry| entry.pair()) {
-            // One peer was waited for in vain: the others have had the same time.
+            // The wait for one peer timed out: the others have had the same time.
             pair.stuck |= stuck;
             pair.revoke();
             pair.transfers.queue.clear();

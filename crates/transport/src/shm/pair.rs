@@ -144,7 +144,7 @@ pub(super) struct Pair {
     /// The pair's memory file, until it is sent.
     pub(super) file: Option<OwnedFd>,
     goodbye: bool,
-    /// The peer was waited for in vain, and has not been seen to go on since.
+    /// A wait for the peer timed out, and it has made no progress since.
     pub(super) stuck: bool,
     /// Memory that the peer may still be writing, for the instance to keep.
     pub(super) deferred: Vec<DeferredFree>,

@@ -101,8 +101,8 @@ impl Drop for DeferredFree {
     }
 }
 
-/// Waits until the peer touches none of `deferred`, at most for [`PATIENCE`], and no longer than it runs. One that
-/// was waited for in vain (`stuck`) is not waited for again before it goes on. What it still touches then
+/// Waits until the peer touches none of `deferred`, at most for [`PATIENCE`], and no longer than it runs. A peer
+/// for which a wait has timed out (`stuck`) is not waited for again before it makes progress. What it still touches then
 /// remains in `deferred`.
 pub(super) fn wait(deferred: &mut Vec<DeferredFree>, liveness: &PeerLiveness, stuck: &mut bool) {
     let mut blocking = None;

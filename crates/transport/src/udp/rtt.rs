@@ -56,7 +56,7 @@ impl Rtt {
         self.smoothed
     }
 
-    /// How long to wait for an answer after `doublings` waits in vain.
+    /// How long to wait for an acknowledgement after `doublings` waits that timed out.
     pub(super) fn timeout(&self, doublings: u32) -> Duration {
         let once = match self.smoothed {
             Some(smoothed) => (smoothed + 4 * self.variation).max(LEAST_TIMEOUT),

@@ -497,7 +497,7 @@ fn late_receives_are_not_offered() {
         });
     }
     let peer = b.bmi.number(from).unwrap();
-    assert_eq!(b.bmi.conversations.peers[peer].offers_in_vain(), 0);
+    assert_eq!(b.bmi.conversations.peers[peer].offer_penalty(), 0);
 }
 
 impl RawPeer {
