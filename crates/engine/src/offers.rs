@@ -92,10 +92,10 @@ impl Offers {
         self.writing > 0
     }
 
-    /// A receive that was offered has got a message that was not written, or none.
+    /// A receive that was offered has got a message that was not written into it, or none.
     #[cold]
     #[inline(never)]
-    pub(crate) fn was_in_vain(&mut self) {
+    pub(crate) fn was_unused(&mut self) {
         self.out = self.out.saturating_sub(1);
         self.again = !self.again;
         if !self.again {

@@ -324,7 +324,7 @@ impl Process {
         meeting.told.all().into_iter().map(member).collect()
     }
 
-    /// A leader turns to the other one.
+    /// Starts the exchange between the leaders of the two groups.
     fn begin_talk(&mut self, meeting: &mut Meeting) -> Result<Active> {
         let other = meeting.other.take().unwrap_or_else(|| Err(said_nothing()));
         let begun = match other {
@@ -340,7 +340,7 @@ impl Process {
         self.talking(meeting, begun)
     }
 
-    /// What a leader waits for next; if there is an error, it tells its group.
+    /// Returns what this leader waits for next; after an error, it tells its group.
     fn talking(&mut self, meeting: &mut Meeting, next: Result<Next>) -> Result<Active> {
         match next {
             Ok(Next::Wait(talk, active)) => {
@@ -352,7 +352,7 @@ impl Process {
         }
     }
 
-    /// A leader has learnt what there is to learn, and tells its group.
+    /// Ends the leaders' exchange: this leader tells its group the outcome.
     fn end_talk(&mut self, meeting: &mut Meeting, said: Result<Said>) -> Result<Active> {
         if let Some(port) = meeting.port.take() {
             self.shut_port(port);
@@ -449,7 +449,7 @@ impl Process {
         Ok(Next::Wait(Talk::Call(hearing), active))
     }
 
-    /// A leader goes on.
+    /// Continues the leaders' exchange.
     fn talk(&mut self, meeting: &mut Meeting, talk: Talk, went: Result<()>) -> Result<Active> {
         let next = match went {
             Err(error) => Err(error),

@@ -23,7 +23,7 @@ impl Process {
     pub fn take_message(&mut self, route: Route) -> Result<Option<(usize, Status)>> {
         let communicator = self.communicator(route.communicator)?;
         if route.rank == abi::PROC_NULL {
-            return Ok(Some((abi::MESSAGE_NO_PROC, Status::of_nobody())));
+            return Ok(Some((abi::MESSAGE_NO_PROC, Status::of_proc_null())));
         }
         let pattern = communicator.pattern(route.rank, route.tag)?;
         let Some((taken, envelope)) = self.endpoint.take_message(pattern) else {
@@ -41,7 +41,7 @@ impl Process {
     /// Starts to receive a message that was taken.
     pub fn receive_message(&mut self, into: Buffer<'_>, message: usize) -> Result<Active> {
         if message == abi::MESSAGE_NO_PROC {
-            return Ok(Active::done(Status::of_nobody(), abi::COMM_SELF));
+            return Ok(Active::done(Status::of_proc_null(), abi::COMM_SELF));
         }
         let gaps = match into.is_plain() {
             true => None,

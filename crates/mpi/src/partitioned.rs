@@ -115,7 +115,7 @@ impl Process {
         it.is_started = true;
         let is_none = it.peer.is_none();
         it.marked.fill(is_none);
-        let mut active = Active::done(Status::of_nobody(), communicator);
+        let mut active = Active::done(Status::of_proc_null(), communicator);
         if !is_none {
             self.receive_messages(at)?;
             active.state = Going::Partitioned(at);

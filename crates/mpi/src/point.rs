@@ -248,7 +248,7 @@ impl Process {
     pub fn receive(&mut self, into: Buffer<'_>, route: Route) -> Result<Active> {
         let communicator = self.communicator(route.communicator)?;
         if route.rank == abi::PROC_NULL {
-            return Ok(Active::done(Status::of_nobody(), route.communicator));
+            return Ok(Active::done(Status::of_proc_null(), route.communicator));
         }
         let pattern = communicator.pattern(route.rank, route.tag)?;
         let from_any = route.rank == abi::ANY_SOURCE;
@@ -272,7 +272,7 @@ impl Process {
     pub fn probe(&mut self, route: Route) -> Result<Option<Status>> {
         let communicator = self.communicator(route.communicator)?;
         if route.rank == abi::PROC_NULL {
-            return Ok(Some(Status::of_nobody()));
+            return Ok(Some(Status::of_proc_null()));
         }
         let pattern = communicator.pattern(route.rank, route.tag)?;
         let Some(envelope) = self.endpoint.probe(pattern) else {

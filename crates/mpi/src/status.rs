@@ -40,7 +40,7 @@ impl Status {
     }
 
     /// Of a message from or to `MPI_PROC_NULL`.
-    pub fn of_nobody() -> Self {
+    pub fn of_proc_null() -> Self {
         Self::of_message(abi::PROC_NULL, abi::ANY_TAG, 0)
     }
 

@@ -89,7 +89,7 @@ struct Export {
     written: Option<Coverage>,
 }
 
-/// A source of bulk frames, which are lined up one quantum of a source after the other.
+/// A source of bulk frames, which are committed one quantum of a source after the other.
 #[derive(Debug)]
 enum Bulk {
     Put(puts::Put),
@@ -320,7 +320,7 @@ impl Session {
         })
     }
 
-    /// Ends an export at once: what is lined up is copied, what is arriving is discarded.
+    /// Ends an export at once: what is committed is copied, what is arriving is discarded.
     pub fn unexport(&mut self, key: u64) {
         if self.exports.remove(&key).is_none() {
             return;
@@ -357,7 +357,7 @@ impl Session {
     }
 
     /// Tells the peer how it broke the protocol.
-    pub fn complain(&mut self, text: &str) {
+    pub fn send_protocol_error(&mut self, text: &str) {
         let mut end = text.len().min(causeway_wire::tcp::MAX_ERROR_TEXT);
         while !text.is_char_boundary(end) {
             end -= 1;
@@ -369,13 +369,13 @@ impl Session {
             .push_short(&header.encode(), &[Piece::Bytes(text)], 0);
     }
 
-    /// Lines up what a connection can send next, if little is lined up there.
+    /// Commits what a connection can send next, if little is committed there.
     pub fn refill(&mut self, at: usize) {
-        self.main.outbox.line_up_short();
+        self.main.outbox.commit_short();
         self.issue_gets();
         self.start_puts();
         self.issue_atomics();
-        while self.connection(at).outbox.lined_up() < MAX_PIECE / 2 {
+        while self.connection(at).outbox.committed() < MAX_PIECE / 2 {
             let queue = match at {
                 MAIN => &mut self.bulk,
                 _ => &mut self.spread,
@@ -392,9 +392,9 @@ impl Session {
                 }
             }
             // Short frames go between any two turns.
-            self.main.outbox.line_up_short();
+            self.main.outbox.commit_short();
         }
-        self.main.outbox.line_up_short();
+        self.main.outbox.commit_short();
         if self.main.outbox.is_empty() {
             self.probe_reply_waits = false;
         }
@@ -418,7 +418,7 @@ impl Session {
             + written.map(Coverage::owned_bytes).sum::<usize>()
     }
 
-    /// Whether there is anything to send, lined up or not.
+    /// Whether there is anything to send, committed or not.
     pub fn has_output(&self) -> bool {
         self.has_output_at(MAIN)
             || !self.spread.is_empty()
@@ -437,7 +437,7 @@ impl Session {
         queued || !self.connection_ref(at).outbox.is_empty()
     }
 
-    /// What a connection has lined up.
+    /// What a connection has committed.
     pub(super) fn outbox(&self, at: usize) -> &Outbox {
         &self.connection_ref(at).outbox
     }
@@ -649,8 +649,8 @@ impl Session {
         }
     }
 
-    /// Tells the peer that this process lives, though it does not read what the peer says.
-    pub fn sign_of_life(&mut self) {
+    /// Tells the peer that this process lives, though it does not read what the peer sends.
+    pub fn send_keepalive(&mut self) {
         let header = Header::new(Kind::ProbeReply, 0);
         self.main.outbox.push_short(&header.encode(), &[], 0);
     }

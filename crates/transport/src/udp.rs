@@ -289,8 +289,8 @@ impl<G: DatagramIo> Udp<G> {
         any
     }
 
-    /// After a command: what it gave rise to leaves at once, if it is the first since the last poll.
-    fn hurry(&mut self, now: Time) {
+    /// Sends the datagrams that a command has caused at once, if it is the first command since the last poll.
+    fn send_at_once(&mut self, now: Time) {
         if !self.sent_in_round {
             self.sent_in_round = true;
             self.transmit(now);
@@ -418,7 +418,7 @@ impl<G: DatagramIo> Method for Udp<G> {
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
         let now = self.now();
         self.core.send(now, peer, parts, &mut self.io)?;
-        self.hurry(now);
+        self.send_at_once(now);
         Ok(())
     }
 
@@ -468,14 +468,14 @@ impl<G: DatagramIo> Method for Udp<G> {
     fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError> {
         let now = self.now();
         self.core.transfer(now, peer, transfer, &mut self.io)?;
-        self.hurry(now);
+        self.send_at_once(now);
         Ok(())
     }
 
     fn atomic(&mut self, peer: Peer, atomic: Atomic) -> Result<(), SendError> {
         let now = self.now();
         self.core.atomic(now, peer, atomic, &mut self.io)?;
-        self.hurry(now);
+        self.send_at_once(now);
         Ok(())
     }
 

@@ -28,7 +28,7 @@ impl Conversation {
             State::Posted if entry.offered && !entry.exports.is_empty() => self.retract(shared, op),
             State::Posted => {
                 if std::mem::take(&mut entry.offered) {
-                    self.offers.was_in_vain();
+                    self.offers.was_unused();
                 }
                 self.withdraw_receive(shared, op);
                 self.complete(shared, op, cancelled);

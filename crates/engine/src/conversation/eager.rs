@@ -377,9 +377,9 @@ impl Conversation {
         allowed
     }
 
-    /// A message has left early memory.
+    /// The early memory of a message has been freed.
     #[inline]
-    pub(super) fn discharge<M>(&mut self, shared: &mut Shared<M>, len: usize) {
+    pub(super) fn early_freed<M>(&mut self, shared: &mut Shared<M>, len: usize) {
         self.grant.leave(cost(len), &mut shared.budget);
         if (self.grant.is_due() || self.starving) && self.is_up() {
             self.mark_dirty(shared);
@@ -438,7 +438,7 @@ impl Conversation {
         self.early.remove(&mut shared.early, index);
         let body = shared.early.remove(index)?.body;
         match &body {
-            EarlyBody::Whole(data) => self.discharge(shared, data.len()),
+            EarlyBody::Whole(data) => self.early_freed(shared, data.len()),
             EarlyBody::Announced(_) => {
                 self.announcements = self.announcements.saturating_sub(1);
             }

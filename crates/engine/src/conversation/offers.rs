@@ -126,7 +126,7 @@ impl Conversation {
         let entry = &mut shared.ops[op];
         let [region] = regions[..] else {
             entry.offered = false;
-            return self.offers.was_in_vain();
+            return self.offers.was_unused();
         };
         let offer = Offer {
             receive,

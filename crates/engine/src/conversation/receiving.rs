@@ -77,7 +77,7 @@ impl Conversation {
         entry.tag = tag;
         let offered = std::mem::take(&mut entry.offered);
         if offered {
-            self.offers.was_in_vain();
+            self.offers.was_unused();
         }
         if entry.any_peer {
             entry.peer = self.id;

@@ -35,8 +35,8 @@ const KEPT_REGIONS: usize = 8;
 /// half of the 8,192 regions that a method exports to a peer for receives whose messages come.
 const MAX_EXPORTED: u32 = 4000;
 
-/// Makes an announcement small enough to be kept.
-pub(super) fn slim(incoming: &mut Incoming) {
+/// Drops the list of an announcement's memory if it is too long to be kept.
+pub(super) fn drop_long_list(incoming: &mut Incoming) {
     let regions = &mut incoming.announcement.regions;
     if regions.len() > KEPT_REGIONS {
         *regions = Regions::new();
@@ -265,7 +265,7 @@ impl Conversation {
             return self.protocol_error(shared, "it announces too many messages at once");
         }
         self.announcements += 1;
-        slim(&mut incoming);
+        drop_long_list(&mut incoming);
         let message = self.add_early(shared, tag, EarlyBody::Announced(incoming));
         shared.matcher.hold(message, self.id, tag);
     }
@@ -513,7 +513,7 @@ impl Conversation {
                 self.finish(shared, op, Err(error));
             }
             State::Retracting => {
-                self.offers.was_in_vain();
+                self.offers.was_unused();
                 self.finish(shared, op, Err(OpError::Cancelled));
             }
             // What is under way fails by itself or is complete already.
@@ -604,7 +604,7 @@ impl Conversation {
             return self.match_announced(shared, op, incoming);
         }
         self.announcements += 1;
-        slim(&mut incoming);
+        drop_long_list(&mut incoming);
         let message = self.add_early(shared, tag, EarlyBody::Announced(incoming));
         // It came before all that wait now.
         shared.matcher.hold_first(message, self.id, tag);

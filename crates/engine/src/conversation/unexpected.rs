@@ -5,7 +5,7 @@ use causeway_sys::memory::Memory;
 use causeway_transport::Packet;
 use causeway_wire::bmi::{self as wire, Announcement, Header, Refusal};
 
-use super::rendezvous::{refusal, slim};
+use super::rendezvous::{drop_long_list, refusal};
 use super::{Arrived, Conversation};
 use crate::fragments::Fragments;
 use crate::matcher::Matcher;
@@ -83,7 +83,7 @@ impl Conversation {
             shared.budget.release_pull((data.len() as u64).max(record));
             shared.work.push_back(Work::Fetch);
         } else {
-            self.discharge(shared, data.len());
+            self.early_freed(shared, data.len());
         }
         let from = Addr(self.key);
         Some(Unexpected { from, tag, data })
@@ -112,7 +112,7 @@ impl Conversation {
             in_parts: false,
             announcement,
         };
-        slim(&mut incoming);
+        drop_long_list(&mut incoming);
         self.keep_arrived(Arrived::Announced { tag, incoming });
         shared.unexpected_waiting += 1;
         self.enter_fetch_ring(shared);

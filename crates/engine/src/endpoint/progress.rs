@@ -294,7 +294,7 @@ impl<M: Matcher> Endpoint<M> {
         ready: &impl Fn(&Conversations<M>) -> bool,
     ) -> Option<bool> {
         let before = self.methods.read_clock();
-        let woken = self.rest(before, until);
+        let woken = self.park(before, until);
         let now = self.methods.read_clock();
         self.policy.parked(before, now);
         let any = self.progress();
@@ -355,7 +355,7 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Sleeps until there is something to poll for or another thread calls, at most until `until` or a method's
     /// deadline.
-    fn rest(&mut self, now: Instant, until: Option<Instant>) -> Woken {
+    fn park(&mut self, now: Instant, until: Option<Instant>) -> Woken {
         self.observe(now);
         self.methods.drop_freed();
         if self.conversations.has_work() {

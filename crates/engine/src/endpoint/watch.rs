@@ -145,7 +145,7 @@ impl Watch {
             left -= 1;
             if all.peers.get(peer).is_some() {
                 all.peers[peer].traffic.seen();
-                self.visit(all, connections, methods, (peer, now_ns));
+                self.observe_peer(all, connections, methods, (peer, now_ns));
             }
         }
         self.go_round(all, connections, methods, (left, now_ns));
@@ -170,12 +170,12 @@ impl Watch {
                 && all.peers.get(peer).is_some()
                 && all.peers[peer].traffic.stands(false)
             {
-                self.visit(all, connections, methods, (peer, now_ns));
+                self.observe_peer(all, connections, methods, (peer, now_ns));
             }
         }
     }
 
-    fn visit<M: Matcher>(
+    fn observe_peer<M: Matcher>(
         &mut self,
         all: &mut Conversations<M>,
         connections: &mut Connections,
@@ -197,7 +197,7 @@ impl Watch {
         let pid = pid(identity);
         let of = (&all.peers[peer], &*connections.end(peer));
         let row = self.peer_row(&all.shared, of, &watched, &tally, (pid, now_ns));
-        let due = self.judge(&mut watched, &row, &tally, of, now_ns);
+        let due = self.check_stall(&mut watched, &row, &tally, of, now_ns);
         self.round_due_ns = self.round_due_ns.min(due);
         if let Some(page) = &self.page {
             let slot = watched.row.get_or_insert_with(|| RowSlot::new(page));
@@ -210,8 +210,8 @@ impl Watch {
         connections.end(peer).watched = watched;
     }
 
-    /// Tells of a stall if there is one. Returns when to observe again because of this peer.
-    fn judge(
+    /// Reports a stall if there is one. Returns when this peer is to be observed again.
+    fn check_stall(
         &self,
         watched: &mut Watched,
         row: &PeerRow,

@@ -134,7 +134,7 @@ impl ByTag {
             found = self.receives.first(key);
         }
         let receive = found?;
-        self.unfile(receive);
+        self.remove_filed(receive);
         Some(receive)
     }
 
@@ -147,7 +147,7 @@ impl ByTag {
         few.find(|index| nodes[*index].tag == key.tag) == Some(receive)
     }
 
-    fn unfile(&mut self, receive: u32) {
+    fn remove_filed(&mut self, receive: u32) {
         let peer = self.receives.nodes[receive].peer as usize;
         self.receives.remove(receive);
         let filed = &mut self.peers[peer].filed;
@@ -201,7 +201,7 @@ impl Matcher for ByTag {
     fn withdraw(&mut self, receive: u32) {
         let node = &self.receives.nodes[receive];
         if node.is_filed {
-            return self.unfile(receive);
+            return self.remove_filed(receive);
         }
         let recent = &mut self.peers[node.peer as usize].recent;
         recent.remove(&mut self.receives.nodes, receive);

@@ -332,9 +332,9 @@ impl Session {
         let mut header = Header::new(Kind::GetData, len).with_id(serve.id);
         header.base = serve.sent;
         let outbox = &mut self.connection(at).outbox;
-        outbox.line_up_bytes(&header.encode());
+        outbox.commit_bytes(&header.encode());
         for (key, memory) in spans {
-            outbox.line_up_memory(memory, SpanOwner::Export(key));
+            outbox.commit_memory(memory, SpanOwner::Export(key));
         }
         serve.sent += len as u64;
         if serve.index < serve.fragments.len() {
@@ -351,7 +351,7 @@ impl Session {
             .with_base(serve.sent)
             .with_flag(!served);
         match at {
-            MAIN => self.main.outbox.line_up_reply(&header),
+            MAIN => self.main.outbox.commit_reply(&header),
             _ => self.main.outbox.push_reply(&header, &[]),
         }
     }

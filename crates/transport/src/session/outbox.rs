@@ -1,7 +1,7 @@
 //! What waits to be sent on one connection, in order, at byte granularity.
 //!
 //! Two things flow in: *short* frames (packets, requests, replies), which are copied and never wait
-//! behind more than what is already lined up, and *bulk* frames, which are lined up one quantum at a
+//! behind more than what is already committed, and *bulk* frames, which are committed one quantum at a
 //! time and refer to memory instead of copying it. The socket shell takes the front with
 //! [`Outbox::pieces`] and reports with [`Outbox::advance`] how far it came.
 
@@ -63,8 +63,8 @@ impl Segment {
 pub(crate) struct Outbox {
     segments: VecDeque<Segment>,
     /// Bytes in `segments`.
-    lined_up: usize,
-    /// Pending short frames: whole, and not lined up yet.
+    committed: usize,
+    /// Pending short frames: whole, and not committed yet.
     pending_short: Vec<u8>,
     pending_replies: usize,
     /// Short bytes anywhere here.
@@ -76,7 +76,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// Whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.lined_up == 0 && self.pending_short.is_empty()
+        self.committed == 0 && self.pending_short.is_empty()
     }
 
     /// Bytes of short frames that wait.
@@ -95,9 +95,9 @@ impl Outbox {
             + self.pending_short.capacity()
     }
 
-    /// Bytes that are lined up, in an order that nothing changes any more.
-    pub(crate) fn lined_up(&self) -> usize {
-        self.lined_up
+    /// Bytes that are committed to the stream: nothing changes their order any more.
+    pub(crate) fn committed(&self) -> usize {
+        self.committed
     }
 
     /// Replies that wait.
@@ -134,13 +134,13 @@ impl Outbox {
         self.replies += 1;
     }
 
-    /// Lines up the short frames that have come since the last time.
-    pub(super) fn line_up_short(&mut self) {
+    /// Commits the short frames that have come since the last time.
+    pub(super) fn commit_short(&mut self) {
         if self.pending_short.is_empty() {
             return;
         }
         let data = std::mem::take(&mut self.pending_short);
-        self.lined_up += data.len();
+        self.committed += data.len();
         self.segments.push_back(Segment::Bytes {
             data: data.into(),
             sent: 0,
@@ -149,9 +149,9 @@ impl Outbox {
         });
     }
 
-    /// Lines up the header, or another private part, of a bulk frame.
-    pub(super) fn line_up_bytes(&mut self, bytes: &[u8]) {
-        self.lined_up += bytes.len();
+    /// Commits the header, or another private part, of a bulk frame.
+    pub(super) fn commit_bytes(&mut self, bytes: &[u8]) {
+        self.committed += bytes.len();
         if let Some(Segment::Bytes {
             data,
             sent: 0,
@@ -171,30 +171,30 @@ impl Outbox {
         });
     }
 
-    /// Lines up the reply that ends a bulk reply.
-    pub(super) fn line_up_reply(&mut self, header: &Header) {
-        self.line_up_bytes(&header.encode());
+    /// Commits the reply that ends a bulk reply.
+    pub(super) fn commit_reply(&mut self, header: &Header) {
+        self.commit_bytes(&header.encode());
         if let Some(Segment::Bytes { replies, .. }) = self.segments.back_mut() {
             *replies += 1;
             self.replies += 1;
         }
     }
 
-    /// Lines up data of a bulk frame.
-    pub(super) fn line_up_memory(&mut self, memory: Memory, owner: SpanOwner) {
+    /// Commits data of a bulk frame.
+    pub(super) fn commit_memory(&mut self, memory: Memory, owner: SpanOwner) {
         if memory.len() < COPY_BELOW_BYTES {
             let mut copy = [0; COPY_BELOW_BYTES];
             if let Some(copy) = copy.get_mut(..memory.len()) {
                 memory.read_at(0, copy);
-                self.line_up_bytes(copy);
+                self.commit_bytes(copy);
             }
             return;
         }
-        self.lined_up += memory.len();
+        self.committed += memory.len();
         self.segments.push_back(Segment::Memory { memory, owner });
     }
 
-    /// The front of what is lined up, as pieces for one call.
+    /// The front of what is committed, as pieces for one call.
     pub(crate) fn pieces<'a>(&'a self, into: &mut [Piece<'a>; MAX_PIECES]) -> usize {
         let mut count = 0;
         for (slot, segment) in into.iter_mut().zip(&self.segments) {
@@ -209,9 +209,9 @@ impl Outbox {
         count
     }
 
-    /// Forgets the first `count` bytes of what is lined up: they were sent.
+    /// Forgets the first `count` bytes of what is committed: they were sent.
     pub(crate) fn advance(&mut self, mut count: usize) {
-        self.lined_up -= count;
+        self.committed -= count;
         while let Some(front) = self.segments.front_mut() {
             let now = front.remaining().min(count);
             count -= now;
@@ -246,7 +246,7 @@ impl Outbox {
         }
     }
 
-    /// Moves up to `into.len()` bytes from the front of what is lined up; returns how many.
+    /// Moves up to `into.len()` bytes from the front of what is committed; returns how many.
     pub(crate) fn copy_out(&mut self, into: &mut [u8]) -> usize {
         let mut filled = 0;
         for segment in &self.segments {
@@ -276,7 +276,7 @@ impl Outbox {
             .any(|segment| matches!(segment, Segment::Memory { owner: of, .. } if *of == owner))
     }
 
-    /// Copies what is lined up from memory whose owner `ends`, so that the memory is not touched
+    /// Copies what is committed from memory whose owner `ends`, so that the memory is not touched
     /// any more.
     pub(super) fn detach(&mut self, ends: impl Fn(SpanOwner) -> bool) {
         for segment in &mut self.segments {
@@ -318,20 +318,20 @@ mod tests {
                 &["er", "", "x"].map(|part| Piece::Bytes(part.as_bytes())),
                 0,
             );
-            outbox.line_up_short();
-            outbox.line_up_bytes(b"bulk");
-            outbox.line_up_memory(Memory::from_vec(vec![7; 3000]), SpanOwner::Put(1));
-            outbox.line_up_memory(Memory::from_vec(vec![8; 10]), SpanOwner::Put(1));
+            outbox.commit_short();
+            outbox.commit_bytes(b"bulk");
+            outbox.commit_memory(Memory::from_vec(vec![7; 3000]), SpanOwner::Put(1));
+            outbox.commit_memory(Memory::from_vec(vec![8; 10]), SpanOwner::Put(1));
             outbox.push_short(b"last", &[], 0);
             assert!(!outbox.is_empty());
-            outbox.line_up_short();
+            outbox.commit_short();
             let mut expected = b"headerxbulk".to_vec();
             expected.extend([7; 3000]);
             expected.extend([8; 10]);
             expected.extend(b"last");
             assert_eq!(drain(&mut outbox, step), expected);
             assert!(outbox.is_empty());
-            assert_eq!((outbox.short_bytes(), outbox.lined_up()), (0, 0));
+            assert_eq!((outbox.short_bytes(), outbox.committed()), (0, 0));
         }
     }
 
@@ -341,7 +341,7 @@ mod tests {
         for skip in 0..=7 {
             let mut outbox = Outbox::default();
             outbox.push_short(b"abc", &[Piece::Bytes(b"de"), Piece::Memory(&memory)], skip);
-            outbox.line_up_short();
+            outbox.commit_short();
             assert_eq!(drain(&mut outbox, 4), &b"abcdefg"[skip..]);
         }
     }
@@ -350,7 +350,7 @@ mod tests {
     fn detached_memory_is_free_and_its_bytes_still_leave() {
         let mut outbox = Outbox::default();
         let memory = Memory::from_vec((0..=255).cycle().take(5000).collect());
-        outbox.line_up_memory(memory.clone(), SpanOwner::Export(5));
+        outbox.commit_memory(memory.clone(), SpanOwner::Export(5));
         outbox.advance(100);
         assert!(outbox.borrows(SpanOwner::Export(5)));
         outbox.detach(|owner| owner == SpanOwner::Export(6));
@@ -371,8 +371,8 @@ mod tests {
             let part = [number as u8; 300];
             expected.extend(part);
             expected.extend(header.encode());
-            outbox.line_up_bytes(&part);
-            outbox.line_up_reply(&header);
+            outbox.commit_bytes(&part);
+            outbox.commit_reply(&header);
             if number >= 500 {
                 // As much leaves as comes, and never all.
                 let mut buffer = [0; 332];
@@ -384,16 +384,16 @@ mod tests {
         }
         left.extend(drain(&mut outbox, 1000));
         assert!(left == expected);
-        assert_eq!((outbox.replies(), outbox.lined_up()), (0, 0));
+        assert_eq!((outbox.replies(), outbox.committed()), (0, 0));
     }
 
     #[test]
     fn what_was_partly_sent_is_not_added_to() {
         let mut outbox = Outbox::default();
         let header = Header::new(causeway_wire::tcp::Kind::GetDone, 0);
-        outbox.line_up_reply(&header);
+        outbox.commit_reply(&header);
         outbox.advance(31);
-        outbox.line_up_reply(&header);
+        outbox.commit_reply(&header);
         outbox.advance(1);
         assert_eq!(outbox.replies(), 1);
     }
@@ -403,8 +403,8 @@ mod tests {
         let mut outbox = Outbox::default();
         let header = Header::new(causeway_wire::tcp::Kind::PutDone, 0);
         outbox.push_reply(&header, &[]);
-        outbox.line_up_short();
-        outbox.line_up_reply(&header);
+        outbox.commit_short();
+        outbox.commit_reply(&header);
         assert_eq!(outbox.replies(), 2);
         outbox.advance(33);
         assert_eq!(outbox.replies(), 1);

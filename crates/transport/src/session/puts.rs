@@ -19,7 +19,7 @@ use crate::error::{PeerError, TransferError};
 use crate::fragments::Cursor;
 use crate::method::{Direction, Packet, Peer, Sink, Token, Transfer};
 
-/// The most frames that one quantum lines up: a quantum of many small ones shall end as well.
+/// The most frames that one quantum commits: a quantum of many small ones shall end as well.
 const MAX_FRAMES_PER_QUANTUM: usize = 1024;
 
 /// A put of ours that is not sent to its end.
@@ -142,7 +142,7 @@ impl Session {
     }
 
     pub(super) fn put_quantum(&mut self, mut put: Put, at: usize) -> Quantum<Bulk> {
-        let mut lined_up = 0;
+        let mut committed = 0;
         for _ in 0..MAX_FRAMES_PER_QUANTUM {
             let Transfer { local, remote, .. } = &put.transfer;
             let Some((region, range)) = put.remote.next(remote, MAX_PIECE as u64) else {
@@ -154,23 +154,23 @@ impl Session {
             header.key = region.key;
             header.base = region.base.wrapping_add(range.start);
             let outbox = &mut self.connection(at).outbox;
-            outbox.line_up_bytes(&header.encode());
+            outbox.commit_bytes(&header.encode());
             for span in put.local.spans(local, bytes) {
-                outbox.line_up_memory(span, SpanOwner::Put(put.id));
+                outbox.commit_memory(span, SpanOwner::Put(put.id));
             }
-            lined_up += len;
-            if lined_up >= MAX_PIECE {
+            committed += len;
+            if committed >= MAX_PIECE {
                 break;
             }
         }
         if !put.remote.is_at_end(&put.transfer.remote) {
             return Quantum::Again(Bulk::Put(put));
         }
-        self.line_up_put_end(put, at);
+        self.commit_put_end(put, at);
         Quantum::Over
     }
 
-    fn line_up_put_end(&mut self, put: Put, at: usize) {
+    fn commit_put_end(&mut self, put: Put, at: usize) {
         let notifies = put.transfer.notify.is_some();
         let notify = put.transfer.notify.unwrap_or_default();
         let header = Header::new(Kind::PutEnd, notify.len())
@@ -179,8 +179,8 @@ impl Session {
             .with_flag(notifies);
         let outbox = &mut self.main.outbox;
         if at == MAIN {
-            outbox.line_up_bytes(&header.encode());
-            outbox.line_up_bytes(&notify);
+            outbox.commit_bytes(&header.encode());
+            outbox.commit_bytes(&notify);
         } else {
             outbox.push_short(&header.encode(), &[Piece::Bytes(&notify)], 0);
         }
@@ -191,7 +191,7 @@ impl Session {
         });
     }
 
-    /// Whether data of our put is lined up.
+    /// Whether data of our put is committed.
     fn is_sending(&self, id: u64) -> bool {
         self.connections()
             .any(|connection| connection.outbox.borrows(SpanOwner::Put(id)))

@@ -406,7 +406,7 @@ fn random_frames_do_no_more_than_end_the_session() {
             let at = random.below(connections);
             side.session.refill(at);
             if random.below(2) == 0 {
-                let most = side.session.outbox(at).lined_up();
+                let most = side.session.outbox(at).committed();
                 let sent = random.below(most + 1);
                 side.session.connection(at).outbox.advance(sent);
             }

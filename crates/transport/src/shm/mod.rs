@@ -609,7 +609,7 @@ impl Method for Shm {
     }
 
     fn spin(&mut self, now: Instant, sink: &mut dyn Sink, most: u32) -> bool {
-        self.spin_hot(now, most);
+        self.spin_polled(now, most);
         self.poll_all(now, sink)
     }
 

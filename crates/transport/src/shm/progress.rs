@@ -72,9 +72,9 @@ impl Shm {
         progress
     }
 
-    /// Waits a moment for the one ring that is polled, if it is only one, or for the doorbell.
+    /// Waits a moment for the polled ring, if there is only one, or for the doorbell.
     #[inline]
-    pub(super) fn spin_hot(&mut self, now: Instant, most: u32) {
+    pub(super) fn spin_polled(&mut self, now: Instant, most: u32) {
         let &[index] = self.polled.as_slice() else {
             return;
         };

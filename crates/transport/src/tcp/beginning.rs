@@ -161,7 +161,7 @@ impl Tcp {
 
     /// Accepts connections that wait at a listener. Returns whether a caller came.
     pub(super) fn accept_some(&mut self, index: usize) -> bool {
-        let mut turned_away = 0;
+        let mut refused = 0;
         for accepted in 0..ACCEPTS_PER_POLL {
             let Some(listener) = self.listeners.get(index) else {
                 return false;
@@ -174,8 +174,8 @@ impl Tcp {
                     None => return true,
                 },
             };
-            turned_away += u32::from(!admitted);
-            if turned_away >= REFUSALS_PER_POLL {
+            refused += u32::from(!admitted);
+            if refused >= REFUSALS_PER_POLL {
                 return true;
             }
         }
@@ -322,8 +322,8 @@ impl Tcp {
         }
     }
 
-    /// Goes on with a handshake.
-    pub(super) fn shake(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
+    /// Advances a handshake.
+    pub(super) fn advance_handshake(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
         let Some(state) = self.slots.get_mut(peer) else {
             return false;
         };

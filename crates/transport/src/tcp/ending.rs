@@ -28,7 +28,7 @@ impl Tcp {
             && !state.session.has_output()
         {
             // The other side may like to know; if it cannot be told now, it cannot.
-            state.session.complain(text);
+            state.session.send_protocol_error(text);
             link.flush(&mut state.session, &mut self.buffers);
         }
         state.link = None;
@@ -262,7 +262,7 @@ impl Tcp {
             // Its silence is ours: it is not listened to. Nor are its questions whether we live.
             if silent >= liveness / 3 {
                 link.last_heard = now;
-                state.session.sign_of_life();
+                state.session.send_keepalive();
                 Self::make_due(&mut self.due, state);
             }
             return true;

@@ -127,7 +127,7 @@ impl Link {
         self.is_up() && !self.full && self.broken.is_none() && self.cipher.is_none()
     }
 
-    /// Whether everything that the session lined up has reached the kernel.
+    /// Whether everything that the session committed has reached the kernel.
     pub(super) fn has_sent_all(&self, session: &Session) -> bool {
         let sealed = self.cipher.as_ref().is_some_and(|c| !c.unsent().is_empty());
         !session.has_output_at(self.connection) && !sealed

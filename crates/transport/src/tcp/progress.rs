@@ -49,8 +49,8 @@ impl Tcp {
         }
         let mut at = 0;
         while let Some(&peer) = self.polled.get(at) {
-            any |= self.read_hot(peer, sink);
-            // `read_hot` may have taken the peer out of the list.
+            any |= self.read_polled(peer, sink);
+            // `read_polled` may have taken the peer out of the list.
             if self.polled.get(at) == Some(&peer) {
                 at += 1;
             }
@@ -144,7 +144,7 @@ impl Tcp {
         any
     }
 
-    fn read_hot(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
+    fn read_polled(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
         if self.polled.len() > 1
             && !self.round.is_multiple_of(POLLS_PER_LUKEWARM)
             && let Some(state) = self.slots.get(peer)
@@ -278,7 +278,7 @@ impl Tcp {
             return false;
         };
         if !link.is_up() {
-            return self.shake(peer, sink);
+            return self.advance_handshake(peer, sink);
         }
         if let Origin::Subflow { of, .. } = state.origin {
             return self.read_subflow(peer, of, sink);

@@ -54,9 +54,9 @@ impl Core {
         };
         match cause {
             // Its goodbye is acknowledged.
-            PeerError::Closed => link.incoming.hurry_ack(now),
+            PeerError::Closed => link.incoming.ack_now(now),
             PeerError::Protocol(text) if link.has_delivered_all(&state.session) => {
-                state.session.complain(text);
+                state.session.send_protocol_error(text);
             }
             _ => return,
         }

@@ -406,7 +406,7 @@ impl Core {
             Ok(true) => {
                 if let Some(link) = &mut state.link {
                     // There is room again.
-                    link.incoming.hurry_ack(now);
+                    link.incoming.ack_now(now);
                 }
                 self.touch(now, peer);
             }
@@ -526,7 +526,7 @@ impl Core {
                 let calling = self.opening_to(from, prefix);
                 if let Some(peer) = calling.filter(|_| prefix.from == 0) {
                     let cause = PeerError::Refused(format!("at {}", from.address));
-                    self.turned_away(now, peer, cause, sink);
+                    self.handle_doubtful_refusal(now, peer, cause, sink);
                 } else if let Some(peer) = self.addressee(from, prefix, false, false) {
                     self.handle_gone(now, peer, why, sink);
                 }

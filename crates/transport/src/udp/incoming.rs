@@ -192,8 +192,8 @@ impl Incoming {
         self.unacknowledged >= ACK_EVERY || self.ack_at.is_some_and(|at| at <= now)
     }
 
-    /// Has an acknowledgement made now.
-    pub(super) fn hurry_ack(&mut self, now: Time) {
+    /// Makes an acknowledgement due now.
+    pub(super) fn ack_now(&mut self, now: Time) {
         self.ack_at = Some(now);
     }
 

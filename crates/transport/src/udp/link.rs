@@ -434,9 +434,9 @@ impl Opening {
         }
     }
 
-    /// An acceptance that is not the callee's, as far as one can see, is no reason to stop asking. If nothing
-    /// better comes in time, this was the reason.
-    pub(super) fn disbelieve(&mut self, reason: String) {
+    /// Notes why an acceptance cannot be the callee's. The link goes on asking; if no valid acceptance comes in time, this
+    /// is the reason of its failure.
+    pub(super) fn note_invalid_acceptance(&mut self, reason: String) {
         self.disbelieved += 1;
         tracing::debug!(%reason, "an acceptance over UDP is not believed");
         self.refused = Some(PeerError::Unauthorised(reason));

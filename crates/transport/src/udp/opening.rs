@@ -123,7 +123,9 @@ impl Core {
         match prefix.kind {
             Kind::Cookie => self.cookie_came(now, peer, greeting, environment),
             Kind::Accept => self.accepted(now, peer, prefix.from, greeting, environment, sink),
-            Kind::Refuse => self.turned_away(now, peer, refused(greeting.refusal, PROTOCOL), sink),
+            Kind::Refuse => {
+                self.handle_doubtful_refusal(now, peer, refused(greeting.refusal, PROTOCOL), sink)
+            }
             _ => {}
         }
     }
@@ -205,7 +207,7 @@ impl Core {
             true => Identity::Keyed,
             false => match environment.verify(link.remote, greeting.holder) {
                 Ok(identity) => identity,
-                Err(reason) => return opening.disbelieve(reason),
+                Err(reason) => return opening.note_invalid_acceptance(reason),
             },
         };
         let mut seal = None;
@@ -231,9 +233,9 @@ impl Core {
         self.touch(now, peer);
     }
 
-    /// A datagram says that the peer at hand does not take us, and nothing proves that it is the peer. With
-    /// a key, and so from anywhere, that is no reason to stop asking.
-    pub(super) fn turned_away(
+    /// Handles a datagram that refuses our connection, where nothing proves that the peer has sent it. With a key, it may come
+    /// from anywhere, and the link goes on asking.
+    pub(super) fn handle_doubtful_refusal(
         &mut self,
         now: Time,
         peer: Peer,
@@ -270,7 +272,7 @@ impl Core {
             Kind::Refuse => {
                 if let Some(peer) = self.opening_to(from, prefix) {
                     let cause = PeerError::Protocol(FORMATS.mismatch(theirs, PROTOCOL));
-                    self.turned_away(now, peer, cause, sink);
+                    self.handle_doubtful_refusal(now, peer, cause, sink);
                 }
             }
             _ => {}
@@ -323,10 +325,10 @@ impl Core {
             }
             return self.refuse(from, caller, Refusal::Full);
         }
-        self.let_in(now, from, caller, theirs, environment);
+        self.add_caller(now, from, caller, theirs, environment);
     }
 
-    fn let_in(
+    fn add_caller(
         &mut self,
         now: Time,
         from: Remote,
