@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use causeway_sys::membarrier;
+use causeway_sys::patience::Patience;
 use causeway_wire::shm::SlotKind;
 
 use super::Shm;
@@ -89,7 +90,7 @@ impl Shm {
         }
         for _ in 0..most {
             let is_copied = pair.transfers.watched && split_initiator::has_news(pair);
-            let is_offered = pair.is_grantee && pair.helper.is_any_open();
+            let is_offered = self.sharing.helps && pair.is_grantee && pair.helper.is_any_open();
             if doorbell::is_rung(&self.bell) || is_copied || is_offered {
                 return;
             }
@@ -327,7 +328,9 @@ impl Shm {
             if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
                 pair.offers.want_ring(wanted);
                 // What this process can copy itself, it copies before it sleeps.
-                pair.transfers.patience = 0;
+                if wanted {
+                    pair.transfers.patience = Patience::Over;
+                }
             }
         }
     }
