@@ -145,8 +145,9 @@ fn distrust(pair: &mut Pair, _: InvalidClaims) -> Step {
     Step::Wait
 }
 
-/// Whether a pair that waits for the helper has something to do now.
-pub(super) fn has_news(pair: &mut Pair) -> bool {
+/// Whether a pair that waits for the helper has something to do now. `clocked`: the clock is looked at, too, which takes as long as the
+/// rest.
+pub(super) fn has_news(pair: &mut Pair, clocked: bool) -> bool {
     let front = pair.transfers.queue.front_mut();
     let Some(offer) = front.and_then(|front| front.offer.as_mut()) else {
         return true;
@@ -154,7 +155,12 @@ pub(super) fn has_news(pair: &mut Pair) -> bool {
     if !matches!(pair.offers.is_settled(offer), Ok(false)) {
         return true;
     }
-    if !offer.in_pieces || pair.transfers.patience.lasts(PATIENCE) {
+    let patience = &mut pair.transfers.patience;
+    let waits = match clocked {
+        true => patience.lasts(PATIENCE),
+        false => !patience.is_over(),
+    };
+    if !offer.in_pieces || waits {
         return false;
     }
     // Those behind it may have something left, too.
