@@ -39,6 +39,7 @@ pub mod memory;
 pub mod net;
 pub mod nowait;
 mod pages;
+pub mod patience;
 pub mod pin;
 pub mod pinned;
 pub mod pmix;

@@ -47,7 +47,7 @@
 //! - The method handles everything before the first packet that it holds back as usual. That packet and all packets behind it, notify
 //!   packets of transfers included, wait in their order.
 //! - Transfers and atomics may wait, too, in either direction: where they share a stream with packets, they wait for the packets before
-//!   them. They share one over `tcp` and `udp`, and over `shm` if the owner of the memory has to copy or to do the atomic. The method still
+//!   them. They share one over `tcp` and `udp`, and over `shm` if the owner of the memory has to copy, has begun to send it in pieces, or has to do the atomic. The method still
 //!   reports those that were complete before the first packet held back.
 //! - The method still delivers a packet that it has begun to place in a receive buffer of the sink ([`Sink::receive_buffer`]), and one that
 //!   only waited for the data of a transfer. It begins to place no other.

@@ -239,6 +239,11 @@ impl Initiated {
         self.units - self.seen.back
     }
 
+    /// Whether all that this side has not claimed has arrived.
+    pub(super) fn is_received(&self) -> bool {
+        self.received == self.units - self.seen.front
+    }
+
     /// A piece of these units has arrived.
     pub(super) fn receive(&mut self, units: &Range<u32>) -> Result<(), InvalidClaims> {
         let is_helpers = self.seen.front <= units.start && units.end <= self.units;

@@ -375,10 +375,11 @@ impl Pair {
 
     /// Whether the peer is to send its parts of the next transfer that it helps with, of `len` bytes, as pieces. A peer whose packets are not
     /// delivered now could have them stand before its pieces.
-    pub(super) fn may_send_pieces(&mut self, len: u64) -> bool {
-        self.knows_pieces
-            && !self.paused
-            && self.ways_of_transfers.get_or_insert_default().begin(len)
+    ///
+    /// `None` if it cannot. Otherwise the transfer's end is told to [`pieces::Ways`].
+    pub(super) fn may_send_pieces(&mut self, len: u64) -> Option<bool> {
+        let may = self.knows_pieces && !self.paused;
+        may.then(|| self.ways_of_transfers.get_or_insert_default().begin(len))
     }
 
     /// Reads what waits on the socket, a bounded number of records. `Err` ends the connection.

@@ -164,6 +164,8 @@ pub(super) struct Offer {
     len: u64,
     initiated: Initiated,
     pub(super) in_pieces: bool,
+    /// It is one of those by which [`pieces::Ways`] are compared.
+    pub(super) is_timed: bool,
     /// It is to be done again, by the initiator alone.
     again: bool,
 }
@@ -182,11 +184,6 @@ impl Offers {
             told: 0,
             next: 0,
         }
-    }
-
-    /// Whether a transfer is shared.
-    pub(super) fn is_any_open(&self) -> bool {
-        self.used != 0
     }
 
     /// Whether another transfer can be shared.
@@ -210,6 +207,7 @@ impl Offers {
             len: description.len,
             initiated,
             in_pieces: description.in_pieces,
+            is_timed: false,
             again: false,
         })
     }
@@ -238,6 +236,20 @@ impl Offers {
     fn note_claimed(&mut self, offer: &Offer) {
         if offer.initiated.is_all_claimed() {
             self.open &= !(1 << offer.block);
+        }
+    }
+
+    /// Whether something is left to claim. Words that say what no honest helper writes are found when it is claimed.
+    pub(super) fn has_left(&mut self, offer: &mut Offer) -> bool {
+        let looked = self.page.share(offer.block).look(&mut offer.initiated);
+        self.note_claimed(offer);
+        looked.is_err() || !offer.initiated.is_all_claimed()
+    }
+
+    /// All of a transfer has arrived: the helper has nothing more to look for there.
+    pub(super) fn note_received(&mut self, offer: &mut Offer) {
+        if !self.has_left(offer) {
+            self.tell_open();
         }
     }
 
@@ -307,9 +319,9 @@ impl Offer {
         Ok(bytes)
     }
 
-    /// Whether neither side can take anything any more.
-    pub(super) fn is_all_claimed(&self) -> bool {
-        self.initiated.is_all_claimed()
+    /// Whether all that this side has not claimed has arrived.
+    pub(super) fn is_received(&self) -> bool {
+        self.initiated.is_received()
     }
 }
 
@@ -318,8 +330,8 @@ pub(super) struct Helper {
     page: Page,
     /// Where the last help was.
     next: usize,
-    /// Looks for room for a piece that are left, see [`pieces::ROOM_POLLS`].
-    looks: u32,
+    /// Polls without room for a piece that are left, see [`pieces::ROOM_POLLS`].
+    pub(super) looks: u32,
 }
 
 impl Helper {
@@ -422,24 +434,57 @@ pub(super) fn help(pair: &mut Pair) -> bool {
     true
 }
 
-/// Whether [`help`] would find something to do.
+/// Whether [`help`] would find something to do before a sleep.
 pub(super) fn can_help(pair: &mut Pair) -> bool {
     if pair.stage != Stage::Up || pair.failing.is_some() || !pair.exports.is_any() {
         return false;
     }
     let mut blocks = pair.helper.open();
-    blocks.any(|block| {
+    let has_left = blocks.any(|block| {
         let page = &pair.helper.page;
         let description = page.description(block);
         let countable = units_of(description.len).is_some();
         countable && page.share(block).has_left() && is_reachable(pair, &description)
-    })
+    });
+    if has_left {
+        // It is to sleep, and not to wait for room any longer.
+        pair.helper.looks = 0;
+    }
+    has_left
+}
+
+/// What is done with the next part of a transfer that may come in pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// It is sent.
+    Send,
+    /// It waits for room.
+    Wait,
+    /// It has waited long enough: it is written into the initiator's memory.
+    Write,
+}
+
+impl Pair {
+    fn next_piece(&mut self) -> Next {
+        let len = pieces::piece_bytes(self.layout) + pieces::LEFT_BYTES;
+        // This side's own packets come first.
+        if !self.blocked && has_room_for_piece(self, len) {
+            self.helper.looks = pieces::ROOM_POLLS;
+            Next::Send
+        } else if self.helper.looks > 0 {
+            self.helper.looks -= 1;
+            Next::Wait
+        } else {
+            Next::Write
+        }
+    }
 }
 
 /// Takes parts of the peer's transfers.
 fn take(pair: &mut Pair) -> Few<Taken> {
     let mut taken = Few::new();
     let mut room = MAX_PIECE as u64;
+    let mut piece = None;
     for from in [From::OwnHalf, From::Anywhere] {
         for block in pair.helper.open() {
             let before = pair.helper.page.description(block);
@@ -449,17 +494,18 @@ fn take(pair: &mut Pair) -> Few<Taken> {
             if room < UNIT_BYTES || !is_reachable(pair, &before) {
                 continue;
             }
+            if !pair.helper.page.share(block).has_left() {
+                continue;
+            }
             let mut is_piece = false;
             let mut most = room;
             if before.in_pieces {
-                most = pieces::piece_bytes(pair.layout).min(room);
-                is_piece = has_room_for_piece(pair, most);
-                if is_piece {
-                    pair.helper.looks = pieces::ROOM_POLLS;
-                } else if pair.helper.looks > 0 {
-                    pair.helper.looks -= 1;
+                let piece = *piece.get_or_insert_with(|| pair.next_piece());
+                if piece == Next::Wait {
                     continue;
                 }
+                is_piece = piece == Next::Send;
+                most = pieces::piece_bytes(pair.layout).min(room);
             }
             let share = pair.helper.page.share(block);
             let Some(units) = share.claim_back(units, units_in(most), from) else {

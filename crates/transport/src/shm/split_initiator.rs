@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use causeway_sys::memory::Memory;
+use causeway_sys::patience::Patience;
 use causeway_wire::shm::PairLayout;
 use causeway_wire::shm::split_copy::{PieceHeader, UNIT_BYTES};
 use smallvec::SmallVec;
@@ -86,11 +87,10 @@ fn consider_one(pair: &mut Pair, at: usize, shared: bool) {
         None
     };
     let copied_by_kernel = far.is_none() && object.is_none();
-    let in_pieces = shared
-        && reachable
-        && copied_by_kernel
-        && direction == Direction::Get
-        && pair.may_send_pieces(region.len);
+    let may_be_pieces = shared && reachable && copied_by_kernel && direction == Direction::Get;
+    let way = may_be_pieces
+        .then(|| pair.may_send_pieces(region.len))
+        .flatten();
     let Some(active) = pair.transfers.queue.get_mut(at) else {
         return;
     };
@@ -103,15 +103,18 @@ fn consider_one(pair: &mut Pair, at: usize, shared: bool) {
             near: near.as_ptr() as u64,
             len: region.len,
             object,
-            in_pieces,
+            in_pieces: way == Some(true),
         });
+        if let Some(offer) = &mut active.offer {
+            offer.is_timed = way.is_some();
+        }
         if active.offer.is_some() {
             active.left = 0;
             if at == 0 {
                 // A helper that was away is not waited for.
                 pair.transfers.patience = match pair.transfers.helped {
-                    true => PATIENCE,
-                    false => 0,
+                    true => Patience::Fresh,
+                    false => Patience::Over,
                 };
             }
         }
@@ -142,8 +145,9 @@ fn distrust(pair: &mut Pair, _: InvalidClaims) -> Step {
     Step::Wait
 }
 
-/// Whether a pair that waits for the helper has something to do now.
-pub(super) fn has_news(pair: &mut Pair) -> bool {
+/// Whether a pair that waits for the helper has something to do now. `clocked`: the clock is looked at, too, which takes as long as the
+/// rest.
+pub(super) fn has_news(pair: &mut Pair, clocked: bool) -> bool {
     let front = pair.transfers.queue.front_mut();
     let Some(offer) = front.and_then(|front| front.offer.as_mut()) else {
         return true;
@@ -152,8 +156,19 @@ pub(super) fn has_news(pair: &mut Pair) -> bool {
         return true;
     }
     let patience = &mut pair.transfers.patience;
-    *patience = patience.saturating_sub(1);
-    offer.in_pieces && !offer.is_all_claimed() && *patience == 0
+    let waits = match clocked {
+        true => patience.lasts(PATIENCE),
+        false => !patience.is_over(),
+    };
+    if !offer.in_pieces || waits {
+        return false;
+    }
+    // Those behind it may have something left, too.
+    let mut queue = pair.transfers.queue.iter_mut().take(WINDOW);
+    queue.any(|active| {
+        let offer = active.offer.as_mut().filter(|offer| offer.in_pieces);
+        offer.is_some_and(|offer| pair.offers.has_left(offer))
+    })
 }
 
 /// A piece of a transfer of ours has arrived.
@@ -179,7 +194,11 @@ pub(super) fn take_piece(pair: &mut Pair, packet: Packet<'_>) -> Result<(), Peer
     let into = own.slice(bytes.start as usize..bytes.end as usize);
     packet.copy_part_to(PieceHeader::BYTES, len, &into);
     pair.shared_bytes += len as u64;
-    pair.transfers.patience = PATIENCE;
+    if offer.is_received() {
+        pair.offers.note_received(offer);
+    }
+    pair.transfers.patience = Patience::Fresh;
+    pair.transfers.is_alone = false;
     Ok(())
 }
 
@@ -203,8 +222,10 @@ fn take(pair: &mut Pair) -> Result<Parts, InvalidClaims> {
                 pair.offers.close(offer)?;
                 continue;
             }
-            let most = match offer.in_pieces {
-                true if pair.transfers.patience > 0 => continue,
+            if offer.in_pieces && !pair.transfers.patience.is_over() {
+                continue;
+            }
+            let most = match offer.in_pieces && !pair.transfers.is_alone {
                 true => OWN_BYTES.min(room),
                 false => room,
             };
@@ -246,11 +267,15 @@ fn try_settle(pair: &mut Pair) -> Result<(), InvalidClaims> {
         return Ok(());
     }
     pair.transfers.helped = pair.offers.helped(offer)?.any;
-    if !pair.offers.free(offer)? {
+    let copied = pair.offers.free(offer)?;
+    if !copied {
         active.left = active.transfer.local_bytes();
     }
-    if let Some(ways) = &mut pair.ways_of_transfers {
-        ways.end(active.transfer.local_bytes(), !pair.offers.is_any_open());
+    if offer.is_timed
+        && let Some(ways) = &mut pair.ways_of_transfers
+    {
+        let copied = copied && active.failed.is_none();
+        ways.end(active.transfer.local_bytes(), copied);
     }
     active.offer = None;
     pair.offers.tell_open();

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use causeway_sys::attach::{LocalSpans, MAX_SPANS, RemoteSpans};
 use causeway_sys::memory::Memory;
+use causeway_sys::patience::Patience;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::shm::SlotKind;
 
@@ -43,8 +44,10 @@ pub(super) struct Transfers {
     pub(super) watched: bool,
     /// The peer has taken part in the last shared transfer.
     pub(super) helped: bool,
-    /// Looks for pieces of the peer's that are left, see [`super::pieces::PATIENCE`].
-    pub(super) patience: u32,
+    /// Whether pieces of the peer's are waited for, see [`super::pieces::PATIENCE`].
+    pub(super) patience: Patience,
+    /// None has come since this process has copied a part itself.
+    pub(super) is_alone: bool,
 }
 
 /// One transfer in progress.

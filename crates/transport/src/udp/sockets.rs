@@ -134,7 +134,7 @@ impl Sockets {
 }
 
 impl Environment for Sockets {
-    /// Both have to be of one user; see [`is_let_in`].
+    /// Both have to be of one user.
     ///
     /// The kernel tells whose a socket is at this moment, and the handshake that is under way gives
     /// keys to the process that receives at the port and sends from it now. Should another user get hold of

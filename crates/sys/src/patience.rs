@@ -1,0 +1,61 @@
+//! Waiting for something that mostly comes soon, with something else to do if it does not.
+
+use std::time::{Duration, Instant};
+
+/// How long one looks for it. The time runs from the first look on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Patience {
+    /// There is none.
+    #[default]
+    Over,
+    /// Nobody has looked yet.
+    Fresh,
+    /// Until then.
+    Until(Instant),
+}
+
+impl Patience {
+    /// Whether one goes on looking: `most` from the first look on. Reads the clock, unless it is over.
+    #[inline]
+    pub fn lasts(&mut self, most: Duration) -> bool {
+        match self {
+            Self::Over => false,
+            waiting => waiting.lasts_at(Instant::now(), most),
+        }
+    }
+
+    fn lasts_at(&mut self, now: Instant, most: Duration) -> bool {
+        match *self {
+            Self::Over => return false,
+            Self::Fresh => *self = Self::Until(now + most),
+            Self::Until(end) if now >= end => *self = Self::Over,
+            Self::Until(_) => {}
+        }
+        !self.is_over()
+    }
+
+    /// Whether there is none left, as the last look found.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        *self == Self::Over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_runs_from_the_first_look_on() {
+        let most = Duration::from_micros(5);
+        let start = Instant::now();
+        let mut patience = Patience::Fresh;
+        for (after, lasts) in [(100, true), (104, true), (105, false), (101, false)] {
+            let now = start + Duration::from_micros(after);
+            assert_eq!(patience.lasts_at(now, most), lasts, "{after}");
+            assert_eq!(patience.is_over(), !lasts);
+        }
+        assert!(!patience.lasts(most));
+        assert!(Patience::Fresh.lasts(Duration::from_secs(3600)));
+    }
+}
