@@ -493,7 +493,7 @@ impl Method for Tcp {
     }
 
     fn is_unused(&self) -> bool {
-        self.listeners.is_empty() && self.slots.len() == 0
+        self.listeners.is_empty() && self.slots.is_empty()
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -260,7 +260,7 @@ fn a_connection_is_closed_when_neither_needs_it() {
         drive(&mut [&mut a, &mut b], |nodes| {
             nodes
                 .iter()
-                .all(|node| node.bmi.conversations.peers.len() == 0)
+                .all(|node| node.bmi.conversations.peers.is_empty())
         });
         assert_eq!((links(&a), links(&b)), (0, 0), "{medium:?}");
         assert!(a.bmi.connections.by_text.is_empty() && b.bmi.connections.by_text.is_empty());
@@ -307,7 +307,7 @@ fn letting_go_and_coming_back_loses_nothing() {
             }
             nodes
                 .iter()
-                .all(|node| node.bmi.conversations.peers.len() == 0)
+                .all(|node| node.bmi.conversations.peers.is_empty())
         });
         let all: Vec<u64> = (0..200).collect();
         assert_eq!((at_a, at_b), (all.clone(), all), "{medium:?}");
