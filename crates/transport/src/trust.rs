@@ -44,7 +44,7 @@ pub(crate) fn refused(refusal: Refusal, protocol: &str) -> PeerError {
 }
 
 /// Acting as other users, for tests that root runs.
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 pub(crate) mod test_users {
     use rustix::process::{Uid, geteuid};
 
