@@ -21,8 +21,8 @@ use std::ffi::OsStr;
 
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::{output, shutdown, workers};
-use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// A user-level communication and parallel I/O stack for Linux clusters
 #[derive(Debug, Parser)]
@@ -116,6 +116,21 @@ fn run(cli: Cli) -> Outcome {
     }
 }
 
+/// The verb of the file system's that was given without `fs` before it.
+fn fs_verb(error: &clap::Error) -> Option<String> {
+    let ContextValue::String(verb) = error.get(ContextKind::InvalidSubcommand)? else {
+        return None;
+    };
+    let is_first = std::env::args().nth(1).as_ref() == Some(verb);
+    let causeway = Cli::command();
+    let fs = causeway.find_subcommand("fs")?;
+    let is_meant = is_first
+        && fs
+            .find_subcommand(verb)
+            .is_some_and(|verb| !verb.is_hide_set());
+    is_meant.then(|| verb.clone())
+}
+
 /// Prints help, the version or what is wrong with the arguments; returns the exit code.
 fn wrong_use(error: &clap::Error, json: bool) -> u8 {
     if matches!(
@@ -128,9 +143,17 @@ fn wrong_use(error: &clap::Error, json: bool) -> u8 {
     }
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    let text = match fs_verb(error) {
+        Some(verb) => text.replacen(
+            "\n\n",
+            &format!("\n\n  did you mean `causeway fs {verb}`?\n\n"),
+            1,
+        ),
+        None => text.to_owned(),
+    };
     output::note(&format!("causeway: {text}"));
     if json {
-        let (why, hint) = text.split_once("\n\n").unwrap_or((text, ""));
+        let (why, hint) = text.split_once("\n\n").unwrap_or((&text, ""));
         output::report_object("reading the arguments", why, Some(hint.trim()));
     }
     2

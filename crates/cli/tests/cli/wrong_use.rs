@@ -105,6 +105,17 @@ fn wrong_arguments_are_refused() {
     }
 }
 
+/// It is told what was meant, only where it stands in the place of a verb.
+#[test]
+fn a_verb_without_fs_is_understood() {
+    let said = fails(&["put", "f", "/f"]);
+    assert!(said.contains("did you mean `causeway fs put`?"), "{said}");
+    for arguments in [&["nonsense"][..], &["bench", "put"], &["fs", "sim"]] {
+        let said = fails(arguments);
+        assert!(!said.contains("did you mean `causeway fs"), "{said}");
+    }
+}
+
 #[test]
 fn a_relative_path_is_explained() {
     let said = fails(&["fs", "cat", "data/x"]);
