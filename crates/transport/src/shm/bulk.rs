@@ -100,7 +100,14 @@ pub(super) fn ask(pair: &mut Pair) -> Step {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Again,
             // The peer has died; the socket's end will say so.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Step::Wait,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+                ) =>
+            {
+                return Step::Wait;
+            }
             Err(error) => {
                 let error =
                     TransferError::Copy(format!("sharing an area to copy through: {error}"));
