@@ -14,6 +14,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, TryLockError, Weak};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -44,8 +45,8 @@ pub struct Pinned {
 
 #[derive(Debug)]
 enum Handle {
-    /// Of the memory: says everything.
-    Memory(File),
+    /// Of the memory: says everything. Shared by all that this process has pinned of the other one.
+    Memory(Arc<File>),
     /// Of the process: says whether it has ended.
     Process(OwnedFd),
     /// The kernel gives neither.
@@ -68,7 +69,7 @@ impl Pinned {
             }
             Err(error) => return Err(error),
         };
-        let memory = File::open(format!("/proc/{pid}/mem"));
+        let memory = memory_of(pid, mark);
         if process.as_ref().is_some_and(has_ended) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -104,20 +105,44 @@ impl Pinned {
     }
 
     fn is_same(&self) -> bool {
-        let mut word = [0; 8];
         match &self.handle {
-            // Of memory that is no process's any more, nothing is read.
-            Handle::Memory(memory) => {
-                use std::os::unix::fs::FileExt as _;
-                let read = memory.read_at(&mut word, self.mark.address);
-                matches!(read, Ok(8)) && u64::from_ne_bytes(word) == self.mark.value
-            }
+            Handle::Memory(memory) => is_marked(memory, self.mark),
             Handle::Process(process) if has_ended(process) => false,
             Handle::Process(_) | Handle::None => {
                 read_word(self.pid, self.mark.address).is_ok_and(|word| word == self.mark.value)
             }
         }
     }
+}
+
+/// Whether the mark is in this memory. Of memory that is no process's any more, nothing is read.
+fn is_marked(memory: &File, mark: Mark) -> bool {
+    use std::os::unix::fs::FileExt as _;
+    let mut word = [0; 8];
+    let read = memory.read_at(&mut word, mark.address);
+    matches!(read, Ok(8)) && u64::from_ne_bytes(word) == mark.value
+}
+
+/// The kernel's handle of a process's memory. A process that this one has pinned already, by another connection, costs no further
+/// descriptor: the handle is still of the process if its mark can be read by it.
+fn memory_of(pid: i32, mark: Mark) -> io::Result<Arc<File>> {
+    static OPEN: Mutex<Vec<(i32, Weak<File>)>> = Mutex::new(Vec::new());
+    let open_now = || File::open(format!("/proc/{pid}/mem")).map(Arc::new);
+    let mut open = match OPEN.try_lock() {
+        Ok(open) => open,
+        Err(TryLockError::Poisoned(open)) => open.into_inner(),
+        // Another thread pins something, or did so when this process was forked.
+        Err(TryLockError::WouldBlock) => return open_now(),
+    };
+    open.retain(|(_, file)| file.strong_count() > 0);
+    let known = open.iter().filter(|(known, _)| *known == pid);
+    let mut known = known.filter_map(|(_, file)| file.upgrade());
+    if let Some(file) = known.find(|file| is_marked(file, mark)) {
+        return Ok(file);
+    }
+    let file = open_now()?;
+    open.push((pid, Arc::downgrade(&file)));
+    Ok(file)
 }
 
 fn read_word(pid: i32, address: u64) -> io::Result<u64> {

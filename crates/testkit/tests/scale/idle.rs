@@ -185,11 +185,10 @@ fn an_idle_peer_costs_little_memory() {
         pages + tables <= BUDGET_BYTES,
         "{pages} bytes of pages, {tables} of page tables for each pair"
     );
-    // At each end a socket, and the handle by which the peer's memory is known to be the same process's
-    // (`causeway_sys::pinned`).
+    // A socket at each end. The handle by which a process is known (`causeway_sys::pinned`) serves all connections with it.
     let descriptors = more(|usage| usage.descriptors);
     assert!(
-        descriptors <= 4 * PAIRS + 8,
+        descriptors <= 2 * PAIRS + 8,
         "{descriptors} for {PAIRS} pairs"
     );
 }

@@ -14,6 +14,7 @@ use causeway_wire::shm::bulk::{BYTES, MAX_FRAGMENTS, PIECE_BYTES, PIECES};
 use causeway_wire::shm::{CopyFragment, CopyOutcome, CopyRequest, Internal, Record, SlotKind};
 
 use super::atomics;
+use super::handshake::is_closed;
 use super::pair::Pair;
 use super::transfer::{Step, again_if};
 use crate::error::{PeerError, TransferError};
@@ -100,14 +101,7 @@ pub(super) fn ask(pair: &mut Pair) -> Step {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Again,
             // The peer has died; the socket's end will say so.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
-                ) =>
-            {
-                return Step::Wait;
-            }
+            Err(error) if is_closed(&error) => return Step::Wait,
             Err(error) => {
                 let error =
                     TransferError::Copy(format!("sharing an area to copy through: {error}"));

@@ -22,7 +22,7 @@ use std::time::Duration;
 use causeway_sys::choice::{Choice, Turn};
 use causeway_sys::prices::Prices;
 use causeway_wire::shm::PairLayout;
-use causeway_wire::shm::split_copy::UNIT_BYTES;
+use causeway_wire::shm::split_copy::{PieceHeader, UNIT_BYTES};
 
 use super::eager::COPIES;
 
@@ -38,7 +38,13 @@ pub(super) const ROOM_POLLS: u32 = 500;
 pub(super) const OWN_BYTES: u64 = 64 << 10;
 
 /// Room that pieces leave to the helper's own packets.
-pub(super) const LEFT_BYTES: u64 = 4 << 10;
+const LEFT_BYTES: u64 = 4 << 10;
+
+/// Room that a helper demands for a piece. In the smallest rings, of which no packet may take more, that leaves less.
+pub(super) fn room_bytes(layout: PairLayout) -> u64 {
+    let most = layout.max_packet() - PieceHeader::BYTES;
+    (piece_bytes(layout) + LEFT_BYTES).min(most as u64)
+}
 
 /// Only shorter transfers come in pieces, as the format has it.
 const MOST_BYTES: u64 = UNIT_BYTES << 31;
@@ -145,8 +151,6 @@ impl Ways {
 
 #[cfg(test)]
 mod tests {
-    use causeway_wire::shm::split_copy::PieceHeader;
-
     use super::*;
 
     #[test]
@@ -154,7 +158,8 @@ mod tests {
         for ring_bytes in [16 << 10, 64 << 10, 256 << 10, 1 << 20] {
             let layout = PairLayout::new(ring_bytes, 128).unwrap();
             let bytes = piece_bytes(layout) as usize + PieceHeader::BYTES;
-            assert!(bytes <= layout.max_packet());
+            let room = room_bytes(layout) as usize + PieceHeader::BYTES;
+            assert!(bytes <= room && room <= layout.max_packet());
             let slots = causeway_wire::shm::slots_of(bytes) as usize;
             let fit = ring_bytes / causeway_wire::shm::SLOT_BYTES / slots;
             assert!(fit >= 4 || ring_bytes == 16 << 10 && fit == 3, "{fit}");

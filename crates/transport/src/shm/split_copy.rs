@@ -466,9 +466,8 @@ enum Next {
 
 impl Pair {
     fn next_piece(&mut self) -> Next {
-        let len = pieces::piece_bytes(self.layout) + pieces::LEFT_BYTES;
         // This side's own packets come first.
-        if !self.blocked && has_room_for_piece(self, len) {
+        if !self.blocked && has_room_for_piece(self, pieces::room_bytes(self.layout)) {
             self.helper.looks = pieces::ROOM_POLLS;
             Next::Send
         } else if self.helper.looks > 0 {
