@@ -2,18 +2,18 @@
 //!
 //! Where system calls copy slowly, two copies by the processors take less time than one by the kernel: the helper copies a part into its ring
 //! while the initiator copies the one before out of it. As in any split copy the initiator does not depend on its helper: where no piece
-//! comes for some polls, it reads a part of the helper's memory itself.
+//! comes for some microseconds ([`PATIENCE`]), it reads a part of the helper's memory itself.
 //!
 //! One way, and in windows of 64, on an EPYC of the fifth generation whose kernel copies 16 bytes a nanosecond and whose processes 130; a line takes
 //! 40 ns (near) and 220 ns (far):
 //!
 //! | bytes | near, both write | near, pieces | far, both write | far, pieces |
 //! |---|---|---|---|---|
-//! | 66,000 | 5.0 and 3.2 µs | 2.5 and 1.7 | – and 3.5 | – |
-//! | 100,000 | 6.1 and 4.3 | 3.1 and 2.1 | 12.2 and 4.5 | – |
-//! | 256 KiB | 11.9 and 8.0 | 6.3 and 5.4 | 20.0 and 8.4 | 18.7 and – |
-//! | 1 MiB | 37 and 30 | 23 and 21 | 65 and 31 | 51 and 43 |
-//! | 4 MiB | 134 and – | – | 265 and 129 | 188 and 163 |
+//! | 66,000 | 5.0 and 3.2 µs | 2.5 and 1.6 | 9.3 and 3.5 | 5.8 |
+//! | 100,000 | 6.1 and 4.3 | 3.2 and 2.2 | 11.8 and 4.5 | 7.2 |
+//! | 256 KiB | 11.9 and 8.0 | 6.5 and 5.2 | 19.6 and 8.5 | 14.5 |
+//! | 1 MiB | 37 and 30 | 25 and 19 | 65 and 31 | 47 and 43 |
+//! | 4 MiB | 140 and 122 | 100 and 80 | 262 and 129 | 180 and 163 |
 //!
 //! So which of the two is faster is found out while messages are moved ([`Ways`]).
 

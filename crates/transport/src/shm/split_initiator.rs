@@ -155,12 +155,15 @@ pub(super) fn has_news(pair: &mut Pair, clocked: bool) -> bool {
     if !matches!(pair.offers.is_settled(offer), Ok(false)) {
         return true;
     }
+    if !offer.in_pieces {
+        return false;
+    }
     let patience = &mut pair.transfers.patience;
     let waits = match clocked {
         true => patience.lasts(PATIENCE),
         false => !patience.is_over(),
     };
-    if !offer.in_pieces || waits {
+    if waits {
         return false;
     }
     // Those behind it may have something left, too.

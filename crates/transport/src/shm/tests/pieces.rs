@@ -22,6 +22,16 @@ fn get(ring_bytes: usize, len: usize) -> Get {
     Get::between(met, len)
 }
 
+impl Get {
+    /// Polls both until the transfer is done.
+    fn finish_with_helper(&mut self) {
+        let (client, server) = (&mut self.met.client, &mut self.met.server);
+        let is_done = |client: &mut Host, _: &mut Host| !client.log.done.is_empty();
+        both(client, server, "it is done", is_done);
+        assert_eq!(client.log.done, [(7, Ok(()))]);
+    }
+}
+
 const RING: usize = 256 << 10;
 
 fn bytes_helped(get: &mut Get) -> u64 {
@@ -48,14 +58,7 @@ fn every_length_arrives_through_rings_of_every_size() {
         ] {
             let mut get = get(ring, len);
             for _ in 0..2 {
-                let met = &mut get.met;
-                both(
-                    &mut met.client,
-                    &mut met.server,
-                    "it is done",
-                    |client, _| !client.log.done.is_empty(),
-                );
-                assert_eq!(get.met.client.log.done, [(7, Ok(()))]);
+                get.finish_with_helper();
                 assert!(get.near.to_vec() == pattern(len), "{ring} {len}");
                 get.near = Memory::zeroed(len);
                 get.met.client.log.done.clear();
@@ -275,6 +278,20 @@ fn pieces_that_never_come_hold_no_memory() {
         [(7, Err(TransferError::Peer(PeerError::Disconnected)))]
     ));
     assert_eq!(near.sharers(), 1);
+}
+
+/// The packets of a paused peer could stand before its pieces, and would hold the transfer up.
+#[test]
+fn a_paused_peer_is_not_asked_for_pieces() {
+    let mut get = get(RING, 4 << 20);
+    get.met.client.shm.pause(get.met.to_server);
+    get.met.client.poll();
+    let to_client = get.met.to_client;
+    get.met.server.shm.send(to_client, &[b"held back"]).unwrap();
+    get.finish_with_helper();
+    assert!(get.near.to_vec() == pattern(4 << 20));
+    assert!(get.met.client.log.packets.is_empty());
+    assert!(bytes_helped(&mut get) > 0, "the helper writes");
 }
 
 /// A peer of the format before sends none, and is not asked to.
