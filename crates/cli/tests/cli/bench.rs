@@ -18,9 +18,15 @@ fn measured(here: &Path, name: &str, arguments: &str) -> Value {
 }
 
 /// Whether there is such a row, of any size if none is named.
+/// Rows that may be compared, and those whose processors were otherwise apart, if there are any.
+fn all_rows(said: &Value) -> impl Iterator<Item = &Value> {
+    let others = said.get("other_rows").and_then(Value::as_array);
+    let rows = said["rows"].as_array().unwrap().iter();
+    rows.chain(others.into_iter().flatten())
+}
+
 fn has_row(said: &Value, case: &str, participant: Option<&str>, size: Option<u64>) -> bool {
-    let rows = said["rows"].as_array().unwrap();
-    rows.iter().any(|row| {
+    all_rows(said).any(|row| {
         row["case"] == case
             && participant.is_none_or(|name| row["who"] == name)
             && size.is_none_or(|size| row["size_bytes"] == size)
@@ -89,9 +95,8 @@ fn check_distances(said: &Value) {
     for distance in distances {
         assert!(known(&distance["distance"]) && distance["parts"].as_u64() > Some(0));
     }
-    let rows = said["rows"].as_array().unwrap();
-    let others = said["other_rows"].as_array().unwrap();
-    for row in rows.iter().chain(others) {
+    assert!(said["other_rows"].is_array());
+    for row in all_rows(said) {
         assert!(known(&row["distance"]), "{row}");
     }
 }
@@ -111,8 +116,6 @@ fn messages_are_measured() {
         ("latency/cache-line", 8),
         ("latency/bare-tcp-polling", 8),
         ("latency/bare-tcp-blocking", 8),
-        ("latency/shm/to-limit", 8),
-        ("latency/tcp/to-limit", 8),
         ("latency/shm/p99", 4096),
         ("latency/tcp/p99", 8),
         ("bandwidth/memcpy", 1 << 20),
@@ -120,6 +123,19 @@ fn messages_are_measured() {
         ("rate/tcp", 4096),
     ] {
         assert!(has_row(&said, case, None, Some(size)), "{case} {size}");
+    }
+    for (case, limit) in [
+        ("latency/shm", "latency/cache-line"),
+        ("latency/tcp", "latency/bare-tcp-polling"),
+    ] {
+        // One run is compared with its limit unless the processors were moved between the two.
+        let place = |case: &str| {
+            let mut rows = all_rows(&said);
+            let row = rows.find(|row| row["case"] == case && row["size_bytes"] == 8);
+            row.map(|row| &row["distance"])
+        };
+        let ratio = has_row(&said, &format!("{case}/to-limit"), None, Some(8));
+        assert_eq!(ratio, place(case) == place(limit), "{case}");
     }
     check_distances(&said);
     assert!(said.get("seed").is_none(), "the sizes were given");
@@ -181,11 +197,8 @@ fn sizes_are_drawn_from_the_seed_that_is_printed() {
         "--quick --who causeway --methods shm --patterns latency --seed 7",
     );
     assert_eq!(said["seed"], 7);
-    let rows = said["rows"].as_array().unwrap();
     let of_size = |row: &&Value| row["case"] == "latency/shm";
-    let mut sizes: Vec<u64> = rows
-        .iter()
-        .chain(said["other_rows"].as_array().unwrap())
+    let mut sizes: Vec<u64> = all_rows(&said)
         .filter(of_size)
         .map(|row| row["size_bytes"].as_u64().unwrap())
         .collect();
