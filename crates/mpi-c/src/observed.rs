@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use causeway_mpi::error::Result;
 use causeway_mpi::record;
 use causeway_mpi::record::run::call::{self, NONE, State};
-use causeway_mpi::record::run::{CALLS, EVENTS, Event, NO_GROUP, PAGE, ranges};
+use causeway_mpi::record::run::{
+    CALLS, EVENTS, Event, FORMATS, LAUNCHER_FORMATS, NO_GROUP, PAGE, common_with, ranges,
+};
 
 use crate::library::enter;
 use crate::types::Handle;
@@ -247,11 +249,14 @@ fn map(path: &Path, page: usize, list: u64) -> Option<()> {
     // SAFETY: words of the page that was just mapped, aligned, and only ever used as atomics.
     let word = |offset: usize| unsafe { AtomicU64::from_ptr(page.add(offset).cast()) };
     word(call::LIST).store(list, Relaxed);
+    word(call::FORMATS).store(call::stating(FORMATS), Relaxed);
     let own = u64::from(std::process::id());
     // A program that this process's parent has started otherwise has the same environment.
     word(call::PID)
         .compare_exchange(0, own, AcqRel, Relaxed)
         .ok()?;
+    // If there is no common format, the launcher tells so.
+    common_with(std::env::var(LAUNCHER_FORMATS).ok().as_deref())?;
     // SAFETY: inside of the page.
     SLOTS.store(unsafe { page.add(call::SLOTS_OFFSET) }.cast(), Release);
     Some(())

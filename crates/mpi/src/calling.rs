@@ -76,20 +76,18 @@ impl Process {
         if let Some(known) = self.contacts.find(identity) {
             return Ok(known);
         }
+        let whose = format!("rank {} of another program", contact.rank);
+        contacts::check_formats(&whose, contact.formats)?;
         let is_near = contact.host == self.contacts.own.host;
         let addresses = match is_near && !contact.near.is_empty() {
             true => &contact.near,
             false => &contact.far,
         };
         if addresses.is_empty() {
-            let text = format!(
-                "rank {} of another program has no address for processes of this host",
-                contact.rank
-            );
+            let text = format!("{whose} has no address for processes of this host");
             return Err(Error::new(abi::ERR_PORT, text));
         }
-        let whose = "a process of another program";
-        let peer = start::look_up(&mut self.endpoint, whose, addresses)?;
+        let peer = start::look_up(&mut self.endpoint, &whose, addresses)?;
         let host = self.contacts.add(identity, &contact.host);
         let process = self.peers.len() as u32;
         self.peers.push(peer);

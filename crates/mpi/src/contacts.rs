@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use causeway_sys::random;
 use causeway_sys::secret::Secret;
-use causeway_wire::contact::Contact;
+use causeway_wire::contact::{Contact, FORMATS};
+use causeway_wire::formats::Formats;
 
 use crate::abi;
 use crate::error::{Error, Result};
@@ -109,6 +110,17 @@ impl Contacts {
     }
 }
 
+/// An error if a process speaks no format of MPI's messages that this one speaks, too.
+pub(crate) fn check_formats(whose: &str, theirs: Formats) -> Result<()> {
+    match FORMATS.common(theirs) {
+        Some(_) => Ok(()),
+        None => {
+            let why = FORMATS.mismatch(theirs, "MPI's messages");
+            Err(Error::new(abi::ERR_OTHER, format!("{whose}: {why}")))
+        }
+    }
+}
+
 /// What is the same for processes that can share memory, and no others: the machine since it was started, the network and the
 /// files that they see. Without shared memory every process is on a host of its own.
 pub(crate) fn host(methods: Methods) -> Result<String> {
@@ -182,6 +194,20 @@ mod tests {
         };
         assert_eq!(host(shared).unwrap(), host(shared).unwrap());
         assert_ne!(host(apart).unwrap(), host(apart).unwrap());
+    }
+
+    #[test]
+    fn processes_without_a_common_format_are_refused_with_both_ranges() {
+        let above = FORMATS.highest + 1;
+        let theirs = |lowest, highest| Formats { lowest, highest };
+        for good in [FORMATS, theirs(FORMATS.lowest, above), theirs(1, u8::MAX)] {
+            check_formats("rank 1", good).expect("they have one in common");
+        }
+        let error = check_formats("rank 1", theirs(above, above + 1)).expect_err("they have none");
+        assert_eq!(
+            error.text(),
+            "rank 1: it speaks formats 2 to 3 of MPI's messages, this process format 1; run builds on both sides that share one"
+        );
     }
 
     #[test]

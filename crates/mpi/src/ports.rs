@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use causeway_engine::Memory;
 use causeway_engine::types::{OpId, Taken};
-use causeway_wire::contact::Contact;
+use causeway_wire::contact::{Contact, split_formats, with_formats};
 
 use crate::abi;
 use crate::communicator::{CONTEXTS, NONE, Peer};
@@ -37,10 +37,11 @@ impl Port {
             host,
             near,
             far,
+            formats,
         } = &self.contact;
         let mut name = format!("{PREFIX};{};{world:x};{rank};{host};{near};", self.tag);
         let most = abi::MAX_PORT_NAME as usize - 1;
-        for (at, address) in far.split(',').enumerate() {
+        for (at, address) in with_formats(*formats, far).split(',').enumerate() {
             let comma = if at > 0 { "," } else { "" };
             if name.len() + comma.len() + address.len() <= most {
                 name.push_str(comma);
@@ -85,7 +86,8 @@ impl Port {
             let host = words.next()?.to_owned();
             // Paths may have semicolons, addresses of networks not.
             let (near, far) = words.next()?.rsplit_once(';')?;
-            let (near, far) = (near.to_owned(), far.to_owned());
+            let near = near.to_owned();
+            let (far, formats) = split_formats(far).ok()?;
             Some(Self {
                 tag,
                 contact: Contact {
@@ -94,6 +96,7 @@ impl Port {
                     host,
                     near,
                     far,
+                    formats,
                 },
             })
         };
@@ -174,6 +177,7 @@ impl Ports {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use causeway_wire::formats::Formats;
 
     fn port(far: &str) -> Port {
         Port {
@@ -184,6 +188,7 @@ mod tests {
                 host: "b/net:[1]/mnt:[2]".into(),
                 near: "shm:///tmp/a;b".into(),
                 far: far.into(),
+                formats: Formats::only(1),
             },
         }
     }
@@ -194,6 +199,21 @@ mod tests {
             let name = port(far).name().expect("it is short");
             assert_eq!(Port::read(name.as_bytes()).expect("it is one"), port(far));
         }
+    }
+
+    #[test]
+    fn names_state_formats_and_those_without_mean_the_first() {
+        const NAME: &str = "causeway;7;ffffffffffffffff;3;b/net:[1]/mnt:[2];shm:///tmp/a;b;";
+        let mut port = port("tcp://10.0.0.1:1");
+        let unstated = format!("{NAME}tcp://10.0.0.1:1");
+        assert_eq!(Port::read(unstated.as_bytes()).expect("it is one"), port);
+        port.contact.formats = Formats {
+            lowest: 2,
+            highest: 3,
+        };
+        let stated = format!("{NAME}mpi://2-3,tcp://10.0.0.1:1");
+        assert_eq!(port.name().expect("it is short"), stated);
+        assert_eq!(Port::read(stated.as_bytes()).expect("it is one"), port);
     }
 
     #[test]
@@ -212,6 +232,7 @@ mod tests {
             b"tag#0$description",
             b"causeway;1;2;3",
             b"causeway;x;1;2;h;;",
+            b"causeway;1;1;2;h;;mpi://2-1",
             b"\xff",
         ] {
             let error = Port::read(name).expect_err("it is none");

@@ -12,7 +12,8 @@ use causeway_engine::Endpoint;
 use causeway_engine::types::Config;
 use causeway_sys::net;
 use causeway_sys::secret::Secret;
-use causeway_wire::contact::Contact;
+use causeway_wire::contact::{Contact, split_formats, with_formats};
+use causeway_wire::formats::Formats;
 
 use crate::abi;
 use crate::communicator::Peer;
@@ -22,7 +23,8 @@ use crate::launcher::Launcher;
 use crate::matching::Mpi;
 use crate::process::{Active, Process, Waited};
 
-/// What each process publishes, under `causeway-N`: the host, and the socket for processes of the same host, with `;` between.
+/// What each process publishes, under `causeway-N`, with `;` between: the host, the socket for processes of the same host with the
+/// formats that the process speaks ([`with_formats`]), and its program's number.
 fn key_of(rank: u32) -> String {
     format!("causeway-{rank}")
 }
@@ -161,19 +163,39 @@ fn alone(methods: Methods) -> Result<Met> {
 }
 
 /// What a process has published.
+#[derive(Debug, PartialEq, Eq)]
 struct Published {
     host: String,
     address: String,
+    formats: Formats,
     world: u64,
+}
+
+impl Published {
+    fn of(own: &Contact, world: u64) -> Self {
+        Self {
+            host: own.host.clone(),
+            address: own.near.clone(),
+            formats: own.formats,
+            world,
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let addresses = with_formats(self.formats, &self.address);
+        format!("{};{addresses};{:x}", self.host, self.world)
+    }
 }
 
 fn read_published(rank: u32, text: &str) -> Result<Published> {
     let strange = || strange(rank, text);
     let (rest, world) = text.rsplit_once(';').ok_or_else(strange)?;
-    let (host, address) = rest.split_once(';').ok_or_else(strange)?;
+    let (host, addresses) = rest.split_once(';').ok_or_else(strange)?;
+    let (address, formats) = split_formats(addresses).map_err(|_| strange())?;
     Ok(Published {
         host: host.to_owned(),
-        address: address.to_owned(),
+        address,
+        formats,
         world: u64::from_str_radix(world, 16).map_err(|_| strange())?,
     })
 }
@@ -208,7 +230,7 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
     };
     // That of rank 0 counts.
     let world = contacts::number()?;
-    let text = format!("{};{};{world:x}", own.host, own.near);
+    let text = Published::of(&own, world).to_text();
     launcher.put(&key_of(rank), &text)?;
     if rank == 0 && !launcher.is_spawned() {
         let key = match contacts::given_key()? {
@@ -221,6 +243,9 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
     let published =
         (0..size).map(|other| read_published(other, &launcher.get(other, &key_of(other))?));
     let published = published.collect::<Result<Vec<_>>>()?;
+    for (other, published) in (0..size).zip(&published) {
+        contacts::check_formats(&format!("rank {other}"), published.formats)?;
+    }
     own.world = published[0].world;
     let is_near = |other: u32| published[other as usize].host == own.host;
     let mut key = None;
@@ -329,4 +354,40 @@ pub(crate) fn look_up(endpoint: &mut Endpoint<Mpi>, whose: &str, addresses: &str
 fn strange(rank: u32, published: &str) -> Error {
     let text = format!("rank {rank} has published {published:?}; does it run the same library?");
     Error::new(abi::ERR_OTHER, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn published(formats: Formats) -> Published {
+        Published {
+            host: "b/net:[1]/mnt:[2]".into(),
+            address: "shm:///tmp/a,b;c".into(),
+            formats,
+            world: 0x1f,
+        }
+    }
+
+    #[test]
+    fn what_is_published_states_formats_and_without_them_means_the_first() {
+        let of = |lowest, highest| Formats { lowest, highest };
+        let unstated = "b/net:[1]/mnt:[2];shm:///tmp/a,b;c;1f";
+        let stated = "b/net:[1]/mnt:[2];mpi://2-3,shm:///tmp/a,b;c;1f";
+        assert_eq!(published(of(2, 3)).to_text(), stated);
+        for (text, formats) in [(unstated, of(1, 1)), (stated, of(2, 3))] {
+            let read = read_published(0, text).expect("it is sound");
+            assert_eq!(read, published(formats), "{text}");
+        }
+        for nonsense in [
+            "",
+            "host",
+            "h;shm:///a",
+            "h;mpi://1,shm:///a;1",
+            "h;shm:///a;x",
+        ] {
+            let error = read_published(4, nonsense).expect_err("it is none");
+            assert!(error.text().contains("rank 4"), "{}", error.text());
+        }
+    }
 }

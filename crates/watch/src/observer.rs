@@ -9,7 +9,6 @@ use std::sync::atomic::{Ordering, fence};
 
 use causeway_sys::mapping::{Mapping, View, Words};
 use causeway_sys::memfd::Foreign;
-use causeway_wire::codec::Malformed;
 use causeway_wire::watch::{self as wire, LogEvent, Row, area, word};
 
 use crate::process;
@@ -135,17 +134,15 @@ impl Observer {
         })
     }
 
-    /// Whether the page is one of this version and of this process: one that was forked off still
+    /// Whether the page has a format that is read here, and is this process's: one that was forked off still
     /// has its parent's open.
     fn check(&self) -> Result<(), ObserveError> {
         let wrong = |why: String| ObserveError::Page { pid: self.pid, why };
         if self.view.load(word::MAGIC, Ordering::Acquire) != wire::MAGIC {
             return Err(wrong("it is not written yet, or no such page".into()));
         }
-        let pid = wire::unpack_version(self.view.load(word::VERSION_AND_PID, Ordering::Relaxed))
-            .map_err(|error: Malformed| {
-                wrong(format!("{error}; is it another version of Causeway?"))
-            })?;
+        let stated = self.view.load(word::FORMAT_AND_PID, Ordering::Relaxed);
+        let pid = wire::unpack_format(stated).map_err(wrong)?;
         match process::own_pid_of(self.pid) {
             Some(own) if own != pid => Err(ObserveError::NoPage(self.pid)),
             _ => Ok(()),
@@ -386,7 +383,7 @@ mod tests {
         mapping
             .word(word::MAGIC)
             .store(wire::MAGIC, Ordering::Relaxed);
-        assert!(page.check().unwrap_err().to_string().contains("version"));
+        assert!(page.check().unwrap_err().to_string().contains("format"));
         // Texts, events and rows that claim anything.
         mapping
             .word(word::NEXT_EVENT)

@@ -62,7 +62,7 @@ impl Page {
             rows: Mutex::default(),
         };
         page.set(word::STARTED_NS, process::monotonic_ns());
-        page.set(word::VERSION_AND_PID, wire::pack_version(pid));
+        page.set(word::FORMAT_AND_PID, wire::pack_format(pid));
         page.write_text(area::NAME, &process::own_name());
         page.mapping
             .word(word::MAGIC)

@@ -1,11 +1,29 @@
 //! What processes of MPI programs tell each other so that programs that were started apart can meet (MPI 5.0 chapter 11.7 to
-//! 11.9): who they are, and how they are reached.
+//! 11.9): who they are, how they are reached, and which formats of MPI's messages they speak.
+//!
+//! The formats stand among a process's addresses, as one of the scheme `mpi`: `mpi://1-1`. Builds that do not know it pass over an
+//! address whose scheme is that of none of their methods, and so understand everything besides.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
+use crate::formats::Formats;
+
+/// The formats of MPI's messages that this build speaks. They number all that the processes of a communicator have to do alike: what
+/// they say in meetings ([`Meeting`]) and about windows ([`crate::window`]), contexts and tags, which process sends what to which
+/// in a collective operation, and how memory is laid out that they share. The packets that carry it have formats of their own
+/// ([`crate::bmi`]).
+///
+/// If the formats of any two processes of a group overlap, there are formats that the whole group speaks.
+pub const FORMATS: Formats = Formats::only(1);
+
+/// What builds speak that do not state it.
+const UNSTATED: Formats = Formats::only(1);
+
+/// What the formats stand behind.
+const SCHEME: &str = "mpi://";
 
 /// Most bytes of one text: a host, or the addresses of a process.
 pub const MAX_TEXT: usize = 4 << 10;
@@ -15,7 +33,7 @@ pub const MAX_MEMBERS: usize = 1 << 20;
 const LEAST: usize = 28;
 
 /// A process, as others find it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contact {
     /// The number that the processes of its `MPI_COMM_WORLD` have in common, drawn at random.
     pub world: u64,
@@ -27,6 +45,35 @@ pub struct Contact {
     pub near: String,
     /// Its addresses for others.
     pub far: String,
+    /// The formats of MPI's messages that it speaks.
+    pub formats: Formats,
+}
+
+/// A list of addresses that states formats, too.
+pub fn with_formats(formats: Formats, addresses: &str) -> String {
+    let comma = if addresses.is_empty() { "" } else { "," };
+    alloc::format!("{SCHEME}{}{comma}{addresses}", formats.to_text())
+}
+
+/// The addresses of a list without what states formats, and the formats.
+pub fn split_formats(list: &str) -> Result<(String, Formats), Malformed> {
+    let mut formats = None;
+    let mut addresses = String::with_capacity(list.len());
+    let mut is_first = true;
+    for piece in list.split(',') {
+        if let Some(text) = piece.strip_prefix(SCHEME) {
+            match (Formats::of_text(text), formats) {
+                (Some(stated), None) => formats = Some(stated),
+                _ => return unknown("statement of formats", text.len() as u64),
+            }
+            continue;
+        }
+        if !core::mem::take(&mut is_first) {
+            addresses.push(',');
+        }
+        addresses.push_str(piece);
+    }
+    Ok((addresses, formats.unwrap_or(UNSTATED)))
 }
 
 /// A process that takes part in a new communicator.
@@ -56,9 +103,57 @@ pub enum Meeting {
     Refused(String),
 }
 
-record! { Contact {
+impl Default for Contact {
+    fn default() -> Self {
+        Self {
+            world: 0,
+            rank: 0,
+            host: String::new(),
+            near: String::new(),
+            far: String::new(),
+            formats: FORMATS,
+        }
+    }
+}
+
+/// A process as it travels: its formats stand in front of the addresses for others.
+struct Sent {
+    world: u64,
+    rank: u32,
+    host: String,
+    near: String,
+    far: String,
+}
+
+record! { Sent {
     world: u64, rank: u32, host: text(MAX_TEXT), near: text(MAX_TEXT), far: text(MAX_TEXT),
 } }
+
+impl Wire for Contact {
+    fn encode(&self, out: &mut Writer) {
+        let sent = Sent {
+            world: self.world,
+            rank: self.rank,
+            host: self.host.clone(),
+            near: self.near.clone(),
+            far: with_formats(self.formats, &self.far),
+        };
+        sent.encode(out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let sent = Sent::decode(input)?;
+        let (far, formats) = split_formats(&sent.far)?;
+        Ok(Self {
+            world: sent.world,
+            rank: sent.rank,
+            host: sent.host,
+            near: sent.near,
+            far,
+            formats,
+        })
+    }
+}
 
 record! { Member { number: u32, contact: wire } }
 
@@ -82,14 +177,27 @@ mod tests {
                 host: "h".into(),
                 near: "shm:///a".into(),
                 far: String::new(),
+                formats: Formats::only(1),
             },
         }
     }
 
+    /// The bytes of a group of one process, of which the last text is of its addresses for others.
+    fn group(far: &str) -> String {
+        let far_bytes: String = far
+            .bytes()
+            .map(|byte| alloc::format!("{byte:02x}"))
+            .collect();
+        alloc::format!(
+            "01000000070000000807060504030201030000000100000068080000007368\
+             6d3a2f2f2f61{:02x}000000{far_bytes}",
+            far.len()
+        )
+    }
+
     #[test]
     fn bytes_are_those_of_the_format() {
-        let group = "01000000070000000807060504030201030000000100000068080000007368\
-                     6d3a2f2f2f6100000000";
+        let group = group("mpi://1-1");
         let call = Meeting::Call {
             reply: 2,
             root: 0,
@@ -101,5 +209,59 @@ mod tests {
             &alloc::format!("01{group}"),
         );
         golden(&Meeting::Refused("no".into()), "02020000006e6f");
+    }
+
+    /// Decodes a group of one process.
+    fn read(far: &str) -> Result<Contact, Malformed> {
+        let hex = alloc::format!("01{}", group(far));
+        let bytes: Vec<u8> = (0..hex.len() / 2)
+            .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
+            .collect();
+        match Meeting::from_bytes(&bytes)? {
+            Meeting::Group(mut group) => Ok(group.remove(0).contact),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn processes_of_builds_that_state_no_formats_speak_the_first() {
+        for far in ["", "tcp://10.0.0.1:1", "tcp://10.0.0.1:1,tcp://10.0.0.2:1"] {
+            let contact = read(far).unwrap();
+            assert_eq!((&*contact.far, contact.formats), (far, Formats::only(1)));
+            assert_eq!(contact.near, "shm:///a");
+        }
+    }
+
+    #[test]
+    fn formats_are_found_among_addresses() {
+        let (two, ten) = ("tcp://10.0.0.1:1", "tcp://10.0.0.2:1");
+        let stated = Formats {
+            lowest: 2,
+            highest: 10,
+        };
+        for list in [
+            alloc::format!("mpi://2-10,{two},{ten}"),
+            alloc::format!("{two},mpi://2-10,{ten}"),
+            alloc::format!("{two},{ten},mpi://2-10"),
+        ] {
+            let contact = read(&list).unwrap();
+            assert_eq!(contact.formats, stated);
+            assert_eq!(contact.far, alloc::format!("{two},{ten}"));
+        }
+        assert_eq!(read("mpi://2-10").unwrap().far, "");
+        assert_eq!(
+            with_formats(stated, two),
+            alloc::format!("mpi://2-10,{two}")
+        );
+        assert_eq!(with_formats(stated, ""), "mpi://2-10");
+        for nonsense in [
+            "mpi://",
+            "mpi://2",
+            "mpi://2-1",
+            "mpi://0-1",
+            "mpi://1-1,mpi://1-1",
+        ] {
+            assert!(read(nonsense).is_err(), "{nonsense}");
+        }
     }
 }

@@ -47,6 +47,22 @@ impl Formats {
         }
     }
 
+    /// The lowest and the highest as text: `1-3`. For what processes say where texts are usual.
+    pub fn to_text(self) -> String {
+        alloc::format!("{}-{}", self.lowest, self.highest)
+    }
+
+    /// The formats that [`Formats::to_text`] has given. Nothing else is read.
+    pub fn of_text(text: &str) -> Option<Self> {
+        let (lowest, highest) = text.split_once('-')?;
+        let formats = Self {
+            lowest: lowest.parse().ok()?,
+            highest: highest.parse().ok()?,
+        };
+        let is_sound = (1..=formats.highest).contains(&formats.lowest);
+        (is_sound && formats.to_text() == text).then_some(formats)
+    }
+
     /// Whether this is one of them.
     pub const fn has(self, format: u8) -> bool {
         self.lowest <= format && format <= self.highest
@@ -91,6 +107,20 @@ mod tests {
         assert_eq!(of(2, 9).common(of(1, 3)), Some(3));
         assert_eq!(of(4, 4).common(of(1, 3)), None);
         assert_eq!(of(1, 3).common(of(4, 4)), None);
+    }
+
+    #[test]
+    fn texts_are_read_as_they_were_written_and_nothing_else_is() {
+        for (lowest, highest, text) in [(1, 1, "1-1"), (4, 12, "4-12"), (255, 255, "255-255")] {
+            let formats = Formats { lowest, highest };
+            assert_eq!(formats.to_text(), text);
+            assert_eq!(Formats::of_text(text), Some(formats));
+        }
+        for nonsense in [
+            "", "1", "-", "1-", "-1", "0-1", "2-1", "1-256", "+1-2", "01-2", "1-2-3", "1-2 ",
+        ] {
+            assert_eq!(Formats::of_text(nonsense), None, "{nonsense}");
+        }
     }
 
     #[test]

@@ -7,6 +7,24 @@
 use alloc::string::{String, ToString};
 use core::fmt::Write;
 
+use crate::formats::Formats;
+
+/// The formats of pages and events that this build speaks, as launcher and as process.
+pub const FORMATS: Formats = Formats::only(1);
+
+/// The environment variable with the formats that the launcher speaks ([`Formats::to_text`]). Launchers that do not set it speak the
+/// first.
+pub const LAUNCHER_FORMATS: &str = "CAUSEWAY_RUN_FORMATS";
+
+/// The format that a process shows its launcher things in, by what [`LAUNCHER_FORMATS`] says; `None` if there is no common one.
+pub fn common_with(launcher: Option<&str>) -> Option<u8> {
+    let theirs = match launcher {
+        Some(text) => Formats::of_text(text)?,
+        None => Formats::only(1),
+    };
+    FORMATS.common(theirs)
+}
+
 /// The environment variable with the path of the memory file.
 pub const CALLS: &str = "CAUSEWAY_RUN_CALLS";
 /// The environment variable with the number of the process's page in it, counted from 0.
@@ -19,12 +37,18 @@ pub const EVENTS: &str = "CAUSEWAY_RUN_EVENTS";
 /// It has some words of its own, then slots, of which each thread that calls MPI has one. The last is shared by all threads
 /// beyond.
 pub mod call {
+    use crate::codec::{Malformed, unknown};
+    use crate::formats::Formats;
+
     /// Bytes of a page. Page `n` begins at `n * PAGE_BYTES`.
     pub const PAGE_BYTES: usize = 4096;
     /// The word with the process id; 0 until the process has found the page.
     pub const PID: usize = 0;
     /// The word with what the list of functions has for a fingerprint, by which [`State::function`] counts.
     pub const LIST: usize = 8;
+    /// The word with the formats that the process speaks ([`stating`]). It and those in front of it are the same in all formats;
+    /// all else is of the highest format that the launcher speaks, too, and stays empty if there is none.
+    pub const FORMATS: usize = 16;
     /// Slots of a page.
     pub const SLOTS: usize = 16;
     /// Where the slots begin.
@@ -33,6 +57,21 @@ pub mod call {
     pub const SLOT_BYTES: usize = 64;
     /// What stands for no peer and for no tag.
     pub const NONE: i32 = i32::MIN;
+
+    /// The word that states formats.
+    pub const fn stating(formats: Formats) -> u64 {
+        formats.lowest as u64 | (formats.highest as u64) << 8
+    }
+
+    /// The formats that a word states. Processes of builds that state none leave it zero, and speak the first.
+    pub fn stated(word: u64) -> Result<Formats, Malformed> {
+        let [lowest, highest, rest @ ..] = word.to_le_bytes();
+        match (lowest, rest) {
+            _ if word == 0 => Ok(Formats::only(1)),
+            (1.., [0, 0, 0, 0, 0, 0]) if lowest <= highest => Ok(Formats { lowest, highest }),
+            _ => unknown("formats of the page", word),
+        }
+    }
 
     /// The first word of a slot: which call, and whether the thread is in it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -276,6 +315,29 @@ mod tests {
         assert_eq!(ranges(&[4, 5, 6, 0, 2, 1]), "4-6,0,2,1");
         assert_eq!(ranges(&[u32::MAX, 0]), "4294967295,0");
         assert_eq!(ranges(&[]), "");
+    }
+
+    #[test]
+    fn pages_state_formats_and_those_that_do_not_are_of_the_first() {
+        let of = |lowest, highest| Formats { lowest, highest };
+        for (word, formats) in [(0, of(1, 1)), (0x0101, of(1, 1)), (0x0c04, of(4, 12))] {
+            assert_eq!(call::stated(word), Ok(formats), "{word:x}");
+        }
+        assert_eq!(call::stating(of(4, 12)), 0x0c04);
+        assert_eq!(call::stating(FORMATS), 0x0101);
+        for nonsense in [0x01, 0x0100, 0x0102, 0x1_0101, u64::MAX] {
+            assert!(call::stated(nonsense).is_err(), "{nonsense:x}");
+        }
+    }
+
+    #[test]
+    fn a_launcher_that_states_no_formats_speaks_the_first() {
+        assert_eq!(common_with(None), Some(1));
+        assert_eq!(common_with(Some(&FORMATS.to_text())), Some(FORMATS.highest));
+        assert_eq!(common_with(Some("1-255")), Some(FORMATS.highest));
+        for strange in ["254-255", "", "1"] {
+            assert_eq!(common_with(Some(strange)), None, "{strange}");
+        }
     }
 
     #[test]

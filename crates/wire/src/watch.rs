@@ -25,24 +25,33 @@ pub use row::{
 };
 pub use text::{ends, front};
 
-use crate::codec::{Malformed, unknown};
+use alloc::string::String;
+
+use crate::formats::Formats;
 
 /// The first word of a page.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CWWATCH\0");
-/// Version of everything here; a reader shows pages of its own version only.
-pub const VERSION: u32 = 1;
+/// The formats of pages that this build reads. It writes the highest: a page serves whoever reads it, with whom nothing can be agreed
+/// on.
+pub const FORMATS: Formats = Formats::only(1);
 /// What the memory file is called: `/proc/PID/fd` shows it behind `/memfd:`.
 pub const FILE_NAME: &str = "causeway:watch";
 
-/// The word at [`word::VERSION_AND_PID`].
-pub fn pack_version(pid: u32) -> u64 {
-    u64::from(VERSION) | u64::from(pid) << 32
+/// The word at [`word::FORMAT_AND_PID`].
+pub fn pack_format(pid: u32) -> u64 {
+    u64::from(FORMATS.highest) | u64::from(pid) << 32
 }
 
-/// The process id in the word at [`word::VERSION_AND_PID`].
-pub fn unpack_version(word: u64) -> Result<u32, Malformed> {
-    match word as u32 {
-        VERSION => Ok((word >> 32) as u32),
-        other => unknown("version of the page", other),
+/// The process id in the word at [`word::FORMAT_AND_PID`]; why not, if this build does not read pages of that format.
+pub fn unpack_format(word: u64) -> Result<u32, String> {
+    let format = word as u32;
+    match u8::try_from(format) {
+        Ok(known) if FORMATS.has(known) => Ok((word >> 32) as u32),
+        Ok(other @ 1..) => {
+            Err(FORMATS.mismatch(Formats::only(other), "the page that processes show"))
+        }
+        _ => Err(alloc::format!(
+            "it states a format {format}, which there cannot be"
+        )),
     }
 }

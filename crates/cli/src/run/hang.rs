@@ -17,6 +17,7 @@ use causeway_sys::mapping::Mapping;
 use causeway_sys::memfd;
 use causeway_watch::observer::Observer;
 use causeway_watch::process;
+use causeway_wire::run::FORMATS;
 use causeway_wire::run::call::{self, NONE, State};
 use causeway_wire::watch::{OpKind, PeerRow, Row, WaitReason};
 
@@ -73,7 +74,7 @@ struct Place {
 enum Activity {
     Ended,
     /// It shows nothing, for this reason.
-    Silent(&'static str),
+    Silent(String),
     Threads(Vec<Place>),
 }
 
@@ -193,19 +194,21 @@ impl Watcher {
     }
 
     fn activity(&self, process: &Process, pid: u32) -> Activity {
+        let silent = |why: &str| Activity::Silent(why.to_owned());
         if pid == 0 {
-            return Activity::Silent(
+            return silent(
                 "has not called MPI_Init, or runs another library, and cannot say what it does",
             );
         }
         if process::state(pid) == process::State::Ended {
-            return Activity::Silent("has lost the process that called MPI_Init");
+            return silent("has lost the process that called MPI_Init");
         }
         let word = |offset| word(&self.pages, process.page, offset);
+        if let Err(why) = check_formats(word(call::FORMATS)) {
+            return Activity::Silent(why);
+        }
         if word(call::LIST) != self.fingerprint {
-            return Activity::Silent(
-                "runs a library of another version, which cannot say what it does",
-            );
+            return silent("runs a library of another version, which cannot say what it does");
         }
         let threads = process.seen.iter().enumerate().filter_map(|(slot, seen)| {
             let (state, since) = *seen;
@@ -322,12 +325,24 @@ impl Found {
     fn whereabouts(&self) -> String {
         match &self.activity {
             Activity::Ended => "has ended".to_owned(),
-            Activity::Silent(why) => (*why).to_owned(),
+            Activity::Silent(why) => why.clone(),
             Activity::Threads(places) => {
                 let first = places.first();
                 first.map_or(format!("is {AT_START}"), Place::whereabouts)
             }
         }
+    }
+}
+
+/// Why a process shows nothing that this launcher understands, by the word in which it states its formats.
+fn check_formats(word: u64) -> Result<(), String> {
+    let theirs = call::stated(word).map_err(|error| format!("shows nonsense: {error}"))?;
+    match FORMATS.common(theirs) {
+        Some(_) => Ok(()),
+        None => Err(format!(
+            "cannot say what it does: {}",
+            FORMATS.mismatch(theirs, "what processes show their launcher")
+        )),
     }
 }
 
@@ -442,5 +457,24 @@ fn waits(all: &[Found], found: &Found, place: &Place, causes: &mut Vec<String>) 
                 add(*peer, is_send, Some(i64::from(waiting.tag as u32)));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use causeway_wire::formats::Formats;
+
+    #[test]
+    fn pages_of_other_formats_are_refused_with_both_ranges() {
+        check_formats(0).expect("builds that state no format speak the first");
+        check_formats(call::stating(FORMATS)).expect("this build's own");
+        let (lowest, highest) = (FORMATS.highest + 1, FORMATS.highest + 2);
+        let newer = check_formats(call::stating(Formats { lowest, highest }));
+        let why = newer.expect_err("none of them is spoken here");
+        for range in [Formats { lowest, highest }, FORMATS] {
+            assert!(why.contains(&range.to_string()), "{why}");
+        }
+        check_formats(u64::MAX).expect_err("it states none");
     }
 }

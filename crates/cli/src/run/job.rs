@@ -142,6 +142,7 @@ impl Job {
             .env("PMI_SIZE", server.size().to_string())
             .env(causeway_mpi::contacts::DIRECTORY, directory)
             .env(run::CALLS, &self.shown.calls)
+            .env(run::LAUNCHER_FORMATS, run::FORMATS.to_text())
             .env(run::PAGE, page.to_string());
         match self.shown.has_events {
             true => command.env(run::EVENTS, events::file_of(&self.directory, page)),

@@ -96,6 +96,7 @@ pub(super) fn meetings() -> Vec<Vec<u8>> {
             host: "boot/net/mnt".into(),
             near: format!("shm:///run/{rank}"),
             far: "tcp://10.0.0.1:4711,tcp://10.1.0.1:4711".into(),
+            formats: causeway_wire::contact::FORMATS,
         },
     };
     let call = Meeting::Call {

@@ -33,8 +33,8 @@ impl Formats {
         highest: OFFERING,
     };
 
-    /// What instances speak whose messages may lie in many pieces, such as those of MPI. For these it stands for what their
-    /// messages mean as well: who changes that raises the lowest one.
+    /// What instances speak whose messages may lie in many pieces, such as those of MPI: what their messages mean has formats of its
+    /// own ([`contact::FORMATS`](crate::contact::FORMATS)).
     pub const IN_PARTS: Self = Self::only(IN_PARTS);
 
     /// The word of the greeting that states them, and its number of regions, which stands for the highest format. A side

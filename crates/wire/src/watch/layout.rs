@@ -4,8 +4,8 @@
 pub mod word {
     /// [`MAGIC`](super::super::MAGIC); written last, when the page can be read.
     pub const MAGIC: usize = 0;
-    /// Version (lower half) and process id as the process itself knows it (upper half).
-    pub const VERSION_AND_PID: usize = 8;
+    /// Format (lower half) and process id as the process itself knows it (upper half). The same in all formats.
+    pub const FORMAT_AND_PID: usize = 8;
     /// When the page was made, by the monotonic clock, in ns.
     pub const STARTED_NS: usize = 16;
     /// Number of the next log event.

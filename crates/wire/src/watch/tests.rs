@@ -181,6 +181,20 @@ fn nonsense_is_refused() {
     let mut bad = Row::Peer(idle).encode();
     bad[164] = 1;
     assert!(Row::decode(&bad).is_err(), "a tag without an operation");
-    assert!(unpack_version(u64::from(VERSION) + 1).is_err());
-    assert_eq!(unpack_version(pack_version(77)), Ok(77));
+}
+
+#[test]
+fn pages_state_their_format_and_others_are_refused_with_both_ranges() {
+    assert_eq!(pack_format(77), 77 << 32 | u64::from(FORMATS.highest));
+    for format in FORMATS.lowest..=FORMATS.highest {
+        assert_eq!(unpack_format(77 << 32 | u64::from(format)), Ok(77));
+    }
+    let newer = unpack_format(77 << 32 | u64::from(FORMATS.highest) + 1);
+    assert_eq!(
+        newer.unwrap_err(),
+        "it speaks format 2 of the page that processes show, this process format 1; run builds on both sides that share one"
+    );
+    for nonsense in [0, 256, u64::from(u32::MAX)] {
+        assert!(unpack_format(77 << 32 | nonsense).is_err(), "{nonsense}");
+    }
 }
