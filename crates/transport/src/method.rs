@@ -55,6 +55,13 @@
 //!   may send ahead, and then calls [`Sink::peer_down`]. Over `tcp`, if more is on the way than the sockets hold, this process cannot see
 //!   the end of the connection. It then asks the peer for a sign of life, and finds the end within a third of the time for which a peer may be silent.
 //!
+//! Pausing is for users of the waist whose memory for received packets is bounded by something that only they know: a stream whose program does not
+//! read, with a receive buffer of a size that the program sets; a handler of active messages that has to send and finds no room. The engine pauses no
+//! peer, since each packet that it may be sent has its memory before it is sent: a short message costs credit that its receiver has granted, an
+//! announcement is one of a number that both sides know, and all other packets belong to an operation that is there
+//! (the engine's `credit` module). A peer that sends more breaks the protocol, and loses its connection. Pausing would also
+//! hold back what frees memory: behind a message without a receive come the credit and the replies for which other operations wait.
+//!
 //! # Holding
 //! A method that states [`Capabilities::holds_packets`] may hold packets that it has accepted, to send several of them
 //! at once, or because the network takes no more: they leave with its next polls, or with [`Method::flush`] as far as the
