@@ -5,11 +5,10 @@
 //! waits, which makes progress itself, and while nothing goes on, it sleeps, and the next call that leaves something going on wakes it.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
-use causeway_mpi::process::Parked;
+use causeway_mpi::process::{Parked, STANDBY_DELAY};
 use causeway_sys::{standby, thread};
 
 use crate::library::{interrupt, prepare_sleep, with};
@@ -50,14 +49,10 @@ pub(crate) fn end() {
     }
 }
 
-/// How long the thread waits, once a call of the program has left something going on, before it makes progress. Most programs that start a second
-/// operation do so within that time, and many then wait for both, which needs no thread.
-const DELAY: Duration = Duration::from_micros(50);
-
-/// Sleeps until a call leaves something going on.
+/// Sleeps until a call leaves something going on, and a while longer, as the waiting policy has it.
 fn sleep(calls: u64) {
     standby::sleep(&STANDBY, calls);
-    std::thread::sleep(DELAY);
+    std::thread::sleep(STANDBY_DELAY);
 }
 
 /// What the thread does until the process parts from the others.

@@ -7,7 +7,7 @@ use causeway_engine::types::{
     Addr, Completion, Error as EngineError, OpError, OpId, Posted, Queue,
 };
 use causeway_engine::{Awaited, Endpoint, MemoryStep};
-pub use causeway_engine::{Parked, Waker};
+pub use causeway_engine::{Parked, STANDBY_DELAY, Waker};
 
 use crate::abi;
 use crate::buffering::{Buffers, Owner};

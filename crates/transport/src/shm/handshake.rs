@@ -7,7 +7,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memfd;
@@ -21,6 +21,7 @@ use causeway_wire::shm::{
 use rustix::io::Errno;
 
 use super::Shm;
+use super::intervals::LISTENER_INTERVAL;
 use super::pair::{Pair, Stage, decode};
 use super::peers::Link;
 use super::proof::{self, Caller};
@@ -36,9 +37,6 @@ const MAX_HALF_OPEN: usize = 128;
 pub(super) fn farewell() -> Vec<u8> {
     refusal(&without_descriptors()).to_bytes()
 }
-
-/// How long the listener rests when no caller can even be turned away.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// Connections accepted in one go.
 const ACCEPTS: usize = 16;
@@ -295,7 +293,7 @@ impl Shm {
     fn pause_listener(&mut self) {
         if let Some(listener) = &self.listener {
             self.epoll.remove(listener);
-            self.paused_until = Some(self.clock.now() + PAUSE);
+            self.paused_until = Some(self.clock.now() + LISTENER_INTERVAL);
         }
     }
 
@@ -306,7 +304,7 @@ impl Shm {
         {
             self.paused_until = match self.epoll.add(listener, LISTENER_KEY) {
                 Ok(()) => None,
-                Err(_) => Some(now + PAUSE),
+                Err(_) => Some(now + LISTENER_INTERVAL),
             };
         }
     }

@@ -9,7 +9,7 @@
 //! the two address spaces (`transfer`), or through a shared area where that is refused (`bulk`). If both processes wait for such a
 //! transfer, each copies a part of it (`split_copy`), which the one that has the bytes may send through its ring instead (`pieces`).
 //!
-//! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `quarantine`, `pair`, `handshake`, `proof`,
+//! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `quarantine`, `intervals`, `pair`, `handshake`, `proof`,
 //! `progress`, `pausing`, `transfer`, `copying`, `claim`, `split_copy`, `split_initiator`, `pieces`, `bulk`, `atomics`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
 //! the bytes. `model.rs` explores the queue's and the doorbell's interleavings, `model_claim.rs` those of
 //! shared transfers, `model_regions.rs` those of an export's end under a reader's eyes, `model_wake.rs` those of a
@@ -26,6 +26,7 @@ mod copying;
 mod doorbell;
 mod eager;
 mod handshake;
+mod intervals;
 mod memory;
 mod objects;
 mod pace;
@@ -90,6 +91,7 @@ use crate::method::{
 use crate::wake::{Park, Parking, WakeFlag};
 use doorbell::SleepOn;
 use handshake::{HalfOpen, LISTENER_KEY};
+use intervals::{QUARANTINE_INTERVAL, RETRY_INTERVAL};
 use memory::{Bell, HeadAndBody, HeadAndFill, Parts};
 use pair::{Attach, Own, Pair, Stage};
 use paths::{SCHEME, address_of, path_of};
@@ -133,13 +135,6 @@ impl Default for ShmConfig {
 
 /// Regions that one process may export to one peer at once. Untouched entries cost nothing.
 const REGION_SLOTS: usize = 8192;
-
-/// How often a process that sleeps looks whether quarantined memory is free: the peer that holds it is stopped, and
-/// tells nothing.
-const QUARANTINE_INTERVAL: Duration = Duration::from_millis(20);
-
-/// How often a process tries again to connect to a listener whose queue is full: nothing tells when it has room.
-const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The shared-memory method.
 pub struct Shm {

@@ -5,6 +5,8 @@
 //! has found few packets several times, and has sent nothing in between, a receiver lets some polls pass before it looks again, in which the
 //! sender writes the next packets. A caller that polls now and then, which the time that it gives with its polls shows, looks each time. (On an EPYC of the fifth generation, with 220 ns for a line: 8 B 93 -> 79 ns, 64 B 114 -> 89 ns,
 //! 1,000 B 340 -> 245 ns.) If it finds a single packet then, the sender does not stream: packets that come one by one are not to wait.
+//!
+//! This is no decision about waiting, which the caller's policy makes: the thread goes on polling, and each poll looks at everything else.
 
 use std::time::Instant;
 

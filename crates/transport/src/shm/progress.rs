@@ -15,6 +15,9 @@ use super::atomics;
 use super::bulk;
 use super::doorbell::{self, BellMemory, SleepOn};
 use super::handshake::{HALF_OPEN_KEY, LISTENER_KEY};
+use super::intervals::{
+    ALWAYS_POLLED, AWAKE_POLLS, CLOCKED_SPINS, HANDSHAKE_POLLS, QUIET_POLLS, SOCKET_POLLS,
+};
 use super::pair::{Pair, Stage};
 use super::peers::{Entry, Link};
 use super::ring::{Peeked, Queue};
@@ -27,29 +30,10 @@ use crate::wake::WakeFlag;
 /// Packets taken from one ring in one poll, so that one peer cannot starve the others.
 const BURST: usize = 32;
 
-/// Every how many polls the sockets are looked at: a system call against some ten nanoseconds.
-const SOCKET_POLLS: u64 = 1024;
-
-/// Every how many polls while a connection is being made.
-const HANDSHAKE_POLLS: u64 = 32;
-
-/// A ring without a packet for this many polls is polled no longer, if more than [`ALWAYS_POLLED`] are.
-const QUIET_POLLS: u64 = 4096;
-
-/// A process that slept within so many polls is likely to sleep again soon: its peers go on ringing, which
-/// costs them less than telling them otherwise and back costs us (a fence in every process).
-const AWAKE_POLLS: u64 = 128;
-
-/// Every how many spins the clock is looked at while a helper is waited for.
-const CLOCKED_SPINS: u32 = 16;
-
 /// Packets that have come one behind the other before lines are fetched of those that may follow. Where they do not, the sender has these
 /// lines to write to, and has to fetch them back: at 220 ns a line, packets of 64 bytes take 89 ns instead of 102, of 8 bytes 83 instead of 89;
 /// at 32 ns it makes no difference.
 const QUEUED: usize = 8;
-
-/// As many rings cost next to nothing to poll, so polling them ends only when the caller sleeps.
-const ALWAYS_POLLED: usize = 4;
 
 impl Shm {
     pub(super) fn poll_all(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {

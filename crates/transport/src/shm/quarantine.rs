@@ -7,16 +7,13 @@
 //! Memory that a peer can only read does not come here: what it reads too late it does not use (`regions`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use causeway_sys::memory::Memory;
 use causeway_sys::process;
 use causeway_sys::socket::RecordSocket;
 
+use super::intervals::{COPY_PATIENCE, COPY_SPINS, YIELDS_PER_LOOK};
 use crate::blocking::Blocking;
-
-/// How long a peer that runs is waited for: far longer than its copy takes, however loaded the machine.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How many pieces of memory are quarantined at most.
 const MOST: usize = 4096;
@@ -114,13 +111,13 @@ pub(super) fn wait(deferred: &mut Vec<DeferredFree>, liveness: &PeerLiveness, st
             return;
         }
         round += 1;
-        if round < 1000 {
+        if round < COPY_SPINS {
             std::hint::spin_loop();
             continue;
         }
         std::thread::yield_now();
-        if round.is_multiple_of(64) {
-            let blocking = blocking.get_or_insert_with(|| Blocking::at_most(PATIENCE));
+        if round.is_multiple_of(YIELDS_PER_LOOK) {
+            let blocking = blocking.get_or_insert_with(|| Blocking::at_most(COPY_PATIENCE));
             if liveness.is_gone() {
                 deferred.iter_mut().for_each(|entry| entry.over = true);
             } else if *stuck || blocking.is_over() || liveness.is_stopped() {
