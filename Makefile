@@ -33,6 +33,8 @@ MPI4PY_SMOKE := test_attributes test_cco_buf test_cco_nb_buf test_cco_obj_inter 
 # Tests that run at a time. Most of them wait for other processes: on two processors, four at a time take three quarters of
 # the time, and meet each other's ports and locks more often.
 TEST_THREADS ?= $(shell nproc)
+# The older revision of `make older`.
+REV ?= HEAD~60
 # Further arguments, such as `make demo ARGS="--tree /usr/share/doc"`.
 ARGS ?=
 
@@ -106,7 +108,7 @@ loom: ## The shared queues and locks under every interleaving
 		-p causeway-transport -p causeway-sys --lib loom 2>&1 | tee $(TARGET)/loom.log
 
 ##@ Longer tests
-.PHONY: waits fuzz fuzz-smoke simulate torture power kill-rounds many all-bits flood test-mpi4py test-python test-mount asan valgrind
+.PHONY: waits fuzz fuzz-smoke simulate torture power kill-rounds many all-bits flood older test-mpi4py test-python test-mount asan valgrind
 waits: ## The suites of methods, messages, MPI and file system where only events end waits: a lost wake-up hangs
 	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-testkit \
 		--test conformance --test messages --test scale
@@ -167,6 +169,9 @@ all-bits: ## Every bit of a small metadata store's journal, tables and lists fli
 flood: ## 64 processes flood one with messages for FLOOD_SECONDS (default 30), over shm and over tcp
 	CAUSEWAY_FLOOD_SECONDS=$(FLOOD_SECONDS) $(CARGO) test --release --locked -p causeway-testkit \
 		--test scale floods -- --nocapture --test-threads=1
+
+older: ## An older revision of this repository, REV (default HEAD~60): its servers, clients and ranks with those of this build
+	tools/older $(TARGET)/older $(TARGET) $(CARGO) $(REV)
 
 test-mpi4py: build ## mpi4py, built from source against MPI's standard ABI: its own tests with 1, 2, 3, 4, 8 ranks (MPI4PY_RANKS)
 	@$(MAKE) mpi-install PREFIX=$(TARGET)/mpi4py/prefix DESTDIR= MPI_PLAIN_NAMES=no
