@@ -189,7 +189,7 @@ fn pages_state_their_format_and_others_are_refused_with_both_ranges() {
     for format in FORMATS.lowest..=FORMATS.highest {
         assert_eq!(unpack_format(77 << 32 | u64::from(format)), Ok(77));
     }
-    let newer = unpack_format(77 << 32 | u64::from(FORMATS.highest) + 1);
+    let newer = unpack_format((77 << 32) | (u64::from(FORMATS.highest) + 1));
     assert_eq!(
         newer.unwrap_err(),
         "it speaks format 2 of the page that processes show, this process format 1; run builds on both sides that share one"
