@@ -1,14 +1,14 @@
-//! What those who watch over a parallel program are told.
+//! Events that the threads of the launcher send to the one that watches over the job.
 
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 
-use super::who::Who;
+use super::job_rank::JobRank;
 
 /// A process that runs.
 #[derive(Debug)]
 pub(crate) struct Running {
-    pub(crate) who: Who,
+    pub(crate) job_rank: JobRank,
     /// Which page of the memory file for hang reports is its, and which file of events.
     pub(crate) page: u32,
     /// Stays the process's when its number is used again.
@@ -20,13 +20,13 @@ pub(crate) enum Event {
     /// A process has started.
     Started(Running),
     /// A process has ended.
-    Ended(Who, ExitStatus),
+    Ended(JobRank, ExitStatus),
     /// The process that has started this command, to start others, has parted from it.
-    Detached(Who),
+    Detached(JobRank),
     /// A process wants the whole program to end with this code (`MPI_Abort`).
-    Aborted(Who, i32),
+    Aborted(JobRank, i32),
     /// A process does not speak PMI-1 as it should.
-    Nonsense(Who, String),
+    Nonsense(JobRank, String),
     /// This process was sent a signal.
     Signal(i32),
 }

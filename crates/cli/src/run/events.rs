@@ -1,4 +1,4 @@
-//! What the processes of a program did, from the files that they have written ([`causeway_wire::run::Event`]): as a timeline
+//! Timelines and traces: what the processes of a job did, from the files that they have written ([`causeway_wire::run::Event`]): as a timeline
 //! for Perfetto or chrome://tracing, and as a trace.
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +10,7 @@ use causeway_command::failure::{Doing, Outcome};
 use causeway_watch::process::monotonic_ns;
 use causeway_wire::run::{Event, Message};
 
-use super::who::Who;
+use super::job_rank::JobRank;
 
 /// The files that were asked for.
 pub(super) struct Outputs {
@@ -45,7 +45,7 @@ impl Outputs {
     }
 
     /// Fills them with what these processes, with the numbers of their pages, have left in this directory.
-    pub(super) fn write(self, directory: &Path, processes: Vec<(Who, u32)>) -> Outcome {
+    pub(super) fn write(self, directory: &Path, processes: Vec<(JobRank, u32)>) -> Outcome {
         let begin_ns = self.begin_ns;
         if let Some((path, mut file)) = self.timeline {
             let written = write_timeline(&mut file, directory, &processes, begin_ns);
@@ -91,13 +91,13 @@ type Pairs<T> = HashMap<(u32, u64), T>;
 fn write_timeline(
     to: &mut impl Write,
     directory: &Path,
-    processes: &[(Who, u32)],
+    processes: &[(JobRank, u32)],
     begin_ns: u64,
 ) -> std::io::Result<()> {
     let at = |ns: u64| ns.saturating_sub(begin_ns) as f64 / 1e3;
     writeln!(to, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
-    for (who, page) in processes.iter().copied() {
-        let world = who.world;
+    for (job_rank, page) in processes.iter().copied() {
+        let world = job_rank.world;
         let of_world = processes.iter().filter(|(other, _)| other.world == world);
         let size = of_world.count() as u32;
         // What was sent for the so manieth time is what the so manieth receive has got.
@@ -108,7 +108,7 @@ fn write_timeline(
         };
         writeln!(
             to,
-            "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{page},\"args\":{{\"name\":\"{who}\"}}}},"
+            "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{page},\"args\":{{\"name\":\"{job_rank}\"}}}},"
         )?;
         read(directory, page, |event| match event {
             Event::Call { .. } => write_call(to, page, &event, begin_ns),
@@ -122,7 +122,7 @@ fn write_timeline(
             Event::Sent(message) => {
                 let number = sent.entry((message.peer, message.word)).or_default();
                 *number += 1;
-                let id = id(who.rank, message.peer, message.word, *number);
+                let id = id(job_rank.rank, message.peer, message.word, *number);
                 write_flow(to, ("s", &id), page, at(message.at_ns), message.bytes)
             }
             Event::Received(message, order) => {
@@ -135,7 +135,7 @@ fn write_timeline(
         for ((peer, word), mut messages) in received {
             messages.sort_unstable();
             for (number, (_, at_ns, bytes)) in (1..).zip(messages) {
-                let id = id(peer, who.rank, word, number);
+                let id = id(peer, job_rank.rank, word, number);
                 write_flow(to, ("f", &id), page, at(at_ns), bytes)?;
             }
         }
@@ -232,7 +232,7 @@ fn write_flow(
 fn write_trace(
     to: &mut impl Write,
     directory: &Path,
-    processes: &[(Who, u32)],
+    processes: &[(JobRank, u32)],
     begin_ns: u64,
 ) -> std::io::Result<()> {
     writeln!(to, "# causeway trace 2, {} processes", processes.len())?;
@@ -244,7 +244,7 @@ fn write_trace(
         to,
         "# or, of a message, before the call in which it went out or was there: rank - sent|received peer word bytes number - -"
     )?;
-    for (who, page) in processes.iter().copied() {
+    for (job_rank, page) in processes.iter().copied() {
         // The receive that was posted first has got what was sent first.
         let mut orders: Pairs<Vec<u64>> = Pairs::new();
         read(directory, page, |event| {
@@ -256,7 +256,7 @@ fn write_trace(
         })?;
         orders.values_mut().for_each(|of| of.sort_unstable());
         let mut sent: Pairs<u64> = Pairs::new();
-        let who = who.number();
+        let job_rank = job_rank.number();
         // When each thread has left its last call.
         let mut last: HashMap<u32, u64> = HashMap::new();
         let mut group = None;
@@ -265,7 +265,7 @@ fn write_trace(
                 let Message {
                     peer, word, bytes, ..
                 } = message;
-                format!("{who} - {what} {peer} {word} {bytes} {number} - -")
+                format!("{job_rank} - {what} {peer} {word} {bytes} {number} - -")
             };
             match &event {
                 Event::Group(processes) => {
@@ -300,7 +300,7 @@ fn write_trace(
             } = call;
             writeln!(
                 to,
-                "{who} {thread} {name} {peer} {tag} {bytes} {compute} {took} {group}"
+                "{job_rank} {thread} {name} {peer} {tag} {bytes} {compute} {took} {group}"
             )
         })?;
     }

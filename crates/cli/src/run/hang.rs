@@ -1,5 +1,5 @@
-//! What each process of a running program is in: looked at now and then, and told when somebody asks, or when a call takes too
-//! long.
+//! Hang reports: the call that each process of a running job is in. The launcher samples the calls at intervals, and reports when the user asks
+//! (SIGQUIT), or when a call takes too long.
 //!
 //! Processes say which calls they are in by a page each ([`causeway_wire::run::call`]), and what is queued by the page that
 //! every process of Causeway shows ([`causeway_watch`]). They do nothing for a report, so that it tells of processes
@@ -21,8 +21,8 @@ use causeway_wire::run::FORMATS;
 use causeway_wire::run::call::{self, NONE, State};
 use causeway_wire::watch::{OpKind, PeerRow, Row, WaitReason};
 
+use super::job_rank::JobRank;
 use super::programs::MOST;
-use super::who::Who;
 
 #[path = "../../../mpi-c/abi/table.rs"]
 #[allow(dead_code, reason = "only names are needed here")]
@@ -54,7 +54,7 @@ pub(super) struct Watcher {
 
 /// A process that was started.
 struct Process {
-    who: Who,
+    job_rank: JobRank,
     page: usize,
     /// How each slot was when it was last seen to change, and when that was.
     seen: [(State, Instant); call::SLOTS],
@@ -80,10 +80,10 @@ enum Activity {
 
 /// What a process is doing, and what is queued there for which peers.
 struct Found {
-    who: Who,
+    job_rank: JobRank,
     pid: u32,
     activity: Activity,
-    queued: Vec<(Option<Who>, PeerRow)>,
+    queued: Vec<(Option<JobRank>, PeerRow)>,
 }
 
 impl Watcher {
@@ -115,18 +115,18 @@ impl Watcher {
     }
 
     /// A process was started, which has this page.
-    pub(super) fn add(&mut self, who: Who, page: u32) {
+    pub(super) fn add(&mut self, job_rank: JobRank, page: u32) {
         self.processes.push(Process {
-            who,
+            job_rank,
             page: page as usize,
             seen: [(State::default(), Instant::now()); call::SLOTS],
         });
     }
 
     /// All processes that were started, with the numbers of their pages.
-    pub(super) fn processes(&self) -> Vec<(Who, u32)> {
+    pub(super) fn processes(&self) -> Vec<(JobRank, u32)> {
         let all = self.processes.iter();
-        all.map(|process| (process.who, process.page as u32))
+        all.map(|process| (process.job_rank, process.page as u32))
             .collect()
     }
 
@@ -136,14 +136,14 @@ impl Watcher {
     }
 
     /// Looks, if it is time to. Returns a report if a call of one of these processes takes too long.
-    pub(super) fn look(&mut self, running: &[Who]) -> Option<String> {
+    pub(super) fn look(&mut self, running: &[JobRank]) -> Option<String> {
         if Instant::now() < self.next() {
             return None;
         }
         self.see();
         let stall = self.stall?;
         let all = self.processes.iter();
-        let all = all.filter(|process| running.contains(&process.who));
+        let all = all.filter(|process| running.contains(&process.job_rank));
         let slots = all.flat_map(|process| process.seen);
         let inside = slots.filter(|(state, _)| state.is_inside);
         let longest = inside.map(|(_, since)| self.looked - since).max()?;
@@ -186,7 +186,7 @@ impl Watcher {
             _ => Vec::new(),
         };
         Found {
-            who: process.who,
+            job_rank: process.job_rank,
             pid,
             activity,
             queued,
@@ -229,22 +229,22 @@ impl Watcher {
     }
 
     /// What all processes are doing, of which these have not ended.
-    pub(super) fn report(&mut self, running: &[Who]) -> String {
+    pub(super) fn report(&mut self, running: &[JobRank]) -> String {
         self.see();
         let all = self.processes.iter();
-        let all = all.map(|process| self.find(process, running.contains(&process.who)));
+        let all = all.map(|process| self.find(process, running.contains(&process.job_rank)));
         let all = Vec::from_iter(all);
         let mut text = format!("hang report of {} processes", all.len());
         for Found {
-            who,
+            job_rank,
             pid,
             activity,
             queued,
         } in &all
         {
             let _ = match activity {
-                Activity::Ended => write!(text, "\n  {who} has ended"),
-                Activity::Silent(why) => write!(text, "\n  {who} {why}"),
+                Activity::Ended => write!(text, "\n  {job_rank} has ended"),
+                Activity::Silent(why) => write!(text, "\n  {job_rank} {why}"),
                 Activity::Threads(places) => {
                     let state = process::state(*pid).text();
                     let places = Vec::from_iter(places.iter().map(Place::text));
@@ -252,7 +252,7 @@ impl Watcher {
                         true => AT_START.to_owned(),
                         false => places.join("; another thread: "),
                     };
-                    write!(text, "\n  {who} (pid {pid}, {state}): {text_of}")
+                    write!(text, "\n  {job_rank} (pid {pid}, {state}): {text_of}")
                 }
             };
             for row in queued {
@@ -347,7 +347,7 @@ fn check_formats(word: u64) -> Result<(), String> {
 }
 
 /// What a process has queued for each peer, by what it shows of itself.
-fn queued(pid: u32) -> Vec<(Option<Who>, PeerRow)> {
+fn queued(pid: u32) -> Vec<(Option<JobRank>, PeerRow)> {
     let Ok(page) = Observer::new(pid) else {
         return Vec::new();
     };
@@ -361,15 +361,15 @@ fn queued(pid: u32) -> Vec<(Option<Who>, PeerRow)> {
 }
 
 /// The process of an address: a socket of a process in its program's directory.
-fn peer_of(address: &str) -> Option<Who> {
+fn peer_of(address: &str) -> Option<JobRank> {
     let mut parts = address.rsplit('/');
     let rank = parts.next()?.parse().ok()?;
     let world = parts.next()?.parse().ok()?;
-    Some(Who { world, rank })
+    Some(JobRank { world, rank })
 }
 
-fn queue_text((peer, row): &(Option<Who>, PeerRow)) -> String {
-    let whose = peer.map_or_else(|| row.address.clone(), |who| who.to_string());
+fn queue_text((peer, row): &(Option<JobRank>, PeerRow)) -> String {
+    let whose = peer.map_or_else(|| row.address.clone(), |job_rank| job_rank.to_string());
     let mut text = format!(
         "queued for {whose}: {} sends, {} receives, {} messages without a receive",
         row.sends, row.receives, row.early
@@ -400,19 +400,20 @@ fn causes(all: &[Found]) -> Vec<String> {
         };
         for place in places.iter().filter(|place| place.is_inside) {
             if place.is_collective() {
-                let ranks = together.entry((found.who.world, &place.name));
-                ranks.or_default().insert(found.who.rank);
+                let ranks = together.entry((found.job_rank.world, &place.name));
+                ranks.or_default().insert(found.job_rank.rank);
             } else {
                 waits(all, found, place, &mut causes);
             }
         }
     }
     for ((world, name), ranks) in together {
-        let members = all.iter().filter(|found| found.who.world == world);
+        let members = all.iter().filter(|found| found.job_rank.world == world);
         let others = members
             .clone()
-            .filter(|found| !ranks.contains(&found.who.rank));
-        let others = others.map(|found| format!("{}, which {}", found.who, found.whereabouts()));
+            .filter(|found| !ranks.contains(&found.job_rank.rank));
+        let others =
+            others.map(|found| format!("{}, which {}", found.job_rank, found.whereabouts()));
         let others = Vec::from_iter(others.take(NAMED));
         if !others.is_empty() {
             causes.push(format!(
@@ -428,28 +429,30 @@ fn causes(all: &[Found]) -> Vec<String> {
 
 /// For whom a process waits that is in a call which is not collective.
 fn waits(all: &[Found], found: &Found, place: &Place, causes: &mut Vec<String>) {
-    let who = found.who;
-    let mut add = |peer: Who, is_send: bool, tag: Option<i64>| {
+    let job_rank = found.job_rank;
+    let mut add = |peer: JobRank, is_send: bool, tag: Option<i64>| {
         let what = match (is_send, tag) {
             (true, None) => format!("for {peer} to receive its message"),
             (true, Some(tag)) => format!("for {peer} to receive its message of tag {tag}"),
             (false, None) => format!("for a message of {peer}"),
             (false, Some(tag)) => format!("for a message of tag {tag} of {peer}"),
         };
-        let where_it_is = all.iter().find(|found| found.who == peer);
+        let where_it_is = all.iter().find(|found| found.job_rank == peer);
         let where_it_is = where_it_is.map_or("is not known here".to_owned(), Found::whereabouts);
-        causes.push(format!("{who} waits {what}, which {where_it_is}"));
+        causes.push(format!("{job_rank} waits {what}, which {where_it_is}"));
     };
     if place.object == abi::COMM_WORLD && place.peer >= 0 {
         let rank = place.peer as u32;
         let tag = (![NONE, abi::ANY_TAG].contains(&place.tag)).then_some(i64::from(place.tag));
-        let world = who.world;
-        add(Who { world, rank }, place.is_send(), tag);
+        let world = job_rank.world;
+        add(JobRank { world, rank }, place.is_send(), tag);
     } else if place.peer == abi::ANY_SOURCE {
-        let others = all.iter().filter(|other| other.who != who);
-        let others = others.map(|other| format!("; {} {}", other.who, other.whereabouts()));
+        let others = all.iter().filter(|other| other.job_rank != job_rank);
+        let others = others.map(|other| format!("; {} {}", other.job_rank, other.whereabouts()));
         let others = String::from_iter(others.take(NAMED));
-        causes.push(format!("{who} waits for a message of any rank{others}"));
+        causes.push(format!(
+            "{job_rank} waits for a message of any rank{others}"
+        ));
     } else {
         for (peer, row) in &found.queued {
             if let (Some(peer), Some(waiting)) = (peer, &row.waiting) {

@@ -15,9 +15,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::event::{Event, Running};
 use super::events;
+use super::job_rank::JobRank;
 use super::pmi::{Server, Starter};
 use super::programs::{MOST, Program, Request};
-use super::who::Who;
 
 /// What processes are asked to show of themselves.
 pub(super) struct Shown {
@@ -73,8 +73,8 @@ impl Job {
     }
 
     /// The server of a process's program.
-    pub(super) fn server(&self, who: Who) -> Option<Arc<Server>> {
-        self.worlds().servers.get(who.world as usize).cloned()
+    pub(super) fn server(&self, job_rank: JobRank) -> Option<Arc<Server>> {
+        self.worlds().servers.get(job_rank.world as usize).cloned()
     }
 
     fn add(&self, worlds: &mut Worlds, request: &Request) -> (u32, Arc<Server>) {
@@ -95,10 +95,10 @@ impl Job {
         let each = each.flat_map(|program| (0..program.processes).map(move |_| program));
         let mut started = Vec::new();
         for (rank, program) in (0..).zip(each) {
-            let who = Who { world, rank };
+            let job_rank = JobRank { world, rank };
             let page = worlds.pages;
             worlds.pages += 1;
-            match self.start_process((who, page), program, (&server, &directory)) {
+            match self.start_process((job_rank, page), program, (&server, &directory)) {
                 Ok(pid) => started.push(pid),
                 Err(failure) => {
                     server.give_up();
@@ -118,19 +118,19 @@ impl Job {
     pub(super) fn attach(self: &Arc<Self>, stream: UnixStream) -> Outcome {
         let request = Request::alone();
         let (world, server) = self.add(&mut self.worlds(), &request);
-        let who = Who { world, rank: 0 };
+        let job_rank = JobRank { world, rank: 0 };
         server
-            .serve(who.rank, stream, self, Some(Event::Detached(who)))
+            .serve(job_rank.rank, stream, self, Some(Event::Detached(job_rank)))
             .doing(|| "serving the process that has started this one".to_owned())
     }
 
     fn start_process(
         self: &Arc<Self>,
-        (who, page): (Who, u32),
+        (job_rank, page): (JobRank, u32),
         program: &Program,
         (server, directory): (&Arc<Server>, &PathBuf),
     ) -> Outcome<std::os::fd::OwnedFd> {
-        let doing = || format!("starting {who} of {}", program.path.display());
+        let doing = || format!("starting {job_rank} of {}", program.path.display());
         let (ours, theirs) = UnixStream::pair().doing(doing)?;
         // Only this child inherits it: it is closed here before the next is started.
         fcntl_setfd(&theirs, FdFlags::empty()).doing(doing)?;
@@ -138,7 +138,7 @@ impl Job {
         command
             .args(&program.arguments)
             .env("PMI_FD", theirs.as_raw_fd().to_string())
-            .env("PMI_RANK", who.rank.to_string())
+            .env("PMI_RANK", job_rank.rank.to_string())
             .env("PMI_SIZE", server.size().to_string())
             .env(causeway_mpi::contacts::DIRECTORY, directory)
             .env(run::CALLS, &self.shown.calls)
@@ -149,7 +149,7 @@ impl Job {
             // Of a launcher that runs this one.
             false => command.env_remove(run::EVENTS),
         };
-        match who.world {
+        match job_rank.world {
             0 => command.env_remove("PMI_SPAWNED"),
             _ => command.env("PMI_SPAWNED", "1"),
         };
@@ -159,7 +159,7 @@ impl Job {
         if let Some(path) = library_path() {
             command.env("LD_LIBRARY_PATH", path);
         }
-        if who != (Who { world: 0, rank: 0 }) {
+        if job_rank != (JobRank { world: 0, rank: 0 }) {
             command.stdin(Stdio::null());
         }
         if self.labels {
@@ -173,14 +173,16 @@ impl Job {
         let handle = pidfd_open(pid, PidfdFlags::empty()).doing(doing)?;
         let copy = handle.try_clone().doing(doing)?;
         // Nobody listens when the command is ending.
-        let _ = self
-            .events
-            .send(Event::Started(Running { who, page, handle }));
-        let labelled = label_output(who, &mut child).doing(doing)?;
-        server.serve(who.rank, ours, self, None).doing(doing)?;
+        let _ = self.events.send(Event::Started(Running {
+            job_rank,
+            page,
+            handle,
+        }));
+        let labelled = label_output(job_rank, &mut child).doing(doing)?;
+        server.serve(job_rank.rank, ours, self, None).doing(doing)?;
         let events = self.events.clone();
         std::thread::Builder::new()
-            .name(format!("{who}"))
+            .name(format!("{job_rank}"))
             .spawn(move || {
                 // What it has written is out before its end is reported.
                 for thread in labelled {
@@ -188,7 +190,7 @@ impl Job {
                 }
                 if let Ok(status) = child.wait() {
                     // Nobody listens when the command is ending.
-                    let _ = events.send(Event::Ended(who, status));
+                    let _ = events.send(Event::Ended(job_rank, status));
                 }
             })
             .doing(doing)?;
@@ -232,21 +234,24 @@ fn library_path() -> Option<std::ffi::OsString> {
 }
 
 /// Prints what a process writes, with its name, if its output was asked for.
-fn label_output(who: Who, child: &mut Child) -> std::io::Result<Vec<std::thread::JoinHandle<()>>> {
+fn label_output(
+    job_rank: JobRank,
+    child: &mut Child,
+) -> std::io::Result<Vec<std::thread::JoinHandle<()>>> {
     let mut threads = Vec::new();
     if let Some(out) = child.stdout.take() {
         let thread = std::thread::Builder::new();
-        threads.push(thread.spawn(move || label(who, out, &mut std::io::stdout()))?);
+        threads.push(thread.spawn(move || label(job_rank, out, &mut std::io::stdout()))?);
     }
     if let Some(error) = child.stderr.take() {
         let thread = std::thread::Builder::new();
-        threads.push(thread.spawn(move || label(who, error, &mut std::io::stderr()))?);
+        threads.push(thread.spawn(move || label(job_rank, error, &mut std::io::stderr()))?);
     }
     Ok(threads)
 }
 
-fn label(who: Who, from: impl Read, to: &mut impl Write) {
-    let label = who.label();
+fn label(job_rank: JobRank, from: impl Read, to: &mut impl Write) {
+    let label = job_rank.label();
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
     // A process that is gone and one whose output nobody takes are the same here: nothing more to print.

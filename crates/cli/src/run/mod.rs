@@ -8,9 +8,9 @@ mod event;
 mod events;
 mod hang;
 mod job;
+mod job_rank;
 mod pmi;
 mod programs;
-mod who;
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -31,8 +31,8 @@ use self::event::{Event, Running};
 use self::events::Outputs;
 use self::hang::Watcher;
 use self::job::{Job, Shown};
+use self::job_rank::JobRank;
 use self::programs::{Program, Request};
-use self::who::Who;
 
 /// How long they may take to end once they were asked to.
 const AFTER_TERM: Duration = Duration::from_secs(2);
@@ -239,13 +239,16 @@ impl Ending {
     }
 
     /// A process has ended.
-    fn ended(&mut self, job: &Job, who: Who, status: ExitStatus) {
-        if job.server(who).is_some_and(|server| server.is_given_up()) {
+    fn ended(&mut self, job: &Job, job_rank: JobRank, status: ExitStatus) {
+        if job
+            .server(job_rank)
+            .is_some_and(|server| server.is_given_up())
+        {
             return;
         }
-        let left = has_left_early(job, who);
+        let left = has_left_early(job, job_rank);
         if !status.success() {
-            let text = format!("{who} {}", describe(status));
+            let text = format!("{job_rank} {}", describe(status));
             let is_asked = matches!(self.asked, Asked::Killed | Asked::At(_, Signal::KILL));
             if status.signal().is_some() && !self.was_killed && self.code != 0 && !is_asked {
                 // The others may have noticed, and ended, before this was known here.
@@ -255,7 +258,7 @@ impl Ending {
             self.was_killed |= status.signal().is_some();
             self.fail(code_of(status), self.grace, &text);
         } else if left {
-            let text = format!("{who} has ended without MPI_Finalize");
+            let text = format!("{job_rank} has ended without MPI_Finalize");
             self.fail(1, self.grace, &text);
         }
     }
@@ -276,13 +279,13 @@ impl Ending {
 }
 
 /// Whether a process has begun to take part, and has not finished; or was to begin.
-fn has_left_early(job: &Job, who: Who) -> bool {
-    let server = job.server(who);
-    server.is_some_and(|server| server.has_left_early(who.rank))
+fn has_left_early(job: &Job, job_rank: JobRank) -> bool {
+    let server = job.server(job_rank);
+    server.is_some_and(|server| server.has_left_early(job_rank.rank))
 }
 
-fn all_of(running: &[Running]) -> Vec<Who> {
-    running.iter().map(|process| process.who).collect()
+fn all_of(running: &[Running]) -> Vec<JobRank> {
+    running.iter().map(|process| process.job_rank).collect()
 }
 
 /// Watches over the processes until all have ended: those that are expected to start, and those that they start. Returns the exit
@@ -310,28 +313,28 @@ fn watch(
                 if ending.asked == Asked::Killed {
                     tell_all(std::slice::from_ref(&process), Signal::KILL);
                 }
-                watcher.add(process.who, process.page);
+                watcher.add(process.job_rank, process.page);
                 running.push(process);
             }
-            Ok(Event::Detached(who)) => {
+            Ok(Event::Detached(job_rank)) => {
                 is_attached = false;
-                if has_left_early(job, who) {
+                if has_left_early(job, job_rank) {
                     let text =
                         "the process that has started the others has ended without MPI_Finalize";
                     ending.fail(1, ending.grace, text);
                 }
             }
-            Ok(Event::Ended(who, status)) => {
-                running.retain(|process| process.who != who);
-                ending.ended(job, who, status);
+            Ok(Event::Ended(job_rank, status)) => {
+                running.retain(|process| process.job_rank != job_rank);
+                ending.ended(job, job_rank, status);
             }
-            Ok(Event::Aborted(who, exit)) => {
-                let text = format!("{who} has called MPI_Abort, or failed, with code {exit}");
+            Ok(Event::Aborted(job_rank, exit)) => {
+                let text = format!("{job_rank} has called MPI_Abort, or failed, with code {exit}");
                 let exit = u8::try_from(exit & 0xff).unwrap_or(1);
                 ending.fail(exit, Duration::ZERO, &text);
             }
-            Ok(Event::Nonsense(who, why)) => {
-                let text = format!("{who} does not speak PMI-1: {why}");
+            Ok(Event::Nonsense(job_rank, why)) => {
+                let text = format!("{job_rank} does not speak PMI-1: {why}");
                 ending.fail(1, Duration::ZERO, &text);
             }
             Ok(Event::Signal(SIGQUIT)) => output::warn(&watcher.report(&all_of(&running))),

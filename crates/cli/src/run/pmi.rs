@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use causeway_wire::pmi::{Command, Lines, MAX_KEY, MAX_VALUE};
 
 use super::event::Event;
+use super::job_rank::JobRank;
 use super::programs::Request;
-use super::who::Who;
 
 /// The one space that keys are in.
 const SPACE: &str = "causeway";
@@ -114,7 +114,7 @@ impl Server {
         let world = self.world;
         let serve = move || {
             if let Err(error) = server.talk(rank, stream, &starter) {
-                starter.tell(Event::Nonsense(Who { world, rank }, error.to_string()));
+                starter.tell(Event::Nonsense(JobRank { world, rank }, error.to_string()));
             }
             if let Some(last) = last {
                 starter.tell(last);
@@ -152,7 +152,7 @@ impl Server {
                 "abort" => {
                     let code = command.number("exitcode").unwrap_or(1);
                     let world = self.world;
-                    starter.tell(Event::Aborted(Who { world, rank }, code as i32));
+                    starter.tell(Event::Aborted(JobRank { world, rank }, code as i32));
                     continue;
                 }
                 "barrier_in" => {

@@ -43,9 +43,9 @@ pub(super) struct Description {
     /// The helper's region.
     pub(super) key: u64,
     /// The helper's address of the first byte.
-    pub(super) far: u64,
-    /// The initiator's.
-    pub(super) near: u64,
+    pub(super) helper_address: u64,
+    /// The initiator's address of the first byte.
+    pub(super) initiator_address: u64,
     /// Bytes.
     pub(super) len: u64,
     /// Where the initiator's memory lies in an object of its.
@@ -112,8 +112,8 @@ impl Page {
         });
         let words = [
             (split_copy::KEY, description.key),
-            (split_copy::FAR, description.far),
-            (split_copy::NEAR, description.near),
+            (split_copy::FAR, description.helper_address),
+            (split_copy::NEAR, description.initiator_address),
             (split_copy::LEN, description.len | put | through_ring),
             (split_copy::OBJECT, span.object),
             (split_copy::OFFSET, span.offset),
@@ -133,8 +133,8 @@ impl Page {
                 Direction::Put
             },
             key: word(split_copy::KEY),
-            far: word(split_copy::FAR),
-            near: word(split_copy::NEAR),
+            helper_address: word(split_copy::FAR),
+            initiator_address: word(split_copy::NEAR),
             len: len & !(PUT | THROUGH_RING),
             in_pieces: len & THROUGH_RING != 0 && len & PUT == 0,
             object: (object != 0).then(|| ObjectSpan {
@@ -381,10 +381,10 @@ impl Taken {
         let Description {
             direction,
             key,
-            far,
+            helper_address,
             ..
         } = self.description;
-        let base = far.checked_add(self.bytes.start)?;
+        let base = helper_address.checked_add(self.bytes.start)?;
         let len = self.bytes.end - self.bytes.start;
         pair.exports.find(key, base, len, direction)
     }
@@ -393,14 +393,18 @@ impl Taken {
 /// Whether the helper has a way to the initiator's memory.
 fn is_reachable(pair: &mut Pair, description: &Description) -> bool {
     matches!(pair.attach, Attach::Usable(_))
-        || near_memory(pair, description, &(0..description.len)).is_some()
+        || initiators_memory(pair, description, &(0..description.len)).is_some()
 }
 
 /// The initiator's memory, where it can be mapped.
-fn near_memory(pair: &mut Pair, description: &Description, bytes: &Range<u64>) -> Option<Memory> {
+fn initiators_memory(
+    pair: &mut Pair,
+    description: &Description,
+    bytes: &Range<u64>,
+) -> Option<Memory> {
     let span = description.object?;
     let offset = span.offset.checked_add(bytes.start)?;
-    let base = description.near.checked_add(bytes.start)?;
+    let base = description.initiator_address.checked_add(bytes.start)?;
     pair.find_object(ObjectSpan { offset, ..span }, base, bytes.end - bytes.start)
 }
 
@@ -549,11 +553,11 @@ fn copy_taken(pair: &mut Pair, taken: Few<Taken>) {
             send_piece(pair, part.block, first, &own);
             continue;
         }
-        match near_memory(pair, &part.description, &part.bytes) {
-            Some(near) => {
+        match initiators_memory(pair, &part.description, &part.bytes) {
+            Some(initiators) => {
                 let (to, from) = match part.description.direction {
-                    Direction::Get => (&near, &own),
-                    Direction::Put => (&own, &near),
+                    Direction::Get => (&initiators, &own),
+                    Direction::Put => (&own, &initiators),
                 };
                 copying::copy_mapped(to, from, part.description.len);
                 finish(pair, part, true);
@@ -580,7 +584,10 @@ fn copy_taken(pair: &mut Pair, taken: Few<Taken>) {
             .map(|(part, own)| Piece {
                 own,
                 range: 0..own.len(),
-                base: part.description.near.wrapping_add(part.bytes.start),
+                base: part
+                    .description
+                    .initiator_address
+                    .wrapping_add(part.bytes.start),
             })
             .collect();
         let ours = match direction {

@@ -70,23 +70,23 @@ fn consider_one(pair: &mut Pair, at: usize, shared: bool) {
         return;
     };
     active.considered = true;
-    let ([near], [region]) = (&active.transfer.local[..], &active.transfer.remote[..]) else {
+    let ([local], [region]) = (&active.transfer.local[..], &active.transfer.remote[..]) else {
         return;
     };
     if active.failed.is_some() || active.left == 0 {
         return;
     }
-    let (near, region, direction) = (near.clone(), *region, active.transfer.direction);
-    let far = region
+    let (local, region, direction) = (local.clone(), *region, active.transfer.direction);
+    let mapped = region
         .object
         .and_then(|span| pair.find_object(span, region.base, region.len));
-    let reachable = far.is_some() || matches!(pair.attach, Attach::Usable(_));
+    let reachable = mapped.is_some() || matches!(pair.attach, Attach::Usable(_));
     let object = if shared && reachable {
-        pair.offer_object(&near)
+        pair.offer_object(&local)
     } else {
         None
     };
-    let copied_by_kernel = far.is_none() && object.is_none();
+    let copied_by_kernel = mapped.is_none() && object.is_none();
     let may_be_pieces = shared && reachable && copied_by_kernel && direction == Direction::Get;
     let way = may_be_pieces
         .then(|| pair.may_send_pieces(region.len))
@@ -94,13 +94,13 @@ fn consider_one(pair: &mut Pair, at: usize, shared: bool) {
     let Some(active) = pair.transfers.queue.get_mut(at) else {
         return;
     };
-    active.far = far;
+    active.mapped_remote = mapped;
     if shared && reachable {
         active.offer = pair.offers.open(&Description {
             direction,
             key: region.key,
-            far: region.base,
-            near: near.as_ptr() as u64,
+            helper_address: region.base,
+            initiator_address: local.as_ptr() as u64,
             len: region.len,
             object,
             in_pieces: way == Some(true),
@@ -125,7 +125,7 @@ fn consider_one(pair: &mut Pair, at: usize, shared: bool) {
 pub(super) fn step(pair: &mut Pair) -> Step {
     let parts = match take(pair) {
         Ok(parts) => parts,
-        Err(error) => return distrust(pair, error),
+        Err(error) => return report_invalid(pair, error),
     };
     pair.offers.tell_open();
     if parts.is_empty() {
@@ -134,11 +134,12 @@ pub(super) fn step(pair: &mut Pair) -> Step {
     }
     match copy_parts(pair, &parts) {
         Ok(()) => Step::Again,
-        Err(error) => distrust(pair, error),
+        Err(error) => report_invalid(pair, error),
     }
 }
 
-fn distrust(pair: &mut Pair, _: InvalidClaims) -> Step {
+/// The helper has broken the protocol: its connection ends with the next poll.
+fn report_invalid(pair: &mut Pair, _: InvalidClaims) -> Step {
     pair.failing.get_or_insert(PeerError::Protocol(
         "it claims parts of a transfer that it cannot have".to_owned(),
     ));
@@ -255,7 +256,7 @@ fn take(pair: &mut Pair) -> Result<Parts, InvalidClaims> {
 /// Takes the front transfer back, if neither side copies parts of it any more.
 pub(super) fn settle(pair: &mut Pair) {
     if let Err(error) = try_settle(pair) {
-        distrust(pair, error);
+        report_invalid(pair, error);
     }
 }
 
@@ -313,7 +314,7 @@ fn copy_parts(pair: &mut Pair, parts: &[Part]) -> Result<(), InvalidClaims> {
     pair.refuse_attach(reason);
     for active in &mut pair.transfers.queue {
         if let Some(offer) = &mut active.offer
-            && active.far.is_none()
+            && active.mapped_remote.is_none()
         {
             pair.offers.redo(offer)?;
         }
@@ -343,8 +344,8 @@ fn copy_announced(pair: &mut Pair, parts: &[Part]) -> Option<String> {
                 continue;
             };
             let range = part.bytes.start as usize..part.bytes.end as usize;
-            match &active.far {
-                Some(far) => copy_mapped(direction, own, far, range),
+            match &active.mapped_remote {
+                Some(remote) => copy_mapped(direction, own, remote, range),
                 None => {
                     places.push(part.at);
                     pieces.push(Piece { own, range, base });
@@ -395,16 +396,16 @@ fn checked_base(pair: &Pair, active: &Active, bytes: &Range<u64>) -> Option<u64>
 }
 
 /// Copies a part between our memory and the peer's, which is mapped.
-fn copy_mapped(direction: Direction, own: &Memory, far: &Memory, range: Range<usize>) {
-    let (near, there) = (own.slice(range.clone()), far.slice(range));
+fn copy_mapped(direction: Direction, own: &Memory, remote: &Memory, range: Range<usize>) {
+    let (local, remote) = (own.slice(range.clone()), remote.slice(range));
     let (to, from) = match direction {
-        Direction::Get => (&near, &there),
-        Direction::Put => (&there, &near),
+        Direction::Get => (&local, &remote),
+        Direction::Put => (&remote, &local),
     };
     copying::copy_mapped(to, from, own.len() as u64);
 }
 
-/// Copies a piece of the front transfer, which is not shared and whose far memory is mapped.
+/// Copies a piece of the front transfer, which is not shared and whose remote memory is mapped here.
 pub(super) fn mapped_step(pair: &mut Pair) -> Step {
     let Some(active) = pair.transfers.queue.front() else {
         return Step::Wait;
@@ -416,7 +417,7 @@ pub(super) fn mapped_step(pair: &mut Pair) -> Step {
         bytes: start..start + active.left.min(MAX_PIECE as u64),
     };
     if let Err(error) = copy_parts(pair, std::slice::from_ref(&part)) {
-        return distrust(pair, error);
+        return report_invalid(pair, error);
     }
     if let Some(active) = pair.transfers.queue.front_mut() {
         active.left -= part.bytes.end - part.bytes.start;

@@ -63,8 +63,8 @@ pub(super) struct Active {
     pub(super) failed: Option<TransferError>,
     /// Whether the next two are possible and worth it was decided.
     pub(super) considered: bool,
-    /// The far memory, where it is mapped here.
-    pub(super) far: Option<Memory>,
+    /// The remote memory, where it is mapped here.
+    pub(super) mapped_remote: Option<Memory>,
     /// It is shared with the peer; nothing is `left` then.
     pub(super) offer: Option<Offer>,
 }
@@ -98,7 +98,7 @@ impl Transfers {
             remote: Cursor::default(),
             outstanding: 0,
             considered: false,
-            far: None,
+            mapped_remote: None,
             offer: None,
         });
         true
@@ -171,7 +171,7 @@ pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
     if front.is_finished() {
         return Step::Again;
     }
-    if front.far.is_some() {
+    if front.mapped_remote.is_some() {
         return split_initiator::mapped_step(pair);
     }
     match (&pair.attach, pair.attach.number()) {

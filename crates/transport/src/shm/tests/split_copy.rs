@@ -298,8 +298,8 @@ fn offers_of_nonsense_are_declined() {
     let good = crate::shm::split_copy::Description {
         direction: Direction::Get,
         key: region.key,
-        far: region.base,
-        near: target.as_ptr() as u64,
+        helper_address: region.base,
+        initiator_address: target.as_ptr() as u64,
         len: 64 << 10,
         object: None,
         in_pieces: false,
@@ -310,20 +310,23 @@ fn offers_of_nonsense_are_declined() {
             ..good
         },
         crate::shm::split_copy::Description {
-            far: region.base - 4096,
+            helper_address: region.base - 4096,
             ..good
         },
         crate::shm::split_copy::Description {
-            far: region.base + LEN as u64 - 4096,
+            helper_address: region.base + LEN as u64 - 4096,
             ..good
         },
         crate::shm::split_copy::Description {
             direction: Direction::Put,
             ..good
         },
-        crate::shm::split_copy::Description { near: 4096, ..good },
         crate::shm::split_copy::Description {
-            far: u64::MAX - 100,
+            initiator_address: 4096,
+            ..good
+        },
+        crate::shm::split_copy::Description {
+            helper_address: u64::MAX - 100,
             len: 1 << 40,
             ..good
         },

@@ -1,17 +1,17 @@
-//! What the processes of a job are called.
+//! Ranks of a job, which may have several programs, and what messages to the user call them.
 
 use std::fmt;
 
-/// A process: of the program that the command was given, or of one that its processes have started.
+/// A process by its rank: in the program that the command was given, or in one that the job's processes have started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Who {
-    /// 0, or which start it was.
+pub(crate) struct JobRank {
+    /// 0 for the program that the command was given; others are counted in the order in which they were started.
     pub(crate) world: u32,
     pub(crate) rank: u32,
 }
 
-impl Who {
-    /// How lines of its output begin.
+impl JobRank {
+    /// What lines of its output begin with if they are labelled.
     pub(crate) fn label(self) -> String {
         format!("[{}] ", self.number())
     }
@@ -25,7 +25,7 @@ impl Who {
     }
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for JobRank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self { world: 0, rank } => write!(f, "rank {rank}"),
