@@ -117,8 +117,20 @@ pub fn set_size(caller: &mut impl Caller, file: usize, size: i64, allocate: bool
 
 /// Sets whether access is atomic.
 pub fn set_atomicity(caller: &mut impl Caller, file: usize, flag: bool) -> Result<()> {
-    let (communicator, _) = opened(caller, file)?;
-    agree_on(caller, communicator, Ok(()), "the flag", [flag.into(), 0])?;
+    let (communicator, storage) = opened(caller, file)?;
+    let has_locks = caller.with(|process| {
+        let shared = &process.files.get(file)?.shared;
+        Ok(storage.has_locks() || shared.is_some())
+    })?;
+    let possible = match has_locks || !flag {
+        true => Ok(()),
+        false => Err(Error::new(
+            abi::ERR_UNSUPPORTED_OPERATION,
+            "atomic mode: the file's storage has no locks, and the processes share no memory that they could lock: they run on \
+             several hosts. Order accesses by MPI_File_sync and MPI_Barrier",
+        )),
+    };
+    agree_on(caller, communicator, possible, "the flag", [flag.into(), 0])?;
     caller.with(|process| {
         process.files.get_mut(file)?.is_atomic = flag;
         Ok(())
