@@ -8,7 +8,7 @@ use causeway_fs::client::{Client, File};
 use causeway_mpi::io::storage::{Extent, Lock, Storage};
 use causeway_sys::memory::Memory;
 use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Body, ObjectId, Region};
+use causeway_wire::fs::{Body, Node, ObjectId, Region};
 
 use crate::files::{Connection, as_io};
 use crate::hints;
@@ -34,6 +34,14 @@ fn regions(extents: &[Extent]) -> Vec<Region> {
         len: extent.len,
     };
     extents.iter().map(region).collect()
+}
+
+/// The node that another process of the program tells of.
+pub(crate) fn node_of(told: &[u8]) -> io::Result<Node> {
+    Node::from_bytes(told).map_err(|error| {
+        let text = format!("what the process with rank 0 has told of the file: {error}");
+        io::Error::new(ErrorKind::InvalidData, text)
+    })
 }
 
 impl FsFile {
@@ -115,6 +123,18 @@ impl Storage for FsFile {
             *content = None;
         }
         node.to_bytes()
+    }
+
+    /// A write that does not know of the last truncation would be done twice.
+    fn learn(&self, told: &[u8]) -> io::Result<()> {
+        let node = node_of(told)?;
+        if node.object != self.object {
+            let text = "another process has told of another file";
+            return Err(io::Error::new(ErrorKind::InvalidData, text));
+        }
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.node = node;
+        Ok(())
     }
 
     fn hints(&self) -> Vec<(&'static str, String)> {

@@ -10,10 +10,9 @@ use causeway_fs::client::{Client, ClientOptions, CreateOptions, File};
 use causeway_fs::config::Configuration;
 use causeway_mpi::info::Info;
 use causeway_mpi::io::storage::{FileSystem, Opening, Storage};
-use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Body, Errno, Node, Place};
+use causeway_wire::fs::{Body, Errno, Place};
 
-use crate::file::FsFile;
+use crate::file::{FsFile, node_of};
 use crate::hints;
 
 /// What the names of files begin with that are on the parallel file system.
@@ -178,10 +177,7 @@ impl FileSystem for CausewayFiles {
         told: &[u8],
     ) -> io::Result<Arc<dyn Storage>> {
         let path = path(name)?;
-        let node = Node::from_bytes(told).map_err(|error| {
-            let text = format!("what the process with rank 0 told of the file: {error}");
-            io::Error::new(ErrorKind::InvalidData, text)
-        })?;
+        let node = node_of(told)?;
         let connection = self.connection(info)?;
         Ok(Arc::new(FsFile::new(connection, path, File::new(node))))
     }

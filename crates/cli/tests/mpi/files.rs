@@ -168,10 +168,10 @@ fn errors_have_classes_and_say_what_to_do() {
 
 #[test]
 fn a_killed_server_is_an_error_on_all_ranks() {
-    let mut running = start(Duration::from_secs(2));
+    let mut running = start(Duration::from_secs(10));
     let program = compile("files-parallel");
     let mut job = Command::new("timeout")
-        .arg("60")
+        .arg("120")
         .arg(env!("CARGO_BIN_EXE_causeway"))
         .args(["run", "-n", "3"])
         .arg(&program)

@@ -3,15 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use causeway_engine::Memory;
-
 use crate::abi;
-use crate::buffer::{OwnedBuffer, temporary};
 use crate::error::{Error, Result};
 use crate::info::Info;
 use crate::process::Process;
 
-use super::caller::{Caller, agree, tell};
+use super::caller::{Caller, agree, agree_on_first, tell, tell_all};
 use super::file::{File, Hints};
 use super::pointer::SharedPointer;
 use super::storage::{FileSystem, Opening, Storage, failed};
@@ -176,8 +173,13 @@ fn open_with(
         (Err(error), _) | (_, Err(error)) => (Err(error), None),
     };
     let found = first.as_ref().map_or([0; 4], First::numbers);
-    let (files, [told, at, process, descriptor]) =
-        agree_on_first(caller, communicator, files, mode, found)?;
+    let (files, [told, at, process, descriptor]) = agree_on_first(
+        caller,
+        communicator,
+        files,
+        ("the mode", [mode.into(), 0]),
+        found,
+    )?;
     let told = tell_all(
         caller,
         communicator,
@@ -228,57 +230,6 @@ fn open_with(
             split: None,
         })
     })
-}
-
-/// Tells all processes whether the first has opened the file, and its numbers: an error on all if it has failed, or if the mode is not
-/// the same.
-fn agree_on_first<T>(
-    caller: &mut impl Caller,
-    communicator: usize,
-    result: Result<T>,
-    mode: i32,
-    found: [i64; 4],
-) -> Result<(T, [i64; 4])> {
-    let class = result.as_ref().err().map_or(abi::SUCCESS, Error::code);
-    let [one, two, three, four] = found;
-    let own = [class.into(), mode.into(), one, two, three, four];
-    let all = tell(caller, communicator, own)?;
-    let value = result?;
-    let failed = all
-        .iter()
-        .position(|[class, ..]| *class != abi::SUCCESS.into());
-    if let Some(rank) = failed {
-        let text = format!("it has failed on rank {rank}");
-        return Err(Error::new(all[rank][0] as i32, text));
-    }
-    if all.iter().any(|[_, other, ..]| *other != i64::from(mode)) {
-        let text = "the mode is not the same on all processes";
-        return Err(Error::new(abi::ERR_NOT_SAME, text));
-    }
-    let [_, _, found @ ..] = all[0];
-    Ok((value, found))
-}
-
-/// Sends the first process's bytes, of which there are `len`, to all. The inner result is that of this process alone.
-fn tell_all(
-    caller: &mut impl Caller,
-    communicator: usize,
-    own: Option<&[u8]>,
-    len: i64,
-) -> Result<Result<Vec<u8>>> {
-    if len == 0 {
-        return Ok(Ok(Vec::new()));
-    }
-    let memory = match own {
-        Some(own) => Memory::from_vec(own.to_vec()),
-        None => temporary(len as usize)?,
-    };
-    let buffer = OwnedBuffer::bytes(memory.clone());
-    let active = caller.with(|process| {
-        let steps = process.broadcast(buffer.as_buffer(), 0, communicator)?;
-        process.begin(steps)
-    })?;
-    Ok(caller.wait(active).map(|_| memory.to_vec()))
 }
 
 /// Closes a file with all processes that have opened it. Returns its error handler.

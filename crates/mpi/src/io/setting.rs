@@ -6,7 +6,7 @@ use crate::abi;
 use crate::error::{Error, Result};
 use crate::info::Info;
 
-use super::caller::{Caller, agree, agree_on};
+use super::caller::{Caller, agree, agree_on, agree_on_first, tell_all};
 use super::file::File;
 use super::storage::{Storage, failed};
 use super::view::View;
@@ -112,7 +112,21 @@ pub fn set_size(caller: &mut impl Caller, file: usize, size: i64, allocate: bool
         _ => Ok(()),
     };
     let done = done.map_err(|error| failed(format_args!("a size of {size} bytes"), &error));
-    agree(caller, communicator, done)
+    let told = match (rank, &done) {
+        (0, Ok(())) => Some(storage.told()),
+        _ => None,
+    };
+    let len = told.as_ref().map_or(0, Vec::len) as i64;
+    let found = [len, 0, 0, 0];
+    let ((), [len, ..]) =
+        agree_on_first(caller, communicator, done, ("the size", [size, 0]), found)?;
+    let learnt = tell_all(caller, communicator, told.as_deref(), len)?;
+    match rank {
+        0 => Ok(()),
+        _ => storage
+            .learn(&learnt?)
+            .map_err(|error| failed("the file's new size", &error)),
+    }
 }
 
 /// Sets whether access is atomic.

@@ -102,6 +102,9 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// By what other processes can open the file ([`FileSystem::join`]). Empty if they open it by its name.
     fn told(&self) -> Vec<u8>;
 
+    /// Learns what another process's [`Storage::told`] is after that one has changed the file for all.
+    fn learn(&self, told: &[u8]) -> io::Result<()>;
+
     /// What hints would have said to get this file: names and values.
     fn hints(&self) -> Vec<(&'static str, String)>;
 
