@@ -50,5 +50,8 @@ void run_memory(struct work *work);
 void run_one_sided(struct work *work);
 void run_master_worker(struct work *work);
 void run_life(struct work *work);
+void run_tile(struct work *work);
+void run_nested(struct work *work);
+void run_open(struct work *work);
 
 #endif

@@ -117,6 +117,9 @@ static const struct pattern {
     {"one-sided", run_one_sided},
     {"master-worker", run_master_worker},
     {"life", run_life},
+    {"tile", run_tile},
+    {"nested", run_nested},
+    {"open", run_open},
     {"start", nothing},
 };
 

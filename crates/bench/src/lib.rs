@@ -10,7 +10,7 @@
 //! | `goals` | ratios to be reached, and whether they were |
 //! | `messages`, `fs` | the benchmarks of messages and of the file system |
 //! | `compare` | messages beside those of other libraries |
-//! | `mpi` | one MPI program with our library and with another one |
+//! | `mpi` | one MPI program with our library and with another one: messages, and files |
 //!
 //! A new benchmark is a module beside these, with its `Arguments`, and a variant of `task::Task` if it has processes.
 //!
@@ -50,6 +50,7 @@ enum What {
     Fs(fs::Arguments),
     Messages(messages::Arguments),
     Mpi(mpi::Arguments),
+    MpiIo(mpi::files::Arguments),
 }
 
 /// Runs a benchmark.
@@ -59,5 +60,6 @@ pub fn run(arguments: Arguments) -> Outcome {
         What::Fs(arguments) => fs::run(arguments),
         What::Messages(arguments) => messages::run(arguments),
         What::Mpi(arguments) => mpi::run(arguments),
+        What::MpiIo(arguments) => mpi::files::run(arguments),
     }
 }

@@ -68,10 +68,11 @@ pub(crate) unsafe fn file_close(fh: *mut Handle) -> Result<()> {
     }
 }
 
-pub(crate) unsafe fn file_delete(filename: *const c_char, _info: Handle) -> Result<()> {
+pub(crate) unsafe fn file_delete(filename: *const c_char, info: Handle) -> Result<()> {
     // SAFETY: the caller's string, as MPI has it.
     let name = opening::name_of(unsafe { read_text(filename, "filename") }?);
-    opening::delete(&name)
+    let hints = enter(|library| crate::info::copy_of(library, info))?;
+    opening::delete(&mut Surface, &name, &hints)
 }
 
 pub(crate) unsafe fn file_get_amode(fh: Handle, amode: *mut c_int) -> Result<()> {

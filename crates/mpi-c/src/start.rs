@@ -1,14 +1,15 @@
 //! Starting and ending (MPI 5.0 chapter 11), versions, time.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::process::Process;
 use causeway_mpi::tool::{SETTINGS, Setting, Settings};
+use causeway_mpi_fs::CausewayFiles;
 
 use crate::attributes::Holder;
 use crate::library::{Library, STAGE, disown, end, enter, set_level};
@@ -60,6 +61,7 @@ pub(crate) fn begin(level: c_int) -> Result<()> {
         watch_forks()?;
         observed::attach(crate::exports::LIST);
         let mut process = Process::start()?;
+        process.add_file_system(Arc::new(CausewayFiles::default()));
         for (owner, (_, size)) in &library.buffers {
             process.limit_buffered(*owner, Some(*size as u64));
         }

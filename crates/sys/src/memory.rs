@@ -80,8 +80,9 @@ enum Kind {
     },
     /// A shared mapping of a file that another process owns. The mapping is undone on drop.
     Import { owner: Owner },
-    /// A foreign buffer, whose owner outlives every clone; see [`with_foreign`] and [`Memory::from_raw`].
-    Foreign,
+    /// A foreign buffer, whose owner outlives every clone; see [`with_foreign`] and [`Memory::from_raw`]. Or the bytes of
+    /// another memory, which is kept; see [`Memory::counted_apart`].
+    Foreign { _kept: Option<Memory> },
 }
 
 // SAFETY: the bytes behind `base` are only touched through raw copies and the kernel; threads or processes that share
@@ -139,7 +140,7 @@ impl Memory {
         Self::whole(Backing {
             base,
             len,
-            kind: Kind::Foreign,
+            kind: Kind::Foreign { _kept: None },
         })
     }
 
@@ -204,7 +205,7 @@ impl Memory {
             Kind::Mapping { .. } => Advice::LinuxPopulateWrite,
             // May be written as well once mapped: no file system tracks dirty pages of memory files.
             Kind::Import { .. } => Advice::LinuxPopulateRead,
-            Kind::Heap { .. } | Kind::Foreign => return Ok(()),
+            Kind::Heap { .. } | Kind::Foreign { .. } => return Ok(()),
         };
         let Backing { base, len, .. } = *self.backing;
         // SAFETY: a mapping of this process, whole, whose bytes stay as they are.
@@ -254,7 +255,7 @@ impl Memory {
         let detached = match &self.backing.kind {
             Kind::Heap { .. } | Kind::Import { .. } => false,
             Kind::Mapping { detached, .. } => detached.load(Ordering::Relaxed),
-            Kind::Foreign => return None,
+            Kind::Foreign { .. } => return None,
         };
         Some(MemoryId {
             backing: Arc::as_ptr(&self.backing).addr(),
@@ -265,7 +266,7 @@ impl Memory {
     /// All the bytes of the allocation that the span is a part of; of a foreign buffer, the span alone.
     pub fn allocation(&self) -> Self {
         match self.backing.kind {
-            Kind::Foreign => self.clone(),
+            Kind::Foreign { .. } => self.clone(),
             Kind::Heap { .. } | Kind::Mapping { .. } | Kind::Import { .. } => {
                 Self::all_of(Arc::clone(&self.backing), self.writable)
             }
@@ -338,7 +339,10 @@ impl Memory {
                 let offset = self.base.addr().get() - self.backing.base.addr().get();
                 Some((file.as_fd(), *object, offset as u64))
             }
-            Kind::Mapping { .. } | Kind::Heap { .. } | Kind::Import { .. } | Kind::Foreign => None,
+            Kind::Mapping { .. }
+            | Kind::Heap { .. }
+            | Kind::Import { .. }
+            | Kind::Foreign { .. } => None,
         }
     }
 
@@ -527,7 +531,7 @@ impl Backing {
                 // `ManuallyDrop` keeps them from being freed twice.
                 unsafe { Vec::from_raw_parts(this.base.as_ptr(), this.len, capacity) }
             }
-            Kind::Mapping { .. } | Kind::Import { .. } | Kind::Foreign => {
+            Kind::Mapping { .. } | Kind::Import { .. } | Kind::Foreign { .. } => {
                 Memory::whole(self).to_vec()
             }
         }
@@ -550,7 +554,7 @@ impl Drop for Backing {
                 // could only mean that the arguments are wrong, which they are not.
                 let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
             }
-            Kind::Foreign => {}
+            Kind::Foreign { .. } => {}
         }
     }
 }

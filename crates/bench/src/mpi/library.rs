@@ -17,7 +17,7 @@ use crate::parts::figure::Figure;
 /// Its name.
 const LIBRARY: &str = "libmpi_abi.so.1";
 /// The program's files.
-const SOURCES: [(&str, &str); 7] = [
+const SOURCES: [(&str, &str); 8] = [
     ("bench.h", include_str!("../../mpi/bench.h")),
     ("program.c", include_str!("../../mpi/program.c")),
     ("messages.c", include_str!("../../mpi/messages.c")),
@@ -25,6 +25,7 @@ const SOURCES: [(&str, &str); 7] = [
     ("onesided.c", include_str!("../../mpi/onesided.c")),
     ("work.c", include_str!("../../mpi/work.c")),
     ("life.c", include_str!("../../mpi/life.c")),
+    ("files.c", include_str!("../../mpi/files.c")),
 ];
 const HEADER: &str = include_str!("../../../mpi-c/include/mpi.h");
 /// How long a job may take, and more for each size of its messages.
@@ -191,14 +192,22 @@ impl Program {
         })
     }
 
-    /// Runs a trial with a library.
-    pub(super) fn run(&self, library: &Library, trial: &Trial) -> Result<Vec<Figure>, Failed> {
+    /// Runs a trial with a library, and more in the environment.
+    pub(super) fn run(
+        &self,
+        library: &Library,
+        trial: &Trial,
+        environment: &[(&str, String)],
+    ) -> Result<Vec<Figure>, Failed> {
         let mut job = child::Program::new(&library.launcher, &library.options);
         if let Some(directory) = &library.directory {
             job = job.with("LD_LIBRARY_PATH", &directory.display().to_string());
         }
         if let Some(scratch) = &library.scratch {
             job = job.with("TMPDIR", &scratch.display().to_string());
+        }
+        for (name, value) in environment {
+            job = job.with(name, value);
         }
         let (ranks, milliseconds) = (trial.ranks.to_string(), trial.milliseconds.to_string());
         let program = library.program.as_ref().unwrap_or(&self.path);
@@ -226,7 +235,7 @@ impl Program {
 }
 
 /// What compilers are told.
-const BUILD: &str = "-std=gnu11 -O2 -pthread -o program program.c messages.c collective.c onesided.c work.c life.c -lm";
+const BUILD: &str = "-std=gnu11 -O2 -pthread -o program program.c messages.c collective.c onesided.c work.c life.c files.c -lm";
 
 fn write_sources(directory: &Path) -> Outcome {
     for (name, text) in SOURCES {

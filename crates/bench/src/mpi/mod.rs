@@ -5,6 +5,7 @@
 //! is to be reached, [`page`] is the report. As in `compare`, each library runs each pattern once in a run, on the same
 //! processors, and figures are compared only where the processors were as far apart.
 
+pub(crate) mod files;
 mod goals;
 mod library;
 mod page;
@@ -18,10 +19,12 @@ use causeway_command::shutdown::{self, ScratchDirectory};
 use clap::Args;
 
 use crate::compare::peers::INSTALL;
+use crate::compare::peers::child::Failed;
 use crate::compare::two_processors;
 use crate::distance::{Distances, Probe};
 use crate::outcome::{Benchmark, Presentation};
 use crate::participants::OURS;
+use crate::parts::figure::Figure;
 use crate::parts::findings::Findings;
 use crate::parts::repeats::{self, Plan};
 use crate::sizes;
@@ -109,9 +112,18 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     explain(&mut benchmark, processors);
     benchmark.warn(arguments.quick);
     let runs = if arguments.quick { 1 } else { arguments.runs };
-    let (findings, our_failures) = measure(&mut benchmark, &libraries, &program, &trials, runs)?;
+    let names = Vec::from_iter(libraries.iter().map(|one| one.name.clone()));
+    let (findings, our_failures) = measure(&mut benchmark, &names, &trials, runs, |who, trial| {
+        let library = libraries.iter().find(|one| one.name == who);
+        library.map(|library| program.run(library, trial, &[]))
+    })?;
     benchmark.verdicts = crate::goals::verdicts(&findings, &goals::goals(&arguments.ranks));
-    show(&benchmark, &libraries);
+    finish(&benchmark, &names, our_failures)
+}
+
+/// Shows what was found, and fails if we did.
+fn finish(benchmark: &Benchmark, names: &[String], our_failures: usize) -> Outcome {
+    show(benchmark, names);
     benchmark.publish(page::draw)?;
     match our_failures {
         0 => Ok(()),
@@ -143,31 +155,33 @@ fn explain(benchmark: &mut Benchmark, [one, other]: [usize; 2]) {
     );
 }
 
-/// Runs everything `runs` times, and again what then lacks figures to be compared with. Returns how often ours failed, too.
+/// Runs everything `runs` times, and again what then lacks figures to be compared with: with `one` a trial of a participant, if that has
+/// it. Returns how often ours failed, too.
 fn measure(
     benchmark: &mut Benchmark,
-    libraries: &[Library],
-    program: &Program,
+    participants: &[String],
     trials: &[Trial],
     runs: u32,
+    mut one: impl FnMut(&str, &Trial) -> Option<Result<Vec<Figure>, Failed>>,
 ) -> Outcome<(Findings, usize)> {
     let mut probe = Probe::new();
     let mut unable: BTreeSet<(usize, String)> = BTreeSet::new();
     let plan = Plan {
         trials: trials.iter().map(Trial::name).collect(),
-        participants: libraries.iter().map(|one| one.name.clone()).collect(),
+        participants: participants.to_vec(),
         runs,
     };
     let output = benchmark.output;
     let parts = repeats::run(plan, &output, |progress, number, participant| {
-        let library = libraries.iter().find(|one| one.name == participant);
         let failed = (number, participant.to_owned());
-        let (Some(trial), Some(library), false) =
-            (trials.get(number), library, unable.contains(&failed))
-        else {
-            return Ok((Distances::UNKNOWN, Vec::new()));
+        let none = (Distances::UNKNOWN, Vec::new());
+        let (Some(trial), false) = (trials.get(number), unable.contains(&failed)) else {
+            return Ok(none);
         };
-        let (distances, found) = probe.around(|| program.run(library, trial));
+        let (distances, found) = probe.around(|| one(participant, trial));
+        let Some(found) = found else {
+            return Ok(none);
+        };
         let figures = found.unwrap_or_else(|failure| {
             let name = trial.name();
             progress.say(|| benchmark.note(format!("{participant}, {name}: {}", failure.why)));
@@ -184,12 +198,11 @@ fn measure(
 }
 
 /// Prints the medians and the verdicts.
-fn show(benchmark: &Benchmark, libraries: &[Library]) {
-    let names = Vec::from_iter(libraries.iter().map(|one| one.name.clone()));
+fn show(benchmark: &Benchmark, names: &[String]) {
     benchmark.output.line("");
     benchmark
         .output
-        .line(&crate::compare::table::medians(&benchmark.rows, &names, &[]).text());
+        .line(&crate::compare::table::medians(&benchmark.rows, names, &[]).text());
     benchmark.show_other_rows();
     if !benchmark.verdicts.is_empty() {
         benchmark.output.line("");

@@ -15,6 +15,7 @@ const VERBS: [&[&str]; 40] = [
     &["bench", "fs"],
     &["bench", "messages"],
     &["bench", "mpi"],
+    &["bench", "mpi-io"],
     &["sim", "list"],
     &["sim", "run"],
     &["sim", "figure"],

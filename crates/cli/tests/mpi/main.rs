@@ -2,6 +2,7 @@
 //! `causeway run`.
 
 mod abuse;
+mod files;
 mod installed;
 mod observed;
 mod starting;

@@ -89,7 +89,10 @@ impl Datafile {
                 .for_each(|region| memory.clear(region.len));
             return Ok(self.size()?.clamp(part.offset, part.offset + part.len));
         }
-        if let Some(end) = self.read_whole_blocks(part, memory, options, sums)? {
+        // The memory of several regions has no room for what lies between them.
+        if window.regions.len() == 1
+            && let Some(end) = self.read_whole_blocks(part, memory, options, sums)?
+        {
             return Ok(end);
         }
         if let Some(stamp) = options.stamp
@@ -256,8 +259,10 @@ impl Datafile {
         let blocks = Blocks::of(part);
         let trust = self.trust();
         self.begin_group(blocks.group())?;
+        // The memory of several regions has no bytes for what lies between them.
+        let direct = stable && window.regions.len() == 1 && trust == Trust::Latest;
         let from = memory.peek(part.len as usize);
-        if let Some(from) = from.filter(|_| stable && is_whole(part) && trust == Trust::Latest) {
+        if let Some(from) = from.filter(|_| direct && is_whole(part)) {
             memory.take(part.len as usize);
             return self.write_whole_blocks(blocks, &from, scratch);
         }

@@ -235,6 +235,26 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
     Ok(())
 }
 
+/// Close regions are written by one access of all that they span. If that happens to be whole blocks, the memory, which has more bytes
+/// for what follows, is still that of the regions alone.
+#[test]
+fn regions_that_span_whole_blocks_are_not_taken_for_them() {
+    let close = vec![(0, 1000), (1500, 1000), (3000, 1096), (20_000, 9000)];
+    let strided: Vec<(u64, u64)> = std::iter::once((0, 1024))
+        .chain((0..400).map(|number| (2304 + 2560 * number, 1280)))
+        .collect();
+    for regions in [close, strided] {
+        // Every second write is of memory that does not change.
+        let steps = vec![
+            Step::Flush,
+            Step::Write(regions.clone(), Vec::new()),
+            Step::Read(regions.clone(), Vec::new()),
+            Step::Write(regions, vec![700]),
+        ];
+        behaves_like_a_vector(SETTINGS, steps).unwrap();
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -1,7 +1,13 @@
-/* Files (MPI 5.0 chapter 14), against what a file has to hold by the definition of views. */
+/*
+ * Files (MPI 5.0 chapter 14), against what a file has to hold by the definition of views.
+ *
+ *   files          with a file of the operating system's
+ *   files NAME     with this file, which must not exist
+ */
 #include "check.h"
 
-static char name[256];
+static char name[256], nowhere[64] = "/nowhere/at/all";
+static int is_plain = 1;
 static MPI_Info hints = MPI_INFO_NULL;
 
 /* The byte that a rank writes as the n-th of its data. */
@@ -23,6 +29,26 @@ static int count_of(MPI_Status *status, MPI_Datatype type) {
     int count;
     MPI_Get_count(status, type, &count);
     return count;
+}
+
+/* The first bytes of the file, as others find them. */
+static unsigned char *whole_of(MPI_Offset bytes) {
+    unsigned char *whole = malloc(bytes);
+    if (is_plain) {
+        FILE *plain = fopen(name, "rb");
+        CHECK(plain && fread(whole, 1, bytes, plain) == (size_t)bytes);
+        fclose(plain);
+        return whole;
+    }
+    MPI_File other;
+    MPI_Status status;
+    int count;
+    CHECK(MPI_File_open(MPI_COMM_SELF, name, MPI_MODE_RDONLY, MPI_INFO_NULL, &other) == MPI_SUCCESS);
+    CHECK(MPI_File_read_at(other, 0, whole, (int)bytes, MPI_BYTE, &status) == MPI_SUCCESS);
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    CHECK(count == bytes);
+    MPI_File_close(&other);
+    return whole;
 }
 
 /* Offsets, own pointers, and sizes. */
@@ -94,10 +120,7 @@ static void interleaved(int piece, int pieces, int how) {
     MPI_Offset end;
     MPI_File_get_size(file, &end);
     CHECK(end == gap + 2 * bytes * size);
-    unsigned char *whole = malloc(end);
-    FILE *plain = fopen(name, "rb");
-    CHECK(plain && fread(whole, 1, end, plain) == (size_t)end);
-    fclose(plain);
+    unsigned char *whole = whole_of(end);
     for (int i = 0; i < 2 * bytes * size; i++) {
         int turn = i / (piece * size), of = i / piece % size, n = turn * piece + i % piece;
         CHECK(whole[gap + i] == byte_of(of, n));
@@ -204,7 +227,7 @@ static void modes_and_errors(void) {
     MPI_File file;
     MPI_Status status;
     char byte = 1;
-    CHECK(class_of(MPI_File_open(MPI_COMM_WORLD, "/nowhere/at/all", MPI_MODE_RDONLY, MPI_INFO_NULL, &file)) ==
+    CHECK(class_of(MPI_File_open(MPI_COMM_WORLD, nowhere, MPI_MODE_RDONLY, MPI_INFO_NULL, &file)) ==
           MPI_ERR_NO_SUCH_FILE);
     CHECK(class_of(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY | MPI_MODE_CREATE, MPI_INFO_NULL, &file)) ==
           MPI_ERR_AMODE);
@@ -265,7 +288,11 @@ static void modes_and_errors(void) {
 
 int main(int argc, char **argv) {
     begin(&argc, &argv);
-    if (rank == 0) {
+    if (argc > 1) {
+        is_plain = 0;
+        snprintf(name, sizeof name, "%s", argv[1]);
+        snprintf(nowhere, sizeof nowhere, "causeway:/nowhere/at/all");
+    } else if (rank == 0) {
         const char *directory = getenv("TMPDIR");
         snprintf(name, sizeof name, "%s/causeway-files-XXXXXX", directory ? directory : "/tmp");
         int made = mkstemp(name);

@@ -11,6 +11,7 @@ use crate::status::Status;
 
 use super::caller::{Caller, agree, tell};
 use super::file::{Split, SplitKind, SplitPlace};
+use super::stream::Stream;
 use super::together;
 use super::transfer::Opened;
 
@@ -64,6 +65,7 @@ fn begin(
             communicator: it.communicator,
             view: Arc::clone(&it.view),
             is_atomic: it.is_atomic,
+            shared: it.shared.clone(),
             hints: it.hints,
         };
         Ok((opened, bytes))
@@ -116,32 +118,24 @@ pub fn access(
     };
     let at = place(caller, file, what.place, &begun)?;
     let (opened, _) = begun;
-    let representation = opened.view.representation;
-    let stream = match what.writes {
-        true => representation.encode(buffer),
-        false => representation.staging(buffer),
-    };
-    let prepared = opened
-        .view
-        .position(at)
-        .and_then(|position| Ok((position, stream?)));
+    let position = opened.view.position(at);
     let bytes = if what.together {
-        let access = prepared.and_then(|(position, stream)| {
+        let prepared = position.and_then(|position| {
+            let stream = in_one_piece(what, &opened, buffer)?;
             together::Access::new(opened.clone(), what.writes, position, stream)
         });
-        let access = agree(caller, opened.communicator, access)?;
-        let bytes = match together::plan(caller, &access)? {
+        let access = agree(caller, opened.communicator, prepared)?;
+        let in_file = match together::plan(caller, &access)? {
             Some(plan) => together::carry_out(caller, &access, &plan)?,
             None => {
-                let done = opened.transfer(what.writes, access.position, &access.stream);
+                let stream = access.stream.clone().into();
+                let done = opened.transfer(what.writes, access.position, &stream);
                 agree(caller, opened.communicator, done)?
             }
         };
-        finish(what, &opened, &access.stream, bytes, buffer)?
+        finish(what, &opened, &access.stream, in_file, buffer)?
     } else {
-        let (position, stream) = prepared?;
-        let bytes = opened.transfer(what.writes, position, &stream)?;
-        finish(what, &opened, &stream, bytes, buffer)?
+        alone(what, &opened, position?, buffer)?
     };
     caller.with(|process| {
         let it = process.files.get_mut(file)?;
@@ -155,6 +149,31 @@ pub fn access(
         bytes: bytes.in_memory,
         ..Status::empty()
     })
+}
+
+/// The data in one piece of memory, or room for them.
+fn in_one_piece(what: What, opened: &Opened, buffer: &OwnedBuffer) -> Result<Memory> {
+    let representation = opened.view.representation;
+    match what.writes {
+        true => representation.encode(buffer),
+        false => representation.staging(buffer),
+    }
+}
+
+/// Reads or writes without the other processes.
+fn alone(what: What, opened: &Opened, position: u64, buffer: &OwnedBuffer) -> Result<Bytes> {
+    let least = opened.storage.least_fragment();
+    let representation = opened.view.representation;
+    if let Some(stream) = Stream::in_place(buffer, representation, least)? {
+        let in_file = opened.transfer(what.writes, position, &stream)?;
+        return Ok(Bytes {
+            in_file,
+            in_memory: in_file,
+        });
+    }
+    let memory = in_one_piece(what, opened, buffer)?;
+    let in_file = opened.transfer(what.writes, position, &memory.clone().into())?;
+    finish(what, opened, &memory, in_file, buffer)
 }
 
 /// Bytes that were transferred.

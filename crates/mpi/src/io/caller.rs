@@ -3,7 +3,7 @@
 use causeway_engine::Memory;
 
 use crate::abi;
-use crate::buffer::OwnedBuffer;
+use crate::buffer::{OwnedBuffer, temporary};
 use crate::collective::Blocks;
 use crate::error::{Error, Result};
 use crate::process::{Active, Process};
@@ -28,7 +28,7 @@ pub(crate) fn tell<const N: usize>(
     let own = Memory::from_vec(numbers.iter().flat_map(|one| one.to_ne_bytes()).collect());
     let (active, memory) = caller.with(|process| {
         let size = process.communicator(communicator)?.size();
-        let memory = crate::buffer::temporary(size as usize * N * 8)?;
+        let memory = temporary(size as usize * N * 8)?;
         let into = Blocks::Even {
             memory: memory.clone(),
             blocks: size,
@@ -71,9 +71,21 @@ pub(crate) fn agree_on<T>(
     what: &str,
     arguments: [i64; 2],
 ) -> Result<T> {
+    let agreed = agree_on_first(caller, communicator, result, (what, arguments), [0; 4]);
+    agreed.map(|(value, _)| value)
+}
+
+/// The same, for a step in which the first process finds numbers out for all, which are returned to all.
+pub(crate) fn agree_on_first<T>(
+    caller: &mut impl Caller,
+    communicator: usize,
+    result: Result<T>,
+    (what, [first, second]): (&str, [i64; 2]),
+    [one, two, three, four]: [i64; 4],
+) -> Result<(T, [i64; 4])> {
     let class = result.as_ref().err().map_or(abi::SUCCESS, Error::code);
-    let [first, second] = arguments;
-    let all = tell(caller, communicator, [class.into(), first, second])?;
+    let own = [class.into(), first, second, one, two, three, four];
+    let all = tell(caller, communicator, own)?;
     let value = result?;
     let failed = all
         .iter()
@@ -82,11 +94,33 @@ pub(crate) fn agree_on<T>(
         let text = format!("it has failed on rank {rank}");
         return Err(Error::new(all[rank][0] as i32, text));
     }
-    match all.iter().all(|[_, others @ ..]| *others == arguments) {
-        true => Ok(value),
-        false => {
-            let text = format!("{what} is not the same on all processes");
-            Err(Error::new(abi::ERR_NOT_SAME, text))
-        }
+    let is_same = |numbers: &[i64; 7]| numbers[1..3] == [first, second];
+    if !all.iter().all(is_same) {
+        let text = format!("{what} is not the same on all processes");
+        return Err(Error::new(abi::ERR_NOT_SAME, text));
     }
+    let [_, _, _, found @ ..] = all[0];
+    Ok((value, found))
+}
+
+/// Sends the first process's bytes, of which there are `len`, to all. The inner result is that of this process alone.
+pub(crate) fn tell_all(
+    caller: &mut impl Caller,
+    communicator: usize,
+    own: Option<&[u8]>,
+    len: i64,
+) -> Result<Result<Vec<u8>>> {
+    if len == 0 {
+        return Ok(Ok(Vec::new()));
+    }
+    let memory = match own {
+        Some(own) => Memory::from_vec(own.to_vec()),
+        None => temporary(len as usize)?,
+    };
+    let buffer = OwnedBuffer::bytes(memory.clone());
+    let active = caller.with(|process| {
+        let steps = process.broadcast(buffer.as_buffer(), 0, communicator)?;
+        process.begin(steps)
+    })?;
+    Ok(caller.wait(active).map(|_| memory.to_vec()))
 }

@@ -11,12 +11,13 @@ use crate::info::Info;
 use crate::status::Status;
 
 use super::pointer::SharedPointer;
-use super::storage::Storage;
+use super::storage::{FileSystem, Storage};
 use super::view::View;
 
 /// An open file.
 #[derive(Debug)]
 pub struct File {
+    pub(crate) file_system: Arc<dyn FileSystem>,
     pub(crate) storage: Arc<dyn Storage>,
     /// The file's own communicator.
     pub(crate) communicator: usize,
@@ -68,8 +69,10 @@ pub enum SplitPlace {
 /// What hints say.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hints {
-    /// `collective_buffering`, if a hint sets it.
-    pub(crate) together: Option<bool>,
+    /// `collective_buffering`, or `romio_cb_read`, if a hint sets it: whether data are collected when they are read.
+    pub(crate) reads_together: Option<bool>,
+    /// The same, or `romio_cb_write`: when they are written.
+    pub(crate) writes_together: Option<bool>,
     /// `cb_buffer_size`, bytes
     pub(crate) buffer: u64,
     /// `cb_nodes`
@@ -80,6 +83,9 @@ pub(crate) struct Hints {
 pub(crate) const BUFFER: u64 = 1 << 20;
 const LEAST_BUFFER: u64 = 4096;
 const MOST_BUFFER: u64 = 1 << 30;
+/// Hints as ROMIO names them.
+const READS_TOGETHER: &str = "romio_cb_read";
+const WRITES_TOGETHER: &str = "romio_cb_write";
 
 fn number(info: &Info, key: &str) -> Option<u64> {
     let value = info.get(key.as_bytes()).ok().flatten()?;
@@ -90,10 +96,22 @@ impl Hints {
     /// The hints of an info object; those that it does not have stay as they are. Values that are none are ignored (MPI 5.0
     /// §14.2.8).
     pub(crate) fn with(mut self, info: &Info) -> Self {
-        match info.get(b"collective_buffering").ok().flatten() {
-            Some(b"true") => self.together = Some(true),
-            Some(b"false") => self.together = Some(false),
-            _ => {}
+        let value = |key: &[u8]| info.get(key).ok().flatten();
+        let together = match value(b"collective_buffering") {
+            Some(b"true") => Some(true),
+            Some(b"false") => Some(false),
+            _ => None,
+        };
+        for (key, known) in [
+            (READS_TOGETHER, &mut self.reads_together),
+            (WRITES_TOGETHER, &mut self.writes_together),
+        ] {
+            match value(key.as_bytes()) {
+                Some(b"enable") => *known = Some(true),
+                Some(b"disable") => *known = Some(false),
+                Some(b"automatic") => *known = None,
+                _ => *known = together.or(*known),
+            }
         }
         if let Some(bytes) = number(info, "cb_buffer_size") {
             self.buffer = bytes.clamp(LEAST_BUFFER, MOST_BUFFER);
@@ -107,7 +125,8 @@ impl Hints {
     /// Without an info object, for a file of so many processes.
     pub(crate) fn of(processes: u32, buffer: u64) -> Self {
         Self {
-            together: None,
+            reads_together: None,
+            writes_together: None,
             buffer: buffer.clamp(LEAST_BUFFER, MOST_BUFFER),
             nodes: processes.max(1),
         }
@@ -116,8 +135,21 @@ impl Hints {
     /// As an info object.
     pub(crate) fn info(self) -> Result<Info> {
         let mut info = Info::default();
-        if let Some(together) = self.together {
+        let value = |together: Option<bool>| match together {
+            Some(true) => "enable",
+            Some(false) => "disable",
+            None => "automatic",
+        };
+        if let Some(together) = self.reads_together
+            && self.writes_together == Some(together)
+        {
             info.set(b"collective_buffering", together.to_string().as_bytes())?;
+        }
+        for (key, together) in [
+            (READS_TOGETHER, self.reads_together),
+            (WRITES_TOGETHER, self.writes_together),
+        ] {
+            info.set(key.as_bytes(), value(together).as_bytes())?;
         }
         info.set(b"cb_buffer_size", self.buffer.to_string().as_bytes())?;
         info.set(b"cb_nodes", self.nodes.to_string().as_bytes())?;
@@ -158,7 +190,11 @@ impl File {
 
     /// The hints that are in use.
     pub fn info(&self) -> Result<Info> {
-        self.hints.info()
+        let mut info = self.hints.info()?;
+        for (key, value) in self.storage.hints() {
+            info.set(key.as_bytes(), value.as_bytes())?;
+        }
+        Ok(info)
     }
 
     /// Takes hints over.

@@ -1,18 +1,17 @@
 //! Opening, closing, and deleting files (MPI 5.0 §14.2).
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::info::Info;
+use crate::process::Process;
 
-use super::caller::{Caller, agree, agree_on, tell};
+use super::caller::{Caller, agree, agree_on_first, tell, tell_all};
 use super::file::{File, Hints};
 use super::pointer::SharedPointer;
-use super::posix::Posix;
-use super::storage::{Opening, Storage, failed};
+use super::storage::{FileSystem, Opening, Storage, failed};
 use super::view::View;
 
 /// All modes that there are.
@@ -54,10 +53,27 @@ fn permissions(info: &Info) -> Option<u32> {
     value.filter(|bits| *bits <= 0o777)
 }
 
-fn open_one(name: &Path, how: Opening) -> Result<Arc<dyn Storage>> {
-    let opened = Posix::open(name, how);
-    let opened = opened.map_err(|error| failed(format_args!("opening {}", name.display()), &error));
-    Ok(Arc::new(opened?))
+impl Process {
+    /// Has the files of one more file system opened.
+    pub fn add_file_system(&mut self, files: Arc<dyn FileSystem>) {
+        self.file_systems.push(files);
+    }
+
+    /// Where a file with this name is.
+    fn file_system(&self, name: &Path) -> Result<Arc<dyn FileSystem>> {
+        let name = name.as_os_str().as_encoded_bytes();
+        let all = self.file_systems.iter();
+        let fitting = all.filter(|files| name.starts_with(files.prefix().as_bytes()));
+        // The operating system's files have the empty prefix.
+        let found = fitting.max_by_key(|files| files.prefix().len());
+        found
+            .cloned()
+            .ok_or_else(|| Error::new(abi::ERR_INTERN, "there is no file system"))
+    }
+}
+
+fn opened(name: &Path, result: std::io::Result<Arc<dyn Storage>>) -> Result<Arc<dyn Storage>> {
+    result.map_err(|error| failed(format_args!("opening {}", name.display()), &error))
 }
 
 /// Opens a file with all processes of a communicator. Returns its handle.
@@ -86,7 +102,46 @@ pub fn open(
     opened
 }
 
-/// The same, with a communicator of the file's own.
+/// What the first process has found, and tells the others.
+struct First {
+    storage: Arc<dyn Storage>,
+    told: Vec<u8>,
+    /// Where pointers begin.
+    at: u64,
+    /// `None` if there is no such memory.
+    shared: Option<SharedPointer>,
+}
+
+impl First {
+    fn open(
+        files: &dyn FileSystem,
+        name: &Path,
+        how: Opening,
+        mode: i32,
+        info: &Info,
+    ) -> Result<Self> {
+        let storage = opened(name, files.open(name, how, info))?;
+        let at = match mode & abi::MODE_APPEND {
+            0 => 0,
+            _ => storage.size().map_err(|error| failed("the size", &error))?,
+        };
+        Ok(Self {
+            told: storage.told(),
+            shared: SharedPointer::make(at).ok(),
+            storage,
+            at,
+        })
+    }
+
+    /// The numbers that all processes need: bytes of what is told, where pointers begin, and how the shared one is found.
+    fn numbers(&self) -> [i64; 4] {
+        let name = self.shared.as_ref().map_or([-1; 2], SharedPointer::name);
+        [self.told.len() as i64, self.at as i64, name[0], name[1]]
+    }
+}
+
+/// The same, with a communicator of the file's own. The first process opens the file, and makes it if it has to be made; the others
+/// open what it tells them of, or find the file by its name.
 fn open_with(
     caller: &mut impl Caller,
     communicator: usize,
@@ -95,11 +150,10 @@ fn open_with(
     info: &Info,
     error_handler: usize,
 ) -> Result<usize> {
-    let checked = check_mode(mode);
-    agree_on(caller, communicator, checked, "the mode", [mode.into(), 0])?;
-    let (rank, group) = caller.with(|process| {
+    let (rank, group, files) = caller.with(|process| {
         let it = process.communicator(communicator)?;
-        Ok((it.rank(), Arc::clone(it.group())))
+        let (rank, group) = (it.rank(), Arc::clone(it.group()));
+        Ok((rank, group, process.file_system(name)))
     })?;
     let has = |bits: i32| mode & bits != 0;
     let how = Opening {
@@ -109,42 +163,65 @@ fn open_with(
         exclusive: has(abi::MODE_CREATE) && has(abi::MODE_EXCL) && rank == 0,
         permissions: permissions(info),
     };
-    // The first makes the file, if it has to be made; then the others find it.
-    let first = match rank {
-        0 => open_one(name, how).map(Some),
-        _ => Ok(None),
+    let checked = check_mode(mode).and(files);
+    let first = match (rank, &checked) {
+        (0, Ok(files)) => Some(First::open(&**files, name, how, mode, info)),
+        _ => None,
     };
-    let first = agree(caller, communicator, first)?;
-    let storage = match first {
-        Some(storage) => Ok(storage),
-        None => open_one(name, how),
+    let (files, first) = match (checked, first.transpose()) {
+        (Ok(files), Ok(first)) => (Ok(files), first),
+        (Err(error), _) | (_, Err(error)) => (Err(error), None),
     };
-    let storage = agree(caller, communicator, storage)?;
-    let shared = share_pointer(caller, communicator, rank)?;
-    let view = View::of_bytes();
-    let at_end = match has(abi::MODE_APPEND) {
-        true => agree(
-            caller,
-            communicator,
-            storage.size().map_err(|error| failed("the size", &error)),
-        )?,
-        false => 0,
+    let found = first.as_ref().map_or([0; 4], First::numbers);
+    let (files, [told, at, process, descriptor]) = agree_on_first(
+        caller,
+        communicator,
+        files,
+        ("the mode", [mode.into(), 0]),
+        found,
+    )?;
+    let told = tell_all(
+        caller,
+        communicator,
+        first.as_ref().map(|first| &first.told[..]),
+        told,
+    )?;
+    let (storage, shared) = match first {
+        Some(first) => (Ok(first.storage), first.shared),
+        None => (
+            told.and_then(|told| opened(name, files.join(name, how, info, &told))),
+            SharedPointer::find([process, descriptor]).ok(),
+        ),
     };
-    if let Some(shared) = &shared {
-        // Each sets the same.
-        shared.set(at_end)?;
+    let class = storage.as_ref().err().map_or(abi::SUCCESS, Error::code);
+    let all = tell(
+        caller,
+        communicator,
+        [class.into(), shared.is_some().into()],
+    )?;
+    let storage = storage?;
+    if let Some(rank) = all
+        .iter()
+        .position(|[class, _]| *class != abi::SUCCESS.into())
+    {
+        return Err(Error::new(
+            all[rank][0] as i32,
+            format!("it has failed on rank {rank}"),
+        ));
     }
-    agree(caller, communicator, Ok(()))?;
+    // All have it, or none.
+    let shared = shared.filter(|_| all.iter().all(|[_, has]| *has != 0));
     caller.with(|process| {
         let hints = Hints::of(group.size(), process.file_buffer).with(info);
         process.files.insert(File {
+            file_system: files,
             storage,
             communicator,
             group,
             name: name.to_owned(),
             mode,
-            view: Arc::new(view),
-            pointer: at_end,
+            view: Arc::new(View::of_bytes()),
+            pointer: at as u64,
             shared,
             is_atomic: false,
             is_dirty: false,
@@ -153,29 +230,6 @@ fn open_with(
             split: None,
         })
     })
-}
-
-/// The first process makes the shared pointer, the others find it. `None` for all if one cannot.
-fn share_pointer(
-    caller: &mut impl Caller,
-    communicator: usize,
-    rank: u32,
-) -> Result<Option<SharedPointer>> {
-    // What the first keeps open until the others have found it.
-    let mut held: Option<OwnedFd> = None;
-    let mut own = None;
-    if rank == 0
-        && let Ok((pointer, file)) = SharedPointer::make()
-    {
-        (own, held) = (Some(pointer), Some(file));
-    }
-    let name = held.as_ref().map_or([-1; 2], SharedPointer::name);
-    let names = tell(caller, communicator, name)?;
-    if rank != 0 {
-        own = SharedPointer::find(names[0]).ok();
-    }
-    let all = tell(caller, communicator, [own.is_some().into()])?;
-    Ok(own.filter(|_| all.iter().all(|[has]| *has != 0)))
 }
 
 /// Closes a file with all processes that have opened it. Returns its error handler.
@@ -200,13 +254,17 @@ pub fn close(caller: &mut impl Caller, file: usize) -> Result<usize> {
         Ok((process.files.remove(file)?, rank))
     })?;
     let (name, handler) = (closed.name.clone(), closed.error_handler);
+    let files = Arc::clone(&closed.file_system);
     let is_deleted = closed.has(abi::MODE_DELETE_ON_CLOSE);
     drop(closed);
     let mut deleted = Ok(());
     if is_deleted {
         // All have closed it then.
         agree(caller, communicator, Ok(()))?;
-        let own = if rank == 0 { delete(&name) } else { Ok(()) };
+        let own = match rank {
+            0 => remove(&*files, &name, &Info::default()),
+            _ => Ok(()),
+        };
         deleted = agree(caller, communicator, own);
     }
     caller.with(|process| process.free_communicator(communicator))?;
@@ -214,9 +272,14 @@ pub fn close(caller: &mut impl Caller, file: usize) -> Result<usize> {
 }
 
 /// Deletes a file.
-pub fn delete(name: &Path) -> Result<()> {
-    let what = || format!("deleting {}", name.display());
-    Posix::remove(name).map_err(|error| failed(what(), &error))
+pub fn delete(caller: &mut impl Caller, name: &Path, info: &Info) -> Result<()> {
+    let files = caller.with(|process| process.file_system(name))?;
+    remove(&*files, name, info)
+}
+
+fn remove(files: &dyn FileSystem, name: &Path, info: &Info) -> Result<()> {
+    let removed = files.remove(name, info);
+    removed.map_err(|error| failed(format_args!("deleting {}", name.display()), &error))
 }
 
 /// A file's name.

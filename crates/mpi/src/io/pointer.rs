@@ -1,10 +1,14 @@
 //! The pointer that all processes of an open file share (MPI 5.0 §14.4.4): a word of memory, so that no process has to serve it, and
 //! nothing is left behind by processes that are killed. It counts elementary types.
+//!
+//! The memory is a file of its own kind, which these processes can lock: for files in storage that has no locks.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_engine::Memory;
 use causeway_sys::memfd;
@@ -12,9 +16,32 @@ use causeway_sys::memfd;
 use crate::abi;
 use crate::error::{Error, Result};
 
+use super::storage::Lock;
+
 /// See the module's page.
 #[derive(Debug, Clone)]
-pub(crate) struct SharedPointer(Memory);
+pub(crate) struct SharedPointer {
+    memory: Memory,
+    /// Opened by each process for itself: locks are those of what was opened.
+    file: Arc<File>,
+    /// One thread of this process at a time has the lock.
+    turn: Arc<Mutex<()>>,
+}
+
+/// The lock, until this is dropped. It goes with the process, too, if that is killed.
+struct Locked<'a> {
+    file: &'a File,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Lock for Locked<'_> {}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // It fails only for descriptors that are none.
+        let _ = self.file.unlock();
+    }
+}
 
 const BYTES: usize = 8;
 
@@ -24,18 +51,25 @@ fn failed(error: &io::Error) -> Error {
 }
 
 impl SharedPointer {
-    /// Makes one at zero, with the descriptor by which others of this host find it.
-    pub(crate) fn make() -> Result<(Self, OwnedFd)> {
-        let make = || {
-            let file = memfd::create_fixed("causeway-file-pointer", BYTES)?;
-            Ok((Self(Memory::map_import(&file, BYTES)?), file))
-        };
-        make().map_err(|error| failed(&error))
+    fn of(file: OwnedFd) -> io::Result<Self> {
+        Ok(Self {
+            memory: Memory::map_import(&file, BYTES)?,
+            file: Arc::new(File::from(file)),
+            turn: Arc::default(),
+        })
     }
 
-    /// The numbers by which others find it.
-    pub(crate) fn name(file: &OwnedFd) -> [i64; 2] {
-        [std::process::id().into(), file.as_raw_fd().into()]
+    /// Makes one that stands somewhere.
+    pub(crate) fn make(at: u64) -> Result<Self> {
+        let made = memfd::create_fixed("causeway-file-pointer", BYTES).and_then(Self::of);
+        let made = made.map_err(|error| failed(&error))?;
+        made.set(at)?;
+        Ok(made)
+    }
+
+    /// The numbers by which others of this host find it, as long as this process keeps it.
+    pub(crate) fn name(&self) -> [i64; 2] {
+        [std::process::id().into(), self.file.as_raw_fd().into()]
     }
 
     /// Finds one of another process.
@@ -44,15 +78,36 @@ impl SharedPointer {
             let path = PathBuf::from(format!("/proc/{process}/fd/{descriptor}"));
             let file = memfd::Foreign::find(&path)?.open(true)?;
             match memfd::checked_len(&file)? {
-                len if len == BYTES as u64 => Memory::map_import(&file, BYTES),
+                len if len == BYTES as u64 => Self::of(file),
                 len => Err(io::Error::other(format!("it has {len} bytes"))),
             }
         };
-        find().map(Self).map_err(|error| failed(&error))
+        find().map_err(|error| failed(&error))
+    }
+
+    /// Locks the file, as [`super::storage::Storage::lock`] does, among the processes that have this pointer.
+    pub(crate) fn lock(&self, exclusive: bool) -> io::Result<Box<dyn Lock + '_>> {
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let locked = match exclusive {
+                true => self.file.lock(),
+                false => self.file.lock_shared(),
+            };
+            match locked {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    return Ok(Box::new(Locked {
+                        file: &self.file,
+                        _turn: turn,
+                    }));
+                }
+            }
+        }
     }
 
     fn word(&self) -> Result<&AtomicU64> {
-        let word = self.0.word(0);
+        let word = self.memory.word(0);
         word.ok_or_else(|| Error::new(abi::ERR_INTERN, "the shared file pointer is no word"))
     }
 

@@ -4,14 +4,24 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use causeway_engine::Memory;
 
-use super::storage::{Extent, Lock, Opening, Storage};
+use crate::info::Info;
 
-/// A file of the operating system.
+use super::storage::{Extent, FileSystem, Lock, Opening, Storage};
+
+/// The files of the operating system.
+#[derive(Debug)]
+pub struct PosixFiles;
+
+/// One of them, open.
 #[derive(Debug)]
 pub struct Posix(File);
+
+/// Extents that are handed over at a time: each costs a call anyway.
+const EXTENTS: usize = 512;
 
 /// Bytes between two extents that are rather read than skipped: about what a page of the kernel's cache costs less than a call.
 const GAP: u64 = 4096;
@@ -83,7 +93,46 @@ impl Posix {
     }
 }
 
-impl Storage for Posix {
+/// Has `each` work on the extents that belong to a piece of memory, one piece after the other, until it returns fewer bytes than the
+/// piece has. Returns how many bytes it was in all.
+fn by_piece(
+    extents: &[Extent],
+    memory: &[Memory],
+    mut each: impl FnMut(&[Extent], &Memory) -> io::Result<u64>,
+) -> io::Result<u64> {
+    if let [memory] = memory {
+        return each(extents, memory);
+    }
+    let mut extents = extents.iter().copied();
+    let mut rest: Option<Extent> = None;
+    let mut done = 0;
+    for piece in memory {
+        let len = piece.len() as u64;
+        let (mut own, mut bytes) = (Vec::new(), 0);
+        while bytes < len
+            && let Some(extent) = rest.take().or_else(|| extents.next())
+        {
+            let some = extent.len.min(len - bytes);
+            own.push(Extent {
+                offset: extent.offset,
+                len: some,
+            });
+            bytes += some;
+            rest = (some < extent.len).then(|| Extent {
+                offset: extent.offset + some,
+                len: extent.len - some,
+            });
+        }
+        let some = each(&own, piece)?;
+        done += some;
+        if some < len {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+impl Posix {
     fn open(name: &Path, how: Opening) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(how.read).write(how.write);
@@ -102,11 +151,7 @@ impl Storage for Posix {
         Ok(Self(file))
     }
 
-    fn remove(name: &Path) -> io::Result<()> {
-        std::fs::remove_file(name)
-    }
-
-    fn read(&self, mut extents: &[Extent], into: &Memory) -> io::Result<u64> {
+    fn read_piece(&self, mut extents: &[Extent], into: &Memory) -> io::Result<u64> {
         let mut done = 0;
         while !extents.is_empty() {
             let (one, len) = adjacent_ones(extents);
@@ -129,7 +174,7 @@ impl Storage for Posix {
         Ok(done)
     }
 
-    fn write(&self, mut extents: &[Extent], from: &Memory) -> io::Result<()> {
+    fn write_piece(&self, mut extents: &[Extent], from: &Memory) -> io::Result<u64> {
         let mut done = 0;
         while !extents.is_empty() {
             let (many, len) = adjacent_ones(extents);
@@ -138,7 +183,47 @@ impl Storage for Posix {
             done += len;
             extents = &extents[many..];
         }
-        Ok(())
+        Ok(done)
+    }
+}
+
+impl FileSystem for PosixFiles {
+    fn prefix(&self) -> &'static str {
+        ""
+    }
+
+    fn open(&self, name: &Path, how: Opening, _hints: &Info) -> io::Result<Arc<dyn Storage>> {
+        Ok(Arc::new(Posix::open(name, how)?))
+    }
+
+    /// By its name: there is nothing that another process could tell.
+    fn join(
+        &self,
+        name: &Path,
+        how: Opening,
+        hints: &Info,
+        _told: &[u8],
+    ) -> io::Result<Arc<dyn Storage>> {
+        self.open(name, how, hints)
+    }
+
+    fn remove(&self, name: &Path, _hints: &Info) -> io::Result<()> {
+        std::fs::remove_file(name)
+    }
+}
+
+impl Storage for Posix {
+    fn read(&self, extents: &[Extent], into: &[Memory]) -> io::Result<u64> {
+        by_piece(extents, into, |extents, into| {
+            self.read_piece(extents, into)
+        })
+    }
+
+    fn write(&self, extents: &[Extent], from: &[Memory]) -> io::Result<()> {
+        by_piece(extents, from, |extents, from| {
+            self.write_piece(extents, from)
+        })
+        .map(drop)
     }
 
     fn size(&self) -> io::Result<u64> {
@@ -174,6 +259,31 @@ impl Storage for Posix {
             // What lies close together is read together anyway.
             false => 0,
         }
+    }
+
+    /// Packing costs less than a call.
+    fn least_fragment(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn extents_at_a_time(&self) -> usize {
+        EXTENTS
+    }
+
+    fn told(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn learn(&self, _told: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn hints(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    fn has_locks(&self) -> bool {
+        true
     }
 
     fn lock(&self, exclusive: bool) -> io::Result<Box<dyn Lock + '_>> {
@@ -221,15 +331,21 @@ mod tests {
         assert!(Posix::open(&name, how).is_err(), "it is there already");
         let bytes: Vec<u8> = (1..=30).collect();
         let extents = [(3, 4), (7, 6), (20, 10), (9000, 10)].map(extent);
-        file.write(&extents, &Memory::from_vec(bytes.clone()))
+        file.write(&extents, &[Memory::from_vec(bytes.clone())])
             .expect("it is written");
-        let into = Memory::zeroed(30);
+        let into = [Memory::zeroed(30)];
         assert_eq!(file.read(&extents, &into).expect("it is read"), 30);
-        assert_eq!(into.to_vec(), bytes);
+        assert_eq!(into[0].to_vec(), bytes);
+        let pieces = [1, 15, 0, 14].map(Memory::zeroed);
+        assert_eq!(file.read(&extents, &pieces).expect("it is read"), 30);
+        assert_eq!(pieces.map(|piece| piece.to_vec()).concat(), bytes);
         file.resize(25).expect("it is cut");
         assert_eq!(file.read(&extents, &into).expect("it is read"), 15);
+        let pieces = [4, 10, 16].map(Memory::zeroed);
+        assert_eq!(file.read(&extents, &pieces).expect("it is read"), 15);
         file.allocate(40).expect("there is room");
         assert_eq!(file.size().expect("a size"), 40);
-        Posix::remove(&name).expect("it is removed");
+        let removed = PosixFiles.remove(&name, &Info::default());
+        removed.expect("it is removed");
     }
 }

@@ -6,7 +6,7 @@ use crate::abi;
 use crate::error::{Error, Result};
 use crate::info::Info;
 
-use super::caller::{Caller, agree, agree_on};
+use super::caller::{Caller, agree, agree_on, agree_on_first, tell_all};
 use super::file::File;
 use super::storage::{Storage, failed};
 use super::view::View;
@@ -112,13 +112,39 @@ pub fn set_size(caller: &mut impl Caller, file: usize, size: i64, allocate: bool
         _ => Ok(()),
     };
     let done = done.map_err(|error| failed(format_args!("a size of {size} bytes"), &error));
-    agree(caller, communicator, done)
+    let told = match (rank, &done) {
+        (0, Ok(())) => Some(storage.told()),
+        _ => None,
+    };
+    let len = told.as_ref().map_or(0, Vec::len) as i64;
+    let found = [len, 0, 0, 0];
+    let ((), [len, ..]) =
+        agree_on_first(caller, communicator, done, ("the size", [size, 0]), found)?;
+    let learnt = tell_all(caller, communicator, told.as_deref(), len)?;
+    match rank {
+        0 => Ok(()),
+        _ => storage
+            .learn(&learnt?)
+            .map_err(|error| failed("the file's new size", &error)),
+    }
 }
 
 /// Sets whether access is atomic.
 pub fn set_atomicity(caller: &mut impl Caller, file: usize, flag: bool) -> Result<()> {
-    let (communicator, _) = opened(caller, file)?;
-    agree_on(caller, communicator, Ok(()), "the flag", [flag.into(), 0])?;
+    let (communicator, storage) = opened(caller, file)?;
+    let has_locks = caller.with(|process| {
+        let shared = &process.files.get(file)?.shared;
+        Ok(storage.has_locks() || shared.is_some())
+    })?;
+    let possible = match has_locks || !flag {
+        true => Ok(()),
+        false => Err(Error::new(
+            abi::ERR_UNSUPPORTED_OPERATION,
+            "atomic mode: the file's storage has no locks, and the processes share no memory that they could lock: they run on \
+             several hosts. Order accesses by MPI_File_sync and MPI_Barrier",
+        )),
+    };
+    agree_on(caller, communicator, possible, "the flag", [flag.into(), 0])?;
     caller.with(|process| {
         process.files.get_mut(file)?.is_atomic = flag;
         Ok(())

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use causeway_engine::Memory;
 
 use crate::abi;
 use crate::error::Error;
+use crate::info::Info;
 
 /// Some bytes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,24 +45,36 @@ pub struct Opening {
 /// Keeps a lock until it is dropped.
 pub trait Lock {}
 
-/// An open file. Calls may come from several threads at a time.
-pub trait Storage: fmt::Debug + Send + Sync {
-    /// Opens a file.
-    fn open(name: &Path, how: Opening) -> io::Result<Self>
-    where
-        Self: Sized;
+/// A kind of storage: opens files, and removes them. Calls may come from several threads at a time.
+pub trait FileSystem: fmt::Debug + Send + Sync {
+    /// What the names of its files begin with. Empty: all names that are no other file system's.
+    fn prefix(&self) -> &'static str;
+
+    /// Opens a file. `hints` are those of the program.
+    fn open(&self, name: &Path, how: Opening, hints: &Info) -> io::Result<Arc<dyn Storage>>;
+
+    /// Opens a file that another process of the program has opened, by what that one's [`Storage::told`] is. It is neither made nor
+    /// looked for.
+    fn join(
+        &self,
+        name: &Path,
+        how: Opening,
+        hints: &Info,
+        told: &[u8],
+    ) -> io::Result<Arc<dyn Storage>>;
 
     /// Removes a file.
-    fn remove(name: &Path) -> io::Result<()>
-    where
-        Self: Sized;
+    fn remove(&self, name: &Path, hints: &Info) -> io::Result<()>;
+}
 
-    /// Reads extents, one behind the other, into memory that has as many bytes as they have together. Returns how many bytes
+/// An open file. Calls may come from several threads at a time.
+pub trait Storage: fmt::Debug + Send + Sync {
+    /// Reads extents, one behind the other, into memory, one piece behind the other, which has as many bytes. Returns how many bytes
     /// were read: fewer only if an extent reaches beyond the end of the file, which ends it.
-    fn read(&self, extents: &[Extent], into: &Memory) -> io::Result<u64>;
+    fn read(&self, extents: &[Extent], into: &[Memory]) -> io::Result<u64>;
 
-    /// Writes memory to extents, one behind the other, which have as many bytes together.
-    fn write(&self, extents: &[Extent], from: &Memory) -> io::Result<()>;
+    /// Writes memory, one piece behind the other, to extents, one behind the other, which have as many bytes.
+    fn write(&self, extents: &[Extent], from: &[Memory]) -> io::Result<()>;
 
     /// Bytes of the file.
     fn size(&self) -> io::Result<u64>;
@@ -78,6 +92,25 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// than to write or read each where it is wanted.
     fn small_piece(&self, writes: bool) -> u64;
 
+    /// Bytes that a piece of the program's memory must have on average for it to cost less to hand many of them over as they lie than
+    /// to pack them first.
+    fn least_fragment(&self) -> u64;
+
+    /// Extents that are best handed over at a time: at least 1.
+    fn extents_at_a_time(&self) -> usize;
+
+    /// By what other processes can open the file ([`FileSystem::join`]). Empty if they open it by its name.
+    fn told(&self) -> Vec<u8>;
+
+    /// Learns what another process's [`Storage::told`] is after that one has changed the file for all.
+    fn learn(&self, told: &[u8]) -> io::Result<()>;
+
+    /// What hints would have said to get this file: names and values.
+    fn hints(&self) -> Vec<(&'static str, String)>;
+
+    /// Whether [`Storage::lock`] works. Where it does not, processes that share memory lock among themselves.
+    fn has_locks(&self) -> bool;
+
     /// Locks the file against others that lock it: all of them if `exclusive`, else those who lock it exclusively. Waits
     /// until that is possible.
     fn lock(&self, exclusive: bool) -> io::Result<Box<dyn Lock + '_>>;
@@ -88,6 +121,7 @@ pub(crate) fn failed(what: impl fmt::Display, error: &io::Error) -> Error {
     use io::ErrorKind as K;
     let class = match error.kind() {
         K::NotFound => abi::ERR_NO_SUCH_FILE,
+        K::Unsupported => abi::ERR_UNSUPPORTED_OPERATION,
         K::PermissionDenied => abi::ERR_ACCESS,
         K::AlreadyExists => abi::ERR_FILE_EXISTS,
         K::ReadOnlyFilesystem => abi::ERR_READ_ONLY,

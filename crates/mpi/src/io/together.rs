@@ -152,7 +152,11 @@ pub(crate) fn plan(caller: &mut impl Caller, access: &Access) -> Result<Option<P
         piece => piece,
     };
     let hints = opened.hints;
-    let small = match hints.together {
+    let together = match access.writes {
+        true => hints.writes_together,
+        false => hints.reads_together,
+    };
+    let small = match together {
         Some(false) => 0,
         Some(true) => LARGE_PIECE,
         None => opened.storage.small_piece(access.writes),
@@ -326,27 +330,25 @@ fn one_round(
     let wanted = exchange_extents(caller, opened.communicator, &extents)?;
     let theirs: Vec<Memory> = wanted.iter().map(|one| one.data.clone()).collect();
     let start = plan.window_of(plan.rank, round).start;
-    let part = |run: &Extent| {
-        let from = (run.offset - start) as usize;
-        window.slice(from..from + run.len as usize)
+    let parts_of = |runs: &[Extent]| -> Vec<Memory> {
+        let part = |run: &Extent| {
+            let from = (run.offset - start) as usize;
+            window.slice(from..from + run.len as usize)
+        };
+        runs.iter().map(part).collect()
     };
-    let mut result = Ok(());
     if access.writes {
         exchange(caller, opened.communicator, parts, &theirs)?;
         spread(&wanted, window, start, true);
-        for run in runs(&wanted, 0) {
-            let written = opened.storage.write(&[run], &part(&run));
-            result = result.and(written);
-        }
-        return Ok(result.map_err(|error| failed("writing", &error)));
+        let runs = runs(&wanted, 0);
+        let written = opened.storage.write(&runs, &parts_of(&runs));
+        return Ok(written.map_err(|error| failed("writing", &error)));
     }
-    for run in runs(&wanted, GAP) {
-        let read = opened.storage.read(&[run], &part(&run));
-        result = result.and(read.map(drop));
-    }
+    let runs = runs(&wanted, GAP);
+    let read = opened.storage.read(&runs, &parts_of(&runs));
     spread(&wanted, window, start, false);
     exchange(caller, opened.communicator, theirs, &parts)?;
-    Ok(result.map_err(|error| failed("reading", &error)))
+    Ok(read.map(drop).map_err(|error| failed("reading", &error)))
 }
 
 #[cfg(test)]

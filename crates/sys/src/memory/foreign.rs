@@ -51,13 +51,31 @@ impl<'a> BorrowedSpan<'a> {
     }
 }
 
+impl Memory {
+    /// The same bytes, and a count of their own for what holds them: [`Memory::sharers`] of the result counts the result
+    /// and its clones, whoever else holds the bytes. To whatever gets it, it is a foreign buffer.
+    pub fn counted_apart(&self) -> Self {
+        let apart = Self::whole(Backing {
+            base: self.base,
+            len: self.len,
+            kind: Kind::Foreign {
+                _kept: Some(self.clone()),
+            },
+        });
+        Self {
+            writable: self.writable,
+            ..apart
+        }
+    }
+}
+
 impl Default for ForeignMemory {
     fn default() -> Self {
         Self {
             count: Arc::new(Backing {
                 base: NonNull::dangling(),
                 len: 0,
-                kind: Kind::Foreign,
+                kind: Kind::Foreign { _kept: None },
             }),
         }
     }
@@ -88,6 +106,19 @@ impl Deref for BorrowedSpan<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_counted_apart_keeps_the_bytes() {
+        let memory = Memory::from_vec(vec![1, 2, 3]);
+        let other = memory.clone();
+        let apart = memory.slice(1..3).counted_apart();
+        assert_eq!((apart.sharers(), memory.sharers()), (1, 3));
+        let clone = apart.clone();
+        assert_eq!(apart.sharers(), 2);
+        drop((memory, other, clone));
+        assert_eq!((apart.sharers(), apart.to_vec()), (1, vec![2, 3]));
+        assert!(!apart.read_only().counted_apart().is_writable());
+    }
 
     #[test]
     fn foreign_spans_are_where_they_are_and_clones_count() {

@@ -1,0 +1,157 @@
+//! An open file on the parallel file system.
+
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use causeway_fs::Error;
+use causeway_fs::client::{Client, File};
+use causeway_mpi::io::storage::{Extent, Lock, Storage};
+use causeway_sys::memory::Memory;
+use causeway_wire::codec::Wire;
+use causeway_wire::fs::{Body, Node, ObjectId, Region};
+
+use crate::files::{Connection, as_io};
+use crate::hints;
+
+/// Extents that are handed over at a time: a list of them goes to each server in one request.
+const EXTENTS: usize = 1 << 16;
+/// The client library names up to 256 spans of memory in a request; what lies in more is packed there anyway.
+const LEAST_FRAGMENT: u64 = 4096;
+
+/// See the module's page.
+#[derive(Debug)]
+pub(crate) struct FsFile {
+    connection: Arc<Connection>,
+    path: Vec<u8>,
+    object: ObjectId,
+    /// Locked while the connection's client is held.
+    file: Mutex<File>,
+}
+
+fn regions(extents: &[Extent]) -> Vec<Region> {
+    let region = |extent: &Extent| Region {
+        offset: extent.offset,
+        len: extent.len,
+    };
+    extents.iter().map(region).collect()
+}
+
+/// The node that another process of the program tells of.
+pub(crate) fn node_of(told: &[u8]) -> io::Result<Node> {
+    Node::from_bytes(told).map_err(|error| {
+        let text = format!("what the process with rank 0 has told of the file: {error}");
+        io::Error::new(ErrorKind::InvalidData, text)
+    })
+}
+
+impl FsFile {
+    pub(crate) fn new(connection: Arc<Connection>, path: &[u8], file: File) -> Self {
+        Self {
+            connection,
+            path: path.to_vec(),
+            object: file.node.object,
+            file: Mutex::new(file),
+        }
+    }
+
+    fn call<T>(
+        &self,
+        work: impl FnOnce(&mut Client, &mut File) -> Result<T, Error>,
+    ) -> io::Result<T> {
+        let done = self.connection.call(|client| {
+            let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+            work(client, &mut file)
+        });
+        done.map_err(|error| {
+            as_io(&Error {
+                subject: String::from_utf8_lossy(&self.path).into_owned(),
+                ..error
+            })
+        })
+    }
+}
+
+impl Storage for FsFile {
+    /// Straight into the memory. When it returns, no server writes there any more, even if it has failed.
+    fn read(&self, extents: &[Extent], into: &[Memory]) -> io::Result<u64> {
+        let into: Vec<Memory> = into.iter().map(Memory::counted_apart).collect();
+        self.call(|client, file| client.read_lent(file, &regions(extents), &into))
+    }
+
+    fn write(&self, extents: &[Extent], from: &[Memory]) -> io::Result<()> {
+        self.call(|client, file| client.write_list(file, &regions(extents), from))
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.call(|client, _| Ok(client.stat_object(self.object)?.attributes.size))
+    }
+
+    fn resize(&self, size: u64) -> io::Result<()> {
+        self.call(|client, file| client.truncate(file, size))
+    }
+
+    /// Servers take space when it is written.
+    fn allocate(&self, size: u64) -> io::Result<()> {
+        match self.size()? < size {
+            true => self.resize(size),
+            false => Ok(()),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.call(Client::fsync)
+    }
+
+    fn small_piece(&self, _writes: bool) -> u64 {
+        0
+    }
+
+    fn least_fragment(&self) -> u64 {
+        LEAST_FRAGMENT
+    }
+
+    fn extents_at_a_time(&self) -> usize {
+        EXTENTS
+    }
+
+    /// The node, so that nobody asks the metadata server for it once more.
+    fn told(&self) -> Vec<u8> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut node = file.node.clone();
+        if let Body::Stuffed { content, .. } = &mut node.body {
+            // It is read when it is wanted, as others may have written it by then.
+            *content = None;
+        }
+        node.to_bytes()
+    }
+
+    /// A write that does not know of the last truncation would be done twice.
+    fn learn(&self, told: &[u8]) -> io::Result<()> {
+        let node = node_of(told)?;
+        if node.object != self.object {
+            let text = "another process has told of another file";
+            return Err(io::Error::new(ErrorKind::InvalidData, text));
+        }
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.node = node;
+        Ok(())
+    }
+
+    fn hints(&self) -> Vec<(&'static str, String)> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        match &file.node.body {
+            Body::Striped { distribution, .. } | Body::Stuffed { distribution, .. } => {
+                hints::of(distribution)
+            }
+            Body::Directory(_) | Body::Link(_) => Vec::new(),
+        }
+    }
+
+    fn has_locks(&self) -> bool {
+        false
+    }
+
+    fn lock(&self, _exclusive: bool) -> io::Result<Box<dyn Lock + '_>> {
+        Err(ErrorKind::Unsupported.into())
+    }
+}

@@ -1,0 +1,239 @@
+//! Opening files, and removing them.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use causeway_fs::Error;
+use causeway_fs::client::{Client, ClientOptions, CreateOptions, File};
+use causeway_fs::config::Configuration;
+use causeway_mpi::info::Info;
+use causeway_mpi::io::storage::{FileSystem, Opening, Storage};
+use causeway_wire::fs::{Body, Errno, Place};
+
+use crate::file::{FsFile, node_of};
+use crate::hints;
+
+/// What the names of files begin with that are on the parallel file system.
+const PREFIX: &str = "causeway:";
+
+/// The client of one file system.
+pub(crate) struct Connection {
+    configuration: Configuration,
+    /// `None` until something is asked of the servers: a process that only opens files that another one tells it of has none.
+    client: Mutex<Option<Client>>,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.configuration.name;
+        f.debug_struct("Connection").field("name", name).finish()
+    }
+}
+
+/// All files on parallel file systems that this process opens.
+#[derive(Debug, Default)]
+pub struct CausewayFiles {
+    /// The connections that are in use, and the one that was used last.
+    connections: Mutex<Vec<Arc<Connection>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connection {
+    /// Does something with the client, which one thread at a time has.
+    pub(crate) fn call<T>(
+        &self,
+        work: impl FnOnce(&mut Client) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut client = lock(&self.client);
+        let client = match &mut *client {
+            Some(client) => client,
+            none => none.insert(Client::connect(
+                &self.configuration,
+                ClientOptions::default(),
+            )?),
+        };
+        work(client)
+    }
+}
+
+/// An error as the operating system would have it, with the client library's text: what, where, why, and what to do.
+pub(crate) fn as_io(error: &Error) -> io::Error {
+    let kind = io::Error::from_raw_os_error(error.system_number().into()).kind();
+    io::Error::new(kind, error.text())
+}
+
+/// The path of a name.
+fn path(name: &Path) -> io::Result<&[u8]> {
+    let name = name.as_os_str().as_encoded_bytes();
+    let path = name.strip_prefix(PREFIX.as_bytes()).unwrap_or(name);
+    match path.first() {
+        Some(b'/') => Ok(path),
+        _ => Err(io::Error::new(
+            ErrorKind::InvalidFilename,
+            "behind `causeway:` has to be a path in the file system that begins with `/`",
+        )),
+    }
+}
+
+impl CausewayFiles {
+    /// The connection with the file system whose configuration the hints name, or which every program finds.
+    fn connection(&self, info: &Info) -> io::Result<Arc<Connection>> {
+        let configuration = match hints::configuration(info) {
+            Some(file) => Configuration::load(file),
+            None => Configuration::load_usual(),
+        };
+        // Not the kind of error that says that the file itself was not found.
+        let configuration = configuration.map_err(|error| {
+            io::Error::other(format!("the file system's configuration: {error}"))
+        })?;
+        let mut connections = lock(&self.connections);
+        let mut known = connections.iter();
+        if let Some(known) = known.find(|known| known.configuration == configuration) {
+            return Ok(Arc::clone(known));
+        }
+        connections.retain(|known| Arc::strong_count(known) > 1);
+        let made = Arc::new(Connection {
+            configuration,
+            client: Mutex::new(None),
+        });
+        connections.push(Arc::clone(&made));
+        Ok(made)
+    }
+}
+
+/// An error if the node is no file, or the process may not do with it what it wants.
+fn check(client: &Client, file: &File, how: Opening, path: &[u8]) -> Result<(), Error> {
+    let refused = |errno: Errno| Error {
+        operation: "open",
+        subject: String::from_utf8_lossy(path).escape_debug().to_string(),
+        errno,
+        message: errno.to_string(),
+        server: None,
+    };
+    match file.node.body {
+        Body::Directory(_) => return Err(refused(Errno::EISDIR)),
+        Body::Link(_) => return Err(refused(Errno::ELOOP)),
+        Body::Stuffed { .. } | Body::Striped { .. } => {}
+    }
+    if how.read {
+        client.check_readable(file)?;
+    }
+    if how.write {
+        client.check_writable(file)?;
+    }
+    Ok(())
+}
+
+/// Opens or makes a file.
+fn open(client: &mut Client, path: &[u8], how: Opening, info: &Info) -> Result<File, Error> {
+    let find = |client: &mut Client| client.stat(path, true).map(File::new);
+    let file = match how.create {
+        false => find(client)?,
+        true => {
+            let usual = CreateOptions::default();
+            let options = CreateOptions {
+                exclusive: how.exclusive,
+                // At most nine bits.
+                mode: how
+                    .permissions
+                    .map_or(usual.mode, |bits| bits as u16 & 0o777),
+                distribution: hints::distribution(info),
+                ..usual
+            };
+            match client.create(Place::from(path), &options) {
+                // A directory, or a link to what is meant.
+                Err(error) if error.errno == Errno::EEXIST && !how.exclusive => find(client)?,
+                made => made?,
+            }
+        }
+    };
+    check(client, &file, how, path)?;
+    Ok(file)
+}
+
+impl FileSystem for CausewayFiles {
+    fn prefix(&self) -> &'static str {
+        PREFIX
+    }
+
+    fn open(&self, name: &Path, how: Opening, info: &Info) -> io::Result<Arc<dyn Storage>> {
+        let path = path(name)?;
+        let connection = self.connection(info)?;
+        let opened = connection.call(|client| open(client, path, how, info));
+        let file = opened.map_err(|error| as_io(&error))?;
+        Ok(Arc::new(FsFile::new(connection, path, file)))
+    }
+
+    fn join(
+        &self,
+        name: &Path,
+        _how: Opening,
+        info: &Info,
+        told: &[u8],
+    ) -> io::Result<Arc<dyn Storage>> {
+        let path = path(name)?;
+        let node = node_of(told)?;
+        let connection = self.connection(info)?;
+        Ok(Arc::new(FsFile::new(connection, path, File::new(node))))
+    }
+
+    fn remove(&self, name: &Path, info: &Info) -> io::Result<()> {
+        let path = path(name)?;
+        let connection = self.connection(info)?;
+        let removed = connection.call(|client| client.unlink(path));
+        removed.map_err(|error| as_io(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_the_prefix_and_a_path_from_the_root() {
+        let of = |name: &'static str| path(Path::new(name)).ok();
+        assert_eq!(of("causeway:/a/b"), Some(&b"/a/b"[..]));
+        assert_eq!(of("causeway:a"), None);
+        assert_eq!(of("causeway:"), None);
+    }
+
+    #[test]
+    fn errors_keep_their_kind_and_say_what_to_do() {
+        let error = |errno| Error {
+            operation: "write",
+            subject: "/a".to_owned(),
+            errno,
+            message: "no room".to_owned(),
+            server: Some("io0".to_owned()),
+        };
+        let full = as_io(&error(Errno::ENOSPC));
+        assert_eq!(full.kind(), ErrorKind::StorageFull);
+        let text = full.to_string();
+        assert!(
+            text.contains("/a") && text.contains("io0") && text.contains("causeway fs df"),
+            "{text}"
+        );
+        assert_eq!(as_io(&error(Errno::ENOENT)).kind(), ErrorKind::NotFound);
+        let damaged = as_io(&error(Errno::CORRUPT));
+        assert!(damaged.to_string().contains("fsck"));
+    }
+
+    #[test]
+    fn what_is_told_is_checked() {
+        let files = CausewayFiles::default();
+        let how = Opening {
+            read: true,
+            write: false,
+            create: false,
+            exclusive: false,
+            permissions: None,
+        };
+        let joined = files.join(Path::new("causeway:/a"), how, &Info::default(), b"nonsense");
+        assert_eq!(joined.expect_err("nonsense").kind(), ErrorKind::InvalidData);
+    }
+}

@@ -1,0 +1,14 @@
+//! MPI's files on the parallel file system: those whose names are `causeway:` and a path.
+//!
+//! [`files`] opens them: it finds the file system's configuration as every program does, and has one client of each file system in a
+//! process, which connects when it is first needed. [`file`](mod@file) is an open file: lists of extents of a view become lists of the
+//! client library, which go to each server in one request. [`hints`] are those of the program.
+//!
+//! What this crate does not do: whatever MPI's processes do together. That is in `causeway_mpi::io`, the same for all kinds of storage.
+#![forbid(unsafe_code)]
+
+pub mod file;
+pub mod files;
+pub mod hints;
+
+pub use files::CausewayFiles;
