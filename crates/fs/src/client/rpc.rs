@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bmi::{Access, Addr, Bmi, Config, Context, Memory, Posted, RegionDescriptor, Waker};
 use causeway_wire::datafile::Binding;
-use causeway_wire::fs::formats::NUMBERED_WRITES;
+use causeway_wire::fs::formats::{NUMBERED_WRITES, lacking_text};
 use causeway_wire::fs::{
     Caller, Errno, Generation, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, ReplyBody, Request,
     Target,
@@ -391,6 +391,14 @@ impl Rpc {
                 self.data_operation(pending, addr, *kind, piece, &mut exports)?
             }
         };
+        let needed = operation.lowest_format();
+        if needed > formats.highest {
+            for region in &exports {
+                self.bmi.unexport(addr, region);
+            }
+            let text = lacking_text(needed, formats.highest);
+            return Err(self.error_at(pending.call.server, Errno::EOPNOTSUPP, text));
+        }
         let tag = self.next_tag;
         self.next_tag += 1;
         let request = Request {

@@ -88,11 +88,12 @@ fn golden_requests_of_each_format() {
         (only(6), "06", write(3, repeated), numbered.clone()),
         (five_to_seven, "07", status.clone(), "47".to_owned()),
         (five_to_seven, "07", write(3, repeated), numbered),
-        (only(7), "07", status, "47".to_owned()),
+        (only(7), "07", status.clone(), "47".to_owned()),
+        (only(8), "08", status, "47".to_owned()),
     ];
     for (formats, first, operation, expected) in cases {
         let lowest = match formats.highest {
-            7 => format!("{:02x}", formats.lowest),
+            7.. => format!("{:02x}", formats.lowest),
             _ => String::new(),
         };
         let bytes = from_hex(&format!(
@@ -128,12 +129,13 @@ fn what_other_clients_speak_is_known_as_far_as_they_say_it() {
         (&[4, 1][..], Some(Formats::only(4))),
         (&[1, 9], Some(Formats::only(1))),
         // Of newer ones, whose formats meet ours or do not.
-        (&[8, 6], Some(of(8, 6))),
+        (&[9, 6], Some(of(9, 6))),
         (&[9, 9], Some(of(9, 9))),
         (&[200, 1], Some(of(200, 1))),
         // Ours.
         (&[5, 0], Some(Formats::only(5))),
-        (&[7, 5], Some(FORMATS)),
+        (&[7, 5], Some(of(7, 5))),
+        (&[8, 5], Some(FORMATS)),
         // Nonsense.
         (&[0, 0], None),
         (&[9, 0], None),
