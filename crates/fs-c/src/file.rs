@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use causeway_fs::Error;
-use causeway_fs::client::{Client, File};
+use causeway_fs::client::{Allocation, Client, File};
 use causeway_fs::open_file::{OpenFile, OpenFlags, Whence, region};
 use causeway_sys::lent::{Buffer, Use, with_lent};
 use causeway_wire::fs::Region;
@@ -346,8 +346,12 @@ pub extern "C" fn cwfs_lseek(fs: *mut Handle, file: u64, offset: i64, whence: c_
             libc::SEEK_SET => Whence::Start,
             libc::SEEK_CUR => Whence::Current,
             libc::SEEK_END => Whence::End,
+            libc::SEEK_DATA => Whence::Data,
+            libc::SEEK_HOLE => Whence::Hole,
             other => {
-                let text = format!("{other} is neither SEEK_SET nor SEEK_CUR nor SEEK_END");
+                let text = format!(
+                    "{other} is none of SEEK_SET, SEEK_CUR, SEEK_END, SEEK_DATA and SEEK_HOLE"
+                );
                 return Err(Failure::invalid(text));
             }
         };
@@ -371,6 +375,28 @@ fn of_file(
 pub extern "C" fn cwfs_ftruncate(fs: *mut Handle, file: u64, size: i64) -> c_int {
     of_file(fs, file, |_, file| {
         Ok(file.truncate(buffers::offset(size)?)?)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn cwfs_fallocate(
+    fs: *mut Handle,
+    file: u64,
+    mode: c_int,
+    offset: i64,
+    len: i64,
+) -> c_int {
+    of_file(fs, file, |_, file| {
+        let (what, keep_size) = Allocation::of_flags(mode).ok_or_else(|| {
+            let text = format!("the mode {mode:#x} is not possible");
+            Failure::new(libc::EOPNOTSUPP, text)
+        })?;
+        let part = Region {
+            offset: buffers::offset(offset)?,
+            len: buffers::offset(len)?,
+        };
+        Ok(file.allocate(part, what, keep_size)?)
     })
 }
 

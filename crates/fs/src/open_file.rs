@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use causeway_wire::fs::{Attributes, Body, Errno, ObjectId, Place, Region};
 
 use crate::Error;
-use crate::client::{Client, CreateOptions, File};
+use crate::client::{Allocation, Client, CreateOptions, File};
 use crate::pool::Clients;
 
 /// How a file is opened.
@@ -41,6 +41,10 @@ pub enum Whence {
     Current,
     /// From the file's end, as it is at the server.
     End,
+    /// From the file's start, to the next byte that lies in no hole.
+    Data,
+    /// From the file's start, to the next hole, or the file's end.
+    Hole,
 }
 
 /// An open file.
@@ -207,6 +211,10 @@ impl OpenFile {
             Whence::Start => 0,
             Whence::Current => *position,
             Whence::End => self.attributes()?.size,
+            Whence::Data | Whence::Hole => {
+                *position = self.find(offset, whence)?;
+                return Ok(*position);
+            }
         };
         let target = base
             .checked_add_signed(offset)
@@ -218,6 +226,28 @@ impl OpenFile {
         };
         *position = target;
         Ok(target)
+    }
+
+    /// Where data or a hole begin from `offset` on.
+    fn find(&self, offset: i64, whence: Whence) -> Result<u64, Error> {
+        let found = match u64::try_from(offset) {
+            Ok(from) => self.with(|client, file| {
+                client.open_again(file)?;
+                match whence {
+                    Whence::Hole => client.seek_hole(file, from),
+                    _ => client.seek_data(file, from),
+                }
+            })?,
+            Err(_) => None,
+        };
+        let message = "there is nothing of that kind between the offset and the end of the file";
+        found.ok_or_else(|| refuse("seek", self.object, Errno::ENXIO, message))
+    }
+
+    /// As [`Client::allocate_part`].
+    pub fn allocate(&self, part: Region, what: Allocation, keep_size: bool) -> Result<(), Error> {
+        self.check_write("allocate")?;
+        self.with(|client, file| client.allocate_part(file, part, what, keep_size))
     }
 
     /// The attributes as they are at the server.

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
-use causeway_wire::fs::{Attributes, MAX_NAME_BYTES, ObjectId, SetAttributes};
+use causeway_wire::fs::{Attributes, MAX_NAME_BYTES, ObjectId, Region, SetAttributes};
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
     WriteFlags,
 };
 
@@ -419,6 +419,42 @@ impl Filesystem for Face {
     ) {
         self.mounted.close_directory(handle.0);
         reply.ok();
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u64,
+        flags: i32,
+        reply: ReplyEmpty,
+    ) {
+        let part = Region {
+            offset,
+            len: length,
+        };
+        reply_empty(self.mounted.allocate(object(inode), part, flags), reply);
+    }
+
+    fn lseek(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let Ok(from) = u64::try_from(offset) else {
+            return reply.error(Errno::ENXIO);
+        };
+        match self.mounted.seek(object(inode), from, whence) {
+            // No file has bytes behind the largest offset.
+            Ok(found) => reply.offset(i64::try_from(found).unwrap_or(i64::MAX)),
+            Err(failed) => reply.error(failed.into()),
+        }
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {

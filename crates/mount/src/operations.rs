@@ -317,7 +317,7 @@ impl Mounted {
     }
 
     /// Does something with a file's content, by the file's client.
-    fn with_file<T>(
+    pub(crate) fn with_file<T>(
         &self,
         object: ObjectId,
         work: impl FnOnce(&mut Client, &mut File) -> Result<T, Error>,

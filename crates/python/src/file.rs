@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use causeway_fs::Error;
+use causeway_fs::client::Allocation;
 use causeway_fs::open_file::{OpenFile, Whence, region};
 use causeway_sys::fork::Owner;
 use causeway_sys::lent::{Buffer, Use};
@@ -178,19 +179,31 @@ impl File {
         })
     }
 
-    /// Sets the position; `whence` is 0, 1 or 2.
+    /// Sets the position; `whence` is 0 to 4.
     fn seek(&self, py: Python<'_>, offset: i64, whence: u8) -> PyResult<u64> {
         let whence = match whence {
             0 => Whence::Start,
             1 => Whence::Current,
             2 => Whence::End,
-            _ => return Err(PyValueError::new_err("whence is neither 0 nor 1 nor 2")),
+            3 => Whence::Data,
+            4 => Whence::Hole,
+            _ => return Err(PyValueError::new_err("whence is none of 0 to 4")),
         };
         self.with(py, |file| file.seek(offset, whence))
     }
 
     fn truncate(&self, py: Python<'_>, size: u64) -> PyResult<()> {
         self.with(py, |file| file.truncate(size))
+    }
+
+    /// Reserves room, makes a hole or zeros, by the flags of Linux's `fallocate`.
+    fn fallocate(&self, py: Python<'_>, flags: i32, offset: u64, len: u64) -> PyResult<()> {
+        let Some((what, keep_size)) = Allocation::of_flags(flags) else {
+            return Err(PyValueError::new_err("these flags are not possible"));
+        };
+        self.with(py, |file| {
+            file.allocate(Region { offset, len }, what, keep_size)
+        })
     }
 
     fn fsync(&self, py: Python<'_>) -> PyResult<()> {

@@ -44,6 +44,23 @@ def test_files_are_opened_as_the_built_in_function_opens_them(client, place):
             client.open(path, mode)
 
 
+def test_holes_are_made_and_found(client, place):
+    data = b"x" * (4 << 20)
+    with client.open(place + "/holes", "w+b", 0) as file:
+        file.write(data)
+        assert file.seek(0, os.SEEK_HOLE) == len(data)
+        file.punch_hole(1 << 20, 2 << 20)
+        assert file.seek(0, os.SEEK_HOLE) == 1 << 20
+        assert file.seek(1 << 20, os.SEEK_DATA) == 3 << 20
+        assert file.pread(2 << 20, 1 << 20) == bytes(2 << 20)
+        file.allocate(len(data), 100, keep_size=True)
+        assert file.stat().st_size == len(data)
+        file.allocate(len(data), 100)
+        assert file.stat().st_size == len(data) + 100
+        with pytest.raises(OSError):
+            file.seek(len(data) + 100, os.SEEK_DATA)
+
+
 def test_raw_files(client, place):
     data = bytes(range(256)) * 40_000
     with client.open(place + "/raw", "w+b", 0) as file:

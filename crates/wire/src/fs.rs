@@ -196,6 +196,14 @@ pub enum Operation {
         /// What to change.
         set: SetAttributes,
     },
+    /// Makes a file larger, with a hole; does nothing to one that has this size or a larger one. Otherwise as
+    /// [`Operation::Truncate`].
+    Grow {
+        /// Which file.
+        object: ObjectId,
+        /// Least size in bytes, at most 2^63 - 1.
+        size: u64,
+    },
     /// First half of changing a file's size: records the size and, if the file is striped, that its
     /// datafiles must follow. Returns [`ReplyBody::Node`].
     Truncate {
@@ -355,6 +363,28 @@ pub enum Operation {
         version: u64,
         /// How long the datafile must have been before at least, of the bytes that are kept.
         at_least: u64,
+    },
+    /// Makes a hole of a part of a datafile, whose size stays. Returns [`ReplyBody::Punched`].
+    PunchData {
+        /// Which datafile.
+        object: ObjectId,
+        /// The client's number for the request, among its writes.
+        number: u64,
+        /// When an earlier sending may have reached the server.
+        repeated: Option<Moment>,
+        /// How long the datafile must be at least, in bytes.
+        at_least: u64,
+        /// Which part; it may reach behind the end.
+        region: Region,
+    },
+    /// Reserves room on the disk for a part of a datafile, whose size stays. Returns [`ReplyBody::Done`].
+    ReserveData {
+        /// Which datafile.
+        object: ObjectId,
+        /// How long the datafile must be at least, in bytes.
+        at_least: u64,
+        /// Which part; it may reach behind the end.
+        region: Region,
     },
     /// Makes a datafile durable. Returns [`ReplyBody::Done`].
     Flush {
@@ -707,6 +737,11 @@ pub enum ReplyBody {
     Data {
         /// The first bytes at or behind the offset that may be anything else than zeros; absent if none follow.
         first: Option<Region>,
+    },
+    /// A part of a datafile is a hole.
+    Punched {
+        /// Where to go on, if that is not all that was asked for.
+        next: Option<u64>,
     },
     /// What time it is on the server's host.
     Clock(Moment),

@@ -6,6 +6,7 @@
 mod ends;
 mod files;
 mod full;
+mod holes;
 mod programs;
 mod users;
 

@@ -240,10 +240,11 @@ int64_t cwfs_writex(cwfs_t *fs, cwfs_file_t file, const struct iovec *memory, si
  * cwfs_lseek - set the position
  *
  * PARAMETERS
- *     whence      SEEK_SET, SEEK_CUR or SEEK_END
+ *     whence      SEEK_SET, SEEK_CUR or SEEK_END; or SEEK_DATA or SEEK_HOLE: to the first byte from `offset` on that
+ *                 lies in no hole, or to the first one that does, or the file's end. Blocks have 4096 bytes.
  *
  * RETURN VALUE
- *     The new position.
+ *     The new position; -ENXIO if there are no data or `offset` is not in front of the end.
  */
 int64_t cwfs_lseek(cwfs_t *fs, cwfs_file_t file, int64_t offset, int whence);
 
@@ -251,6 +252,20 @@ int64_t cwfs_lseek(cwfs_t *fs, cwfs_file_t file, int64_t offset, int whence);
  * cwfs_ftruncate - cut a file that was opened for writing, or extend it with a hole
  */
 int cwfs_ftruncate(cwfs_t *fs, cwfs_file_t file, int64_t size);
+
+/*
+ * cwfs_fallocate - reserve room for a part of a file, make a hole of it, or zero it
+ *
+ * PARAMETERS
+ *     mode        0 or FALLOC_FL_KEEP_SIZE: the servers' disks reserve room, so that writing there does not fail for
+ *                 want of it; FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE: the part becomes a hole, and its room is given
+ *                 back; FALLOC_FL_ZERO_RANGE, alone or with FALLOC_FL_KEEP_SIZE: it reads as zeros, and has room
+ *                 reserved. Without FALLOC_FL_KEEP_SIZE the file gets as large as the part reaches.
+ *
+ * RETURN VALUE
+ *     0; -ENOSPC if a disk is full; -EOPNOTSUPP for other modes: parts cannot be taken out of a file or put into one.
+ */
+int cwfs_fallocate(cwfs_t *fs, cwfs_file_t file, int mode, int64_t offset, int64_t len);
 
 /*
  * cwfs_fsync - make content and size durable

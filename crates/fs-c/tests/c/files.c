@@ -44,6 +44,41 @@ static void contents(cwfs_t *fs) {
     free(back);
 }
 
+/* Made, found and zeroed. */
+static void holes(cwfs_t *fs) {
+    const int KEEP_SIZE = 1, PUNCH_HOLE = 2, ZERO_RANGE = 0x10;
+    /* Linux's numbers of SEEK_DATA and SEEK_HOLE. */
+    const int DATA = 3, HOLE = 4;
+    char *data = malloc(LARGE), *back = malloc(LARGE);
+    struct cwfs_stat stat;
+    fill(data, LARGE, 3);
+    cwfs_file_t file = open_file(fs, "/holes", O_CREAT | O_RDWR);
+    CHECK_IS(cwfs_write(fs, file, data, LARGE), LARGE);
+    CHECK_IS(cwfs_lseek(fs, file, 5, HOLE), LARGE);
+    CHECK_IS(cwfs_fallocate(fs, file, PUNCH_HOLE | KEEP_SIZE, 65536, 1 << 20), 0);
+    CHECK_IS(cwfs_lseek(fs, file, 5, HOLE), 65536);
+    CHECK_IS(cwfs_lseek(fs, file, 65536, DATA), 65536 + (1 << 20));
+    CHECK_IS(cwfs_lseek(fs, file, 0, SEEK_CUR), 65536 + (1 << 20));
+    CHECK_IS(cwfs_fallocate(fs, file, ZERO_RANGE | KEEP_SIZE, LARGE - 10, 100), 0);
+    memset(data + 65536, 0, 1 << 20);
+    memset(data + LARGE - 10, 0, 10);
+    CHECK_IS(cwfs_pread(fs, file, back, LARGE, 0), LARGE);
+    CHECK(memcmp(back, data, LARGE) == 0);
+    CHECK_IS(cwfs_fallocate(fs, file, KEEP_SIZE, LARGE, 1000), 0);
+    CHECK_IS(cwfs_fstat(fs, file, &stat), 0);
+    CHECK(stat.size == LARGE);
+    CHECK_IS(cwfs_fallocate(fs, file, 0, LARGE, 1000), 0);
+    CHECK_IS(cwfs_fstat(fs, file, &stat), 0);
+    CHECK(stat.size == LARGE + 1000);
+    CHECK_IS(cwfs_lseek(fs, file, LARGE + 1000, DATA), -ENXIO);
+    CHECK_IS(cwfs_close(fs, file), 0);
+    file = open_file(fs, "/holes", O_RDONLY);
+    CHECK_IS(cwfs_fallocate(fs, file, 0, 0, 1), -EBADF);
+    CHECK_IS(cwfs_close(fs, file), 0);
+    free(data);
+    free(back);
+}
+
 static void flags(cwfs_t *fs) {
     char text[32] = "";
     cwfs_file_t file, other;
@@ -182,6 +217,7 @@ int main(int argc, char **argv) {
     CHECK_IS(cwfs_statfs(fs, &state), 0);
     CHECK(state.total_bytes >= state.free_bytes && state.free_bytes > 0);
     contents(fs);
+    holes(fs);
     flags(fs);
     lists(fs);
     names(fs);

@@ -76,6 +76,7 @@ pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
         ReplyBody::Scrubbed { .. } => "a part of a scrub",
         ReplyBody::Checked { .. } => "a check",
         ReplyBody::MetadataStatus { .. } | ReplyBody::StorageStatus { .. } => "a status",
+        ReplyBody::Punched { .. } => "how far a hole was made",
         ReplyBody::Hello(_) => "a greeting",
     };
     CallError::local(

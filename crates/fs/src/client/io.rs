@@ -140,29 +140,33 @@ impl Client {
     /// Truncates or extends a file.
     pub fn truncate(&mut self, file: &mut File, size: u64) -> Result<(), Error> {
         let object = file.node.object;
-        let attempt = |client: &mut Self, file: &mut File| {
-            check_end(size)?;
-            client.will_change(file, &[client.metadata])?;
-            let mut tries = 0;
-            loop {
-                match client
-                    .mutate(Operation::Truncate { object, size })
-                    .and_then(node)
+        check_end(size)
+            .and_then(|()| self.resize(file, &Operation::Truncate { object, size }))
+            .map_err(|error| error.during("truncate", &object_name(object)))
+    }
+
+    /// Makes a change of a file's size, and has the datafiles follow it.
+    pub(super) fn resize(
+        &mut self,
+        file: &mut File,
+        operation: &Operation,
+    ) -> Result<(), CallError> {
+        self.will_change(file, &[self.metadata])?;
+        let mut tries = 0;
+        loop {
+            match self.mutate(operation.clone()).and_then(node) {
+                Ok(node) => break file.see(node)?,
+                Err(t)
+                    if matches!(t.errno, Errno::MOVING | Errno::STUFFED)
+                        && tries < FORM_CHANGES =>
                 {
-                    Ok(node) => break file.see(node)?,
-                    Err(t)
-                        if matches!(t.errno, Errno::MOVING | Errno::STUFFED)
-                            && tries < FORM_CHANGES =>
-                    {
-                        client.unstuff(file)?;
-                    }
-                    Err(error) => return Err(error),
+                    self.unstuff(file)?;
                 }
-                tries += 1;
+                Err(error) => return Err(error),
             }
-            client.finish_truncation(file)
-        };
-        attempt(self, file).map_err(|error| error.during("truncate", &object_name(object)))
+            tries += 1;
+        }
+        self.finish_truncation(file)
     }
 
     /// Refuses a file whose content the caller may not read.
@@ -294,7 +298,7 @@ impl Client {
     }
 
     /// Writes beside the metadata. Returns `false` if the file is not stuffed any more, which `file` then shows.
-    fn write_stuffed(&mut self, file: &mut File, list: IoList<'_>) -> Result<bool, CallError> {
+    pub(super) fn write_stuffed(&mut self, file: &mut File, list: IoList<'_>) -> Result<bool, CallError> {
         let object = file.node.object;
         self.will_change(file, &[self.metadata])?;
         let mut memory = Cutter::new(list.memory.iter().cloned());
@@ -407,7 +411,7 @@ impl Client {
         Ok(calls.collect())
     }
 
-    fn io_servers(&mut self, distribution: &Distribution) -> Result<Vec<usize>, CallError> {
+    pub(super) fn io_servers(&mut self, distribution: &Distribution) -> Result<Vec<usize>, CallError> {
         let positions = 0..distribution.servers.len();
         positions
             .map(|position| self.io_server(distribution, position))
@@ -429,7 +433,7 @@ impl Client {
     }
 
     /// Moves a stuffed file's content to its first server, or completes a move that another client has begun.
-    fn unstuff(&mut self, file: &mut File) -> Result<(), CallError> {
+    pub(super) fn unstuff(&mut self, file: &mut File) -> Result<(), CallError> {
         let object = file.node.object;
         file.see(
             self.mutate(Operation::BeginUnstuff { object })
@@ -596,7 +600,7 @@ pub(super) fn striping(distribution: &Distribution) -> Result<Striping, CallErro
         .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))
 }
 
-fn check_end(end: u64) -> Result<(), CallError> {
+pub(super) fn check_end(end: u64) -> Result<(), CallError> {
     if end > MAX_FILE_BYTES {
         let message = format!("byte {end} lies behind the largest offset, 2^63 - 1");
         return Err(CallError::local(Errno::EFBIG, message));

@@ -386,7 +386,7 @@ impl Rpc {
         let asks_clock = has_clock && pending.unacknowledged.wants_clock();
         let operation = match &pending.call.body {
             _ if asks_clock => Operation::Clock,
-            Body::Plain(operation) => operation.clone(),
+            Body::Plain(operation) => numbered(operation.clone(), pending),
             Body::Data(kind, piece) => {
                 self.data_operation(pending, addr, *kind, piece, &mut exports)?
             }
@@ -549,6 +549,18 @@ impl Rpc {
              is faulty",
         )
     }
+}
+
+/// An operation with the number that the call has among the client's writes, if it is one of these.
+fn numbered(mut operation: Operation, pending: &PendingCall) -> Operation {
+    if let Operation::PunchData {
+        number, repeated, ..
+    } = &mut operation
+    {
+        *number = pending.sequence;
+        *repeated = pending.unacknowledged.moment();
+    }
+    operation
 }
 
 fn random_client() -> Result<u128, CallError> {

@@ -122,6 +122,15 @@ impl Change<'_> {
         self.put_written(found, self.now)
     }
 
+    /// Sets a file's size if it is smaller.
+    pub(super) fn grow(&mut self, object: ObjectId, size: u64) -> Outcome<ReplyBody> {
+        let found = self.writable_file(object)?;
+        match found.record.size < size {
+            true => self.truncate(object, size),
+            false => self.node_reply(found),
+        }
+    }
+
     /// Notes that the datafiles have followed a truncation, unless a later one has come.
     pub(super) fn finish_truncate(&mut self, object: ObjectId, version: u64) -> Outcome<ReplyBody> {
         let mut found = self.writable_file(object)?;

@@ -55,7 +55,7 @@ fn promises_names(request: &Request) -> bool {
 fn binds_datafiles(request: &Request) -> bool {
     matches!(
         request.operation,
-        Operation::Truncate { .. } | Operation::BeginUnstuff { .. }
+        Operation::Truncate { .. } | Operation::Grow { .. } | Operation::BeginUnstuff { .. }
     )
 }
 
@@ -695,6 +695,7 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<ReplyBody
         Operation::RemoveDirectory { place, expected } => change.remove_directory(place, *expected),
         Operation::SetAttributes { object, set } => change.set_attributes(*object, set),
         Operation::Truncate { object, size } => change.truncate(*object, *size),
+        Operation::Grow { object, size } => change.grow(*object, *size),
         Operation::FinishTruncate { object, version } => change.finish_truncate(*object, *version),
         Operation::Extend {
             object,

@@ -586,6 +586,8 @@ impl Loop {
             | Operation::TruncateData { .. }
             | Operation::Flush { .. }
             | Operation::FindData { .. }
+            | Operation::PunchData { .. }
+            | Operation::ReserveData { .. }
             | Operation::Remove { .. }
             | Operation::ListData { .. }
             | Operation::CheckData { .. }

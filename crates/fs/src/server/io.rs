@@ -608,7 +608,7 @@ impl Loop {
                 let (mailbox, ticket) = (self.mailbox(), job.ticket);
                 let put = move |result| mailbox.put(Done::Piece(ticket, index, result));
                 if job.write {
-                    let claim = move || (file.claim(&piece), piece);
+                    let claim = move || (file.claim(&piece.regions), piece);
                     self.pool
                         .run_ordered(claim, move |(claim, piece), scratch| {
                             let written = claim.write(&piece, scratch, at_least);

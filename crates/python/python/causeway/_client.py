@@ -74,6 +74,11 @@ class Stat(NamedTuple):
         return _stat.S_ISLNK(self.st_mode)
 
 
+# Flags of Linux's fallocate.
+_KEEP_SIZE = 1
+_PUNCH_HOLE = 2
+
+
 class RawFile(io.RawIOBase):
     """An open file without a buffer. Threads may share it; ``pread`` and its likes leave the position alone."""
 
@@ -145,7 +150,16 @@ class RawFile(io.RawIOBase):
         return self._file.read_ranges(list(ranges))
 
     def seek(self, offset: int, whence: int = 0) -> int:
+        """Also to the next data or hole from an offset on (``os.SEEK_DATA``, ``os.SEEK_HOLE``)."""
         return self._file.seek(offset, whence)
+
+    def allocate(self, offset: int, length: int, *, keep_size: bool = False) -> None:
+        """Reserves room on the servers' disks, and extends the file that far unless ``keep_size`` is set."""
+        self._file.fallocate(_KEEP_SIZE if keep_size else 0, offset, length)
+
+    def punch_hole(self, offset: int, length: int) -> None:
+        """Has a part read as zeros and gives its room back."""
+        self._file.fallocate(_PUNCH_HOLE | _KEEP_SIZE, offset, length)
 
     def tell(self) -> int:
         return self._file.seek(0, 1)

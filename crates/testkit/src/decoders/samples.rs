@@ -274,6 +274,22 @@ fn operations() -> Vec<Operation> {
         Operation::AddServer { name: "io4".into() },
         Operation::DrainServer { name: "io4".into() },
         Operation::EndSession,
+        Operation::Grow {
+            object,
+            size: 1 << 40,
+        },
+        Operation::PunchData {
+            object,
+            number: 7,
+            repeated: Some(fs::Moment { boot: 3, at: 4 }),
+            at_least: 5,
+            region: Region { offset: 6, len: 7 },
+        },
+        Operation::ReserveData {
+            object,
+            at_least: 5,
+            region: Region { offset: 6, len: 7 },
+        },
         Operation::AcceptServer {
             name: "io4".into(),
             generation: Generation(5),
@@ -510,6 +526,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             moved: 2,
         },
         ReplyBody::Clock(fs::Moment { boot: 3, at: 4 }),
+        ReplyBody::Punched { next: Some(9) },
         ReplyBody::Data {
             first: Some(Region { offset: 5, len: 6 }),
         },

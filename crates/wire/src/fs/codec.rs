@@ -67,6 +67,7 @@ variants!(Operation, "operation", {
     23 => AcceptServer { name: text(MAX_SERVER_NAME_BYTES), generation: wire },
     24 => DrainServer { name: text(MAX_SERVER_NAME_BYTES) },
     25 => EndSession,
+    30 => Grow { object: wire, size: u64 },
 
     40 => ListStriped { after: wire, limit: u32 },
     41 => Paths { objects: list(8) },
@@ -96,6 +97,8 @@ variants!(Operation, "operation", {
     72 => Enroll { index: u16, incarnation: wire, replace: bool },
     73 => FindData { object: wire, at_least: u64, offset: u64 },
     74 => Clock,
+    75 => PunchData { object: wire, number: u64, repeated: option, at_least: u64, region: wire },
+    76 => ReserveData { object: wire, at_least: u64, region: wire },
     80 => CheckData { datafiles: list(16) },
     81 => RemoveOrphans { objects: list(8), numbers: u64 },
     82 => Scrub { from: option, bytes: u64 },
@@ -149,6 +152,7 @@ variants!(ReplyBody, "reply body", {
     },
     25 => Data { first: option },
     26 => Clock(moment: wire),
+    30 => Punched { next: option_u64 },
 });
 
 variants!(Regions, "regions", {

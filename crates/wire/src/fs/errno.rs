@@ -37,6 +37,7 @@ errnos! {
     EPERM = 1, "operation not permitted";
     ENOENT = 2, "no such file or directory";
     EIO = 5, "input/output error";
+    ENXIO = 6, "nothing there";
     EBADF = 9, "bad handle";
     EAGAIN = 11, "try again";
     ENOMEM = 12, "out of memory";

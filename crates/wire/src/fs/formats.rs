@@ -40,14 +40,18 @@ pub const EXTENDED: u8 = 8;
 /// What both sides call this protocol in their errors.
 const PROTOCOL: &str = "the file system's protocol";
 
-/// [`Operation::Write`] on the wire.
+/// [`Operation::Write`] and [`ReplyBody::Punched`] on the wire.
 const WRITE: u8 = 65;
+const PUNCHED: u8 = 30;
 
 impl Operation {
     /// The lowest format that has it.
     pub fn lowest_format(&self) -> u8 {
         match self {
             Operation::Clock => NUMBERED_WRITES,
+            Operation::Grow { .. }
+            | Operation::PunchData { .. }
+            | Operation::ReserveData { .. } => EXTENDED,
             _ => FORMATS.lowest,
         }
     }
@@ -152,6 +156,9 @@ impl Reply {
             value => return unknown("reply kind", value),
         };
         input.finish()?;
+        if format < EXTENDED && matches!(result, Ok(ReplyBody::Punched { .. })) {
+            return unknown("reply body", PUNCHED);
+        }
         if format < NUMBERED_WRITES && matches!(result, Ok(ReplyBody::Clock(_))) {
             return unknown("reply body", format);
         }

@@ -199,6 +199,10 @@ fn golden_operations_on_objects() {
             "18 03000000 696f34",
         ),
         (Operation::EndSession, "19"),
+        (
+            Operation::Grow { object, size: 5 },
+            "1e 0900000000000000 0500000000000000",
+        ),
         (Operation::MetadataStatus, "13"),
         (
             Operation::Exist {

@@ -103,6 +103,26 @@ fn golden_operations_on_data() {
         ),
         (Operation::Clock, "4a".into()),
         (
+            Operation::PunchData {
+                object,
+                number: 3,
+                repeated: Some(Moment { boot: 4, at: 5 }),
+                at_least: 8,
+                region,
+            },
+            "4b 0900000000000000 0300000000000000
+             01 04000000000000000000000000000000 0500000000000000 0800000000000000 0100000000000000 0200000000000000"
+                .into(),
+        ),
+        (
+            Operation::ReserveData {
+                object,
+                at_least: 8,
+                region,
+            },
+            "4c 0900000000000000 0800000000000000 0100000000000000 0200000000000000".into(),
+        ),
+        (
             Operation::CheckData {
                 datafiles: vec![(object, 3)],
             },
@@ -140,4 +160,7 @@ fn golden_results_on_holes() {
     let first = Some(Region { offset: 1, len: 2 });
     let expected = "19 01 0100000000000000 0200000000000000";
     golden(&ReplyBody::Data { first }, expected);
+    golden(&ReplyBody::Punched { next: None }, "1e 00");
+    let next = Some(7);
+    golden(&ReplyBody::Punched { next }, "1e 01 0700000000000000");
 }
