@@ -13,8 +13,7 @@ const SEEK_HOLE: i32 = 4;
 impl Mounted {
     /// Reserves room for a part of a file, zeros it or makes a hole of it, as the flags say.
     pub(crate) fn allocate(&self, object: ObjectId, part: Region, flags: i32) -> Outcome {
-        let (what, keep_size) =
-            Allocation::of_flags(flags).ok_or(Failed(Errno::EOPNOTSUPP))?;
+        let (what, keep_size) = Allocation::of_flags(flags).ok_or(Failed(Errno::EOPNOTSUPP))?;
         self.with_file(object, |client, file| {
             client.allocate_part(file, part, what, keep_size)
         })

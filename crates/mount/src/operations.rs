@@ -234,6 +234,20 @@ impl Mounted {
         self.undo_unless(renamed, kept)
     }
 
+    /// Swaps what two names name.
+    pub(crate) fn exchange(
+        &self,
+        user: User,
+        first: (ObjectId, &[u8]),
+        second: (ObjectId, &[u8]),
+    ) -> Outcome {
+        if is_hidden(first.0, first.1) || is_hidden(second.0, second.1) {
+            return Err(Failed(Errno::EPERM));
+        }
+        self.clients
+            .for_user(user, false, |client| client.exchange(first, second))
+    }
+
     /// Before a name is taken away: if it is the last one of a file that is open here, the file gets a name among the
     /// unlinked, and is returned.
     fn keep_if_last(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome<Option<ObjectId>> {

@@ -44,6 +44,19 @@ def test_files_are_opened_as_the_built_in_function_opens_them(client, place):
             client.open(path, mode)
 
 
+def test_extended_attributes(client, place):
+    path = place + "/attributed"
+    client.write(path, b"content")
+    client.setxattr(path, "user.colour", b"blue", os.XATTR_CREATE)
+    assert client.getxattr(path, "user.colour") == b"blue"
+    assert client.listxattr(path) == ["user.colour"]
+    with pytest.raises(FileExistsError):
+        client.setxattr(path, "user.colour", b"red", os.XATTR_CREATE)
+    client.removexattr(path, "user.colour")
+    with pytest.raises(OSError):
+        client.getxattr(path, "user.colour")
+
+
 def test_holes_are_made_and_found(client, place):
     data = b"x" * (4 << 20)
     with client.open(place + "/holes", "w+b", 0) as file:

@@ -9,6 +9,7 @@ mod full;
 mod holes;
 mod programs;
 mod users;
+mod xattrs;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -347,6 +347,8 @@ int cwfs_testsome(cwfs_t *fs, struct cwfs_completion *done, int most, int64_t ti
 #define CWFS_NOFOLLOW 2
 /* Renaming fails with -EEXIST if the new name exists. */
 #define CWFS_NOREPLACE 1
+/* Renaming swaps what both names name. */
+#define CWFS_EXCHANGE 4
 
 /* Nanoseconds of a time to set: that of the call, or none at all. */
 #define CWFS_NOW 1073741823
@@ -419,7 +421,7 @@ int cwfs_unlink(cwfs_t *fs, const char *path);
  * cwfs_rename - rename at once, in the place of what has the new name
  *
  * PARAMETERS
- *     flags       0 or CWFS_NOREPLACE
+ *     flags       0, CWFS_NOREPLACE, or CWFS_EXCHANGE: each name gets what the other one had
  */
 int cwfs_rename(cwfs_t *fs, const char *from, const char *to, unsigned int flags);
 
@@ -463,6 +465,38 @@ int cwfs_chown(cwfs_t *fs, const char *path, uint32_t uid, uint32_t gid, unsigne
  *     flags       0 or CWFS_NOFOLLOW
  */
 int cwfs_utimens(cwfs_t *fs, const char *path, const struct cwfs_time times[2], unsigned int flags);
+
+/*
+ * cwfs_setxattr - give what a path leads to an extended attribute
+ *
+ * PARAMETERS
+ *     name        with its name space: user., trusted. or security.; at most 255 bytes
+ *     value       `size` bytes, at most 60 KiB
+ *     flags       0, XATTR_CREATE or XATTR_REPLACE
+ *
+ * RETURN VALUE
+ *     0; -EEXIST or -ENODATA if the flags forbid what there is or is not, -ENOSPC if the object has too many.
+ */
+int cwfs_setxattr(cwfs_t *fs, const char *path, const char *name, const void *value, size_t size, int flags);
+
+/*
+ * cwfs_getxattr - read an extended attribute
+ *
+ * RETURN VALUE
+ *     How many bytes it has; they are written to `value` unless `room` is 0. -ENODATA if there is none, -ERANGE if there
+ *     is no room for all of it.
+ */
+int64_t cwfs_getxattr(cwfs_t *fs, const char *path, const char *name, void *value, size_t room);
+
+/*
+ * cwfs_listxattr - list the names of extended attributes, each with a NUL behind it; otherwise as cwfs_getxattr()
+ */
+int64_t cwfs_listxattr(cwfs_t *fs, const char *path, void *names, size_t room);
+
+/*
+ * cwfs_removexattr - remove an extended attribute
+ */
+int cwfs_removexattr(cwfs_t *fs, const char *path, const char *name);
 
 /*
  * cwfs_statfs - how full the file system is

@@ -3,9 +3,7 @@
 //! A part of a file is one part of each of its datafiles. Servers make holes in steps of bounded length, all servers at once.
 
 use causeway_bmi::Memory;
-use causeway_wire::fs::{
-    Distribution, Errno, MAX_STUFFED_BYTES, Operation, Region, ReplyBody,
-};
+use causeway_wire::fs::{Distribution, Errno, MAX_STUFFED_BYTES, Operation, Region, ReplyBody};
 
 use rustix::fs::FallocateFlags;
 
@@ -116,7 +114,8 @@ impl Client {
                 Form::Stuffed { moving: false } => {
                     let size = file.node.attributes.size.min(MAX_STUFFED_BYTES as u64);
                     let len = size.saturating_sub(part.offset).min(part.len);
-                    let (regions, memory) = ([Region { len, ..part }], [Memory::zeroed(len as usize)]);
+                    let (regions, memory) =
+                        ([Region { len, ..part }], [Memory::zeroed(len as usize)]);
                     let list = IoList {
                         regions: &regions,
                         memory: &memory,
@@ -241,11 +240,7 @@ impl Client {
             .map_err(|error| error.during("find a hole", &object_name(file.node.object)))
     }
 
-    fn try_seek_hole(
-        &mut self,
-        file: &mut File,
-        offset: u64,
-    ) -> Result<Option<u64>, CallError> {
+    fn try_seek_hole(&mut self, file: &mut File, offset: u64) -> Result<Option<u64>, CallError> {
         self.check_access(file, IoKind::Read)?;
         for _ in 0..FORM_CHANGES {
             let size = file.node.attributes.size;
@@ -296,7 +291,9 @@ impl Client {
             for ((position, start, end), reply) in left.into_iter().zip(replies) {
                 let first = take_reply!(reply, ReplyBody::Data { first } => first)?;
                 match first {
-                    Some(data) if data.offset <= start && data.offset.saturating_add(data.len) > start => {
+                    Some(data)
+                        if data.offset <= start && data.offset.saturating_add(data.len) > start =>
+                    {
                         rest.push((position, data.offset.saturating_add(data.len), end));
                     }
                     _ => hole = hole.min(striping.file_offset(position, start)),

@@ -76,6 +76,8 @@ pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
         ReplyBody::Scrubbed { .. } => "a part of a scrub",
         ReplyBody::Checked { .. } => "a check",
         ReplyBody::MetadataStatus { .. } | ReplyBody::StorageStatus { .. } => "a status",
+        ReplyBody::Xattr(_) => "an extended attribute",
+        ReplyBody::XattrNames(_) => "names of extended attributes",
         ReplyBody::Punched { .. } => "how far a hole was made",
         ReplyBody::Hello(_) => "a greeting",
     };

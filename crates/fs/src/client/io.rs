@@ -298,7 +298,11 @@ impl Client {
     }
 
     /// Writes beside the metadata. Returns `false` if the file is not stuffed any more, which `file` then shows.
-    pub(super) fn write_stuffed(&mut self, file: &mut File, list: IoList<'_>) -> Result<bool, CallError> {
+    pub(super) fn write_stuffed(
+        &mut self,
+        file: &mut File,
+        list: IoList<'_>,
+    ) -> Result<bool, CallError> {
         let object = file.node.object;
         self.will_change(file, &[self.metadata])?;
         let mut memory = Cutter::new(list.memory.iter().cloned());
@@ -411,7 +415,10 @@ impl Client {
         Ok(calls.collect())
     }
 
-    pub(super) fn io_servers(&mut self, distribution: &Distribution) -> Result<Vec<usize>, CallError> {
+    pub(super) fn io_servers(
+        &mut self,
+        distribution: &Distribution,
+    ) -> Result<Vec<usize>, CallError> {
         let positions = 0..distribution.servers.len();
         positions
             .map(|position| self.io_server(distribution, position))

@@ -261,7 +261,12 @@ impl Datafile {
         self.write_recorded(&left, scratch, at_least)
     }
 
-    pub(super) fn write_recorded(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<u64> {
+    pub(super) fn write_recorded(
+        &self,
+        piece: &Piece,
+        scratch: &mut Scratch,
+        at_least: u64,
+    ) -> Result<u64> {
         let change = self.changes.begin();
         let mut memory = Cursor::new(&piece.memory);
         let wanted = self.min_size(at_least);

@@ -13,14 +13,14 @@ use super::datafile::{Claim, Datafile};
 use super::disk::{free, put, reserve};
 use super::fault::{Fault, Result};
 use super::history::Origin;
-use super::pieces::{Piece, Scratch, subtract};
+use super::pieces::{Abandoned, Piece, Scratch, subtract};
 use super::sums::BLOCK;
 
 /// Groups that one call changes at most: it must end soon.
 const GROUPS_AT_ONCE: usize = 256;
 
 /// A part of a datafile that is to become a hole.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Punch {
     /// Which part; it may reach behind the end.
     pub region: Region,
@@ -28,6 +28,8 @@ pub struct Punch {
     pub origin: Origin,
     /// How long the datafile must be at least.
     pub at_least: u64,
+    /// Set once the client does not wait for it any more: what others write then must stay.
+    pub abandoned: Abandoned,
 }
 
 impl Claim {
@@ -48,6 +50,7 @@ impl Datafile {
     /// As [`Claim::punch`], while the caller keeps other threads from writing the blocks. What others have written since
     /// the first sending of a repeated request is left alone.
     fn punch_held(&self, punch: &Punch, scratch: &mut Scratch) -> Result<Option<u64>> {
+        punch.abandoned.check()?;
         let (offset, end) = (punch.region.offset, end_of(punch.region));
         if offset >= end {
             return Ok(None);
@@ -70,6 +73,7 @@ impl Datafile {
         let left = subtract(region, &overwritten);
         history.note(write, object, &left)?;
         for part in left {
+            punch.abandoned.check()?;
             self.punch_part(part, size, scratch)?;
         }
         Ok((until < end).then_some(until))

@@ -72,6 +72,7 @@ fn punch_hole(
             region,
             origin: Origin::default(),
             at_least: 0,
+            abandoned: Abandoned::default(),
         };
         let Some(next) = datafile.claim(&[region]).punch(&punch, scratch)? else {
             return Ok(());

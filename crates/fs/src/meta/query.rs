@@ -143,6 +143,8 @@ impl Query<'_> {
             Operation::ListStriped { after, limit } => self.list_striped(*after, *limit),
             Operation::Paths { objects } => self.paths(objects),
             Operation::Exist { objects } => self.exist(objects),
+            Operation::GetXattr { object, name } => self.get_xattr(*object, name),
+            Operation::ListXattrs { object } => self.list_xattrs(*object),
             _ => return None,
         })
     }

@@ -592,6 +592,8 @@ impl Reader {
                 | Operation::ListStriped { .. }
                 | Operation::Paths { .. }
                 | Operation::Check { .. }
+                | Operation::GetXattr { .. }
+                | Operation::ListXattrs { .. }
         );
         if !read_only {
             return None;
@@ -655,6 +657,7 @@ fn needs_space(operation: &Operation) -> bool {
         Operation::Unlink { .. }
             | Operation::RemoveDirectory { .. }
             | Operation::Commit
+            | Operation::RemoveXattr { .. }
             | Operation::FinishTruncate { .. }
             | Operation::FinishUnstuff { .. }
             | Operation::Truncate { .. }
@@ -691,6 +694,7 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<ReplyBody
             to,
             no_replace,
         } => change.rename(from, to, *no_replace),
+        Operation::Exchange { first, second } => change.exchange(first, second),
         Operation::Unlink { place, expected } => change.unlink(place, *expected),
         Operation::RemoveDirectory { place, expected } => change.remove_directory(place, *expected),
         Operation::SetAttributes { object, set } => change.set_attributes(*object, set),
@@ -714,6 +718,13 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<ReplyBody
         Operation::AddServer { name } => change.add_server(name),
         Operation::AcceptServer { name, generation } => change.accept_server(name, *generation),
         Operation::DrainServer { name } => change.drain_server(name),
+        Operation::SetXattr {
+            object,
+            name,
+            value,
+            mode,
+        } => change.set_xattr(*object, name, value, *mode),
+        Operation::RemoveXattr { object, name } => change.remove_xattr(*object, name),
         Operation::Commit => Ok(ReplyBody::Done),
         Operation::Check { after, repair } => check::run(change, after.as_ref(), *repair),
         _ => fail(

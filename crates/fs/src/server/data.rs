@@ -17,7 +17,7 @@ use super::io::Requester;
 use super::ticket::ReplyTo;
 use crate::data::punch::Punch;
 use crate::data::scrub::{Finding, Step};
-use crate::data::{Fault, Origin, Scratch, Store, history};
+use crate::data::{Abandoned, Fault, Origin, Scratch, Store, history};
 use crate::error::failure;
 
 /// Most datafiles in one reply to [`Operation::ListData`].
@@ -111,8 +111,9 @@ impl Loop {
                     region,
                     origin: Origin { write, repeated },
                     at_least,
+                    abandoned: Abandoned::default(),
                 };
-                self.start_punch(to, object, punch)
+                self.start_punch(requester, object, punch)
             }
             Operation::ReserveData {
                 object,
@@ -141,7 +142,7 @@ impl Loop {
     /// Makes a hole, in the order in which requests that overlap it have come.
     fn start_punch(
         &mut self,
-        to: ReplyTo,
+        requester: Requester,
         object: ObjectId,
         punch: Punch,
     ) -> Result<Option<ReplyBody>, Failure> {
@@ -152,9 +153,11 @@ impl Loop {
                 wanted => Err(failed(Fault::Absent { wanted })),
             };
         };
-        let ticket = self.open_entry(to, EntryState::Elsewhere);
+        let state = EntryState::Punching(requester.client, punch.abandoned.clone());
+        let ticket = self.open_entry(requester.to, state);
         let mailbox = self.mailbox();
-        let claim = move || file.claim(&[punch.region]);
+        let region = punch.region;
+        let claim = move || file.claim(&[region]);
         self.pool.run_ordered(claim, move |claim, scratch| {
             let punched = claim.punch(&punch, scratch);
             let result = punched

@@ -27,7 +27,7 @@ use super::stop::StopHandle;
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
 use super::{identity, reclaim, register};
 use crate::config::{Configuration, Durability, ServerEntry};
-use crate::data::{Pool, Scratch, Store};
+use crate::data::{Abandoned, Pool, Scratch, Store};
 use crate::error::failure;
 
 /// Completions and unexpected messages taken at once.
@@ -95,6 +95,8 @@ pub(super) struct Entry {
 pub(super) enum EntryState {
     /// Another thread works on it.
     Elsewhere,
+    /// Another thread makes a hole for this client, unless the request is abandoned before.
+    Punching(u128, Abandoned),
     /// Data is moved.
     Moving(Box<Job>),
     /// Its reply is on the way.
@@ -669,7 +671,7 @@ impl Loop {
         self.client_check_at = now + self.timeout;
         for entry in self.entries.iter_mut().flatten() {
             let waits_for_client = match &entry.state {
-                EntryState::Elsewhere => false,
+                EntryState::Elsewhere | EntryState::Punching(..) => false,
                 EntryState::Replying => true,
                 EntryState::Moving(job) => job.waits_for_client(),
             };

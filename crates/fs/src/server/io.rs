@@ -341,11 +341,18 @@ impl Loop {
     /// Abandons the jobs of connections that have ended.
     pub(super) fn abandon_ended(&mut self) {
         for entry in self.entries.iter_mut().flatten() {
-            if let EntryState::Moving(job) = &mut entry.state
-                && job.in_flight()
-                && self.bmi.identity(entry.to.from).is_none()
-            {
-                job.abandon();
+            match &mut entry.state {
+                EntryState::Moving(job)
+                    if job.in_flight() && self.bmi.identity(entry.to.from).is_none() =>
+                {
+                    job.abandon();
+                }
+                EntryState::Punching(_, abandoned)
+                    if self.bmi.identity(entry.to.from).is_none() =>
+                {
+                    abandoned.set();
+                }
+                _ => {}
             }
         }
     }
@@ -354,11 +361,13 @@ impl Loop {
     /// earlier connections any more, though these may not have ended here yet.
     pub(super) fn abandon_others(&mut self, client: u128, from: Addr) {
         for entry in self.entries.iter_mut().flatten() {
-            if let EntryState::Moving(job) = &mut entry.state
-                && job.requester.client == client
-                && entry.to.from != from
-            {
-                job.abandon();
+            if entry.to.from == from {
+                continue;
+            }
+            match &mut entry.state {
+                EntryState::Moving(job) if job.requester.client == client => job.abandon(),
+                EntryState::Punching(of, abandoned) if *of == client => abandoned.set(),
+                _ => {}
             }
         }
     }
@@ -404,7 +413,7 @@ impl Loop {
         entry.moved = round_at;
         match std::mem::replace(&mut entry.state, EntryState::Elsewhere) {
             EntryState::Moving(job) => Some(job),
-            EntryState::Elsewhere | EntryState::Replying => None,
+            EntryState::Elsewhere | EntryState::Punching(..) | EntryState::Replying => None,
         }
     }
 

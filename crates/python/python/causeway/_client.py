@@ -367,6 +367,19 @@ class Client:
         """Sets the times of the last access and of the last change of content; both to now if none are given."""
         self._client.set_attributes(to_bytes(path), times=ns, now=ns is None, follow=follow_symlinks)
 
+    def setxattr(self, path: Path, name: Path, value: bytes, flags: int = 0) -> None:
+        """Gives a file or directory an extended attribute, as ``os.setxattr`` does."""
+        self._client.setxattr(to_bytes(path), to_bytes(name), bytes(value), flags)
+
+    def getxattr(self, path: Path, name: Path) -> bytes:
+        return self._client.getxattr(to_bytes(path), to_bytes(name))
+
+    def listxattr(self, path: Path) -> list[str]:
+        return [to_str(name) for name in self._client.listxattr(to_bytes(path))]
+
+    def removexattr(self, path: Path, name: Path) -> None:
+        self._client.removexattr(to_bytes(path), to_bytes(name))
+
     def truncate(self, path: Path, size: int) -> None:
         self._client.truncate(to_bytes(path), size)
 

@@ -274,6 +274,31 @@ fn operations() -> Vec<Operation> {
         Operation::AddServer { name: "io4".into() },
         Operation::DrainServer { name: "io4".into() },
         Operation::EndSession,
+        Operation::SetXattr {
+            object,
+            name: b"user.name".to_vec(),
+            value: vec![1; 300],
+            mode: fs::SetXattrMode::Create,
+        },
+        Operation::RemoveXattr {
+            object,
+            name: b"user.name".to_vec(),
+        },
+        Operation::GetXattr {
+            object,
+            name: b"trusted.name".to_vec(),
+        },
+        Operation::ListXattrs { object },
+        Operation::Exchange {
+            first: Place {
+                base: object,
+                path: b"one".to_vec(),
+            },
+            second: Place {
+                base: ObjectId::ROOT,
+                path: b"two".to_vec(),
+            },
+        },
         Operation::Grow {
             object,
             size: 1 << 40,
@@ -527,6 +552,10 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
         },
         ReplyBody::Clock(fs::Moment { boot: 3, at: 4 }),
         ReplyBody::Punched { next: Some(9) },
+        ReplyBody::Xattr(vec![7; 20]),
+        ReplyBody::XattrNames(vec![fs::XattrName {
+            name: b"user.name".to_vec(),
+        }]),
         ReplyBody::Data {
             first: Some(Region { offset: 5, len: 6 }),
         },
@@ -637,6 +666,16 @@ pub(super) fn records() -> Vec<Vec<u8>> {
             store::RemovalRecord {
                 servers: vec![0, 3],
                 writes: 1,
+            }
+            .to_bytes(),
+        ),
+        record(
+            5,
+            store::XattrsRecord {
+                xattrs: vec![store::StoredXattr {
+                    name: b"user.name".to_vec(),
+                    value: vec![1, 2, 3],
+                }],
             }
             .to_bytes(),
         ),

@@ -67,10 +67,19 @@ variants!(Operation, "operation", {
     23 => AcceptServer { name: text(MAX_SERVER_NAME_BYTES), generation: wire },
     24 => DrainServer { name: text(MAX_SERVER_NAME_BYTES) },
     25 => EndSession,
-    30 => Grow { object: wire, size: u64 },
-
     40 => ListStriped { after: wire, limit: u32 },
     41 => Paths { objects: list(8) },
+    50 => Grow { object: wire, size: u64 },
+    51 => SetXattr {
+        object: wire,
+        name: bytes(MAX_XATTR_NAME_BYTES),
+        value: bytes(MAX_XATTR_VALUE_BYTES),
+        mode: wire,
+    },
+    52 => RemoveXattr { object: wire, name: bytes(MAX_XATTR_NAME_BYTES) },
+    53 => GetXattr { object: wire, name: bytes(MAX_XATTR_NAME_BYTES) },
+    54 => ListXattrs { object: wire },
+    55 => Exchange { first: wire, second: wire },
 
     64 => Read {
         object: wire,
@@ -152,7 +161,9 @@ variants!(ReplyBody, "reply body", {
     },
     25 => Data { first: option },
     26 => Clock(moment: wire),
-    30 => Punched { next: option_u64 },
+    40 => Punched { next: option_u64 },
+    41 => Xattr(value: bytes(MAX_XATTR_VALUE_BYTES)),
+    42 => XattrNames(names: list(4)),
 });
 
 variants!(Regions, "regions", {
@@ -177,6 +188,7 @@ record! { CheckCursor { phase: u8, key: bytes(MAX_CURSOR_BYTES) } }
 
 record! { Caller { uid: u32, gid: u32, groups: u32s(MAX_GROUPS) } }
 record! { Place { base: wire, path: bytes(MAX_PATH_BYTES) } }
+record! { XattrName { name: bytes(MAX_XATTR_NAME_BYTES) } }
 record! { Region { offset: u64, len: u64 } }
 record! { Reach { position: u16, end: u64 } }
 record! { ScrubPosition { object: wire, offset: u64 } }

@@ -38,6 +38,7 @@ errnos! {
     ENOENT = 2, "no such file or directory";
     EIO = 5, "input/output error";
     ENXIO = 6, "nothing there";
+    E2BIG = 7, "too large";
     EBADF = 9, "bad handle";
     EAGAIN = 11, "try again";
     ENOMEM = 12, "out of memory";
@@ -58,6 +59,7 @@ errnos! {
     ENOSYS = 38, "not implemented";
     ENOTEMPTY = 39, "directory not empty";
     ELOOP = 40, "too many symbolic links";
+    ENODATA = 61, "no such attribute";
     EPROTO = 71, "protocol error";
     EOVERFLOW = 75, "value too large";
     EMSGSIZE = 90, "message too long";

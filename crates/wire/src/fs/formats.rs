@@ -40,9 +40,8 @@ pub const EXTENDED: u8 = 8;
 /// What both sides call this protocol in their errors.
 const PROTOCOL: &str = "the file system's protocol";
 
-/// [`Operation::Write`] and [`ReplyBody::Punched`] on the wire.
+/// [`Operation::Write`] on the wire.
 const WRITE: u8 = 65;
-const PUNCHED: u8 = 30;
 
 impl Operation {
     /// The lowest format that has it.
@@ -50,6 +49,11 @@ impl Operation {
         match self {
             Operation::Clock => NUMBERED_WRITES,
             Operation::Grow { .. }
+            | Operation::SetXattr { .. }
+            | Operation::RemoveXattr { .. }
+            | Operation::GetXattr { .. }
+            | Operation::ListXattrs { .. }
+            | Operation::Exchange { .. }
             | Operation::PunchData { .. }
             | Operation::ReserveData { .. } => EXTENDED,
             _ => FORMATS.lowest,
@@ -156,8 +160,12 @@ impl Reply {
             value => return unknown("reply kind", value),
         };
         input.finish()?;
-        if format < EXTENDED && matches!(result, Ok(ReplyBody::Punched { .. })) {
-            return unknown("reply body", PUNCHED);
+        let is_extended = matches!(
+            result,
+            Ok(ReplyBody::Punched { .. } | ReplyBody::Xattr(_) | ReplyBody::XattrNames(_))
+        );
+        if format < EXTENDED && is_extended {
+            return unknown("reply body of format", format);
         }
         if format < NUMBERED_WRITES && matches!(result, Ok(ReplyBody::Clock(_))) {
             return unknown("reply body", format);

@@ -200,8 +200,45 @@ fn golden_operations_on_objects() {
         ),
         (Operation::EndSession, "19"),
         (
+            Operation::SetXattr {
+                object,
+                name: b"user.a".to_vec(),
+                value: vec![1, 2],
+                mode: SetXattrMode::Replace,
+            },
+            "33 0900000000000000 06000000 757365722e61 02000000 0102 02",
+        ),
+        (
+            Operation::RemoveXattr {
+                object,
+                name: b"user.a".to_vec(),
+            },
+            "34 0900000000000000 06000000 757365722e61",
+        ),
+        (
+            Operation::GetXattr {
+                object,
+                name: b"user.a".to_vec(),
+            },
+            "35 0900000000000000 06000000 757365722e61",
+        ),
+        (Operation::ListXattrs { object }, "36 0900000000000000"),
+        (
+            Operation::Exchange {
+                first: Place {
+                    base: object,
+                    path: b"a".to_vec(),
+                },
+                second: Place {
+                    base: ObjectId::ROOT,
+                    path: b"b".to_vec(),
+                },
+            },
+            "37 0900000000000000 01000000 61 0100000000000000 01000000 62",
+        ),
+        (
             Operation::Grow { object, size: 5 },
-            "1e 0900000000000000 0500000000000000",
+            "32 0900000000000000 0500000000000000",
         ),
         (Operation::MetadataStatus, "13"),
         (
@@ -459,7 +496,7 @@ fn refuses_what_is_out_of_bounds() {
             "{result:?}"
         );
     };
-    for code in [0, 26, 63, 75, 84, 127, 128, 130, 255] {
+    for code in [0, 26, 63, 77, 84, 127, 128, 130, 255] {
         unknown(Operation::from_bytes(&[code]));
     }
     let path = Place {

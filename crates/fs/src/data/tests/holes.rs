@@ -165,6 +165,7 @@ fn a_repeated_hole_leaves_later_writes_alone() {
             repeated,
         },
         at_least: 50_000,
+        abandoned: Abandoned::default(),
     };
     let scratch = &mut Scratch::default();
     let made = |punch: punch::Punch, scratch: &mut Scratch| {
@@ -174,6 +175,11 @@ fn a_repeated_hole_leaves_later_writes_alone() {
     let theirs = noise(2, 9000);
     write(&datafile, 3000, &theirs).unwrap();
     assert_eq!(made(punch(Some(first)), scratch), None);
+    // The client has given up: what it asked for does not happen any more.
+    let late = punch(None);
+    late.abandoned.set();
+    let refused = datafile.claim(&[region]).punch(&late, scratch);
+    assert!(matches!(refused, Err(Fault::Abandoned)));
     let mut wanted = vec![0; 50_000];
     wanted[3000..12_000].copy_from_slice(&theirs);
     assert!(whole(&datafile) == wanted);

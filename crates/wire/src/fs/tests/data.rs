@@ -155,12 +155,22 @@ fn golden_operations_on_data() {
 }
 
 #[test]
+fn golden_results_on_xattrs() {
+    golden(&ReplyBody::Xattr(vec![1, 2]), "29 02000000 0102");
+    let names = [b"user.a", b"user.b"].map(|name| XattrName {
+        name: name.to_vec(),
+    });
+    let expected = "2a 02000000 06000000 757365722e61 06000000 757365722e62";
+    golden(&ReplyBody::XattrNames(names.to_vec()), expected);
+}
+
+#[test]
 fn golden_results_on_holes() {
     golden(&ReplyBody::Data { first: None }, "19 00");
     let first = Some(Region { offset: 1, len: 2 });
     let expected = "19 01 0100000000000000 0200000000000000";
     golden(&ReplyBody::Data { first }, expected);
-    golden(&ReplyBody::Punched { next: None }, "1e 00");
+    golden(&ReplyBody::Punched { next: None }, "28 00");
     let next = Some(7);
-    golden(&ReplyBody::Punched { next }, "1e 01 0700000000000000");
+    golden(&ReplyBody::Punched { next }, "28 01 0700000000000000");
 }
