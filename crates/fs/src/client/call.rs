@@ -50,6 +50,13 @@ impl Call {
         }
     }
 
+    /// Has a write belong to a turn to append.
+    pub(crate) fn set_turn(&mut self, turn: u64) {
+        if let Body::Data(IoKind::Write, piece) = &mut self.body {
+            piece.turn = turn;
+        }
+    }
+
     /// Whether it stores data, which would be stored twice if it is repeated.
     pub(super) fn is_write(&self) -> bool {
         matches!(self.body, Body::Data(IoKind::Write, _))

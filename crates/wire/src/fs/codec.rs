@@ -68,6 +68,18 @@ variants!(Operation, "operation", {
     24 => DrainServer { name: text(MAX_SERVER_NAME_BYTES) },
     25 => EndSession,
 
+    32 => Append { object: wire, data: bytes(MAX_STUFFED_BYTES) },
+    33 => BeginAppend { object: wire },
+    34 => EndAppend {
+        object: wire,
+        turn: u64,
+        end: u64,
+        modified: wire,
+        version: u64,
+        reached: list(10),
+    },
+    35 => CancelAppend { object: wire, turn: u64 },
+
     40 => ListStriped { after: wire, limit: u32 },
     41 => Paths { objects: list(8) },
 
@@ -86,6 +98,7 @@ variants!(Operation, "operation", {
         regions: wire,
         memory: list(MIN_DESCRIPTOR_BYTES),
         inline: bytes(MAX_MESSAGE_BYTES),
+        turn: u64,
     },
     66 => Seed { object: wire, content: bytes(MAX_STUFFED_BYTES) },
     67 => TruncateData { object: wire, size: u64, version: u64, at_least: u64 },
@@ -149,6 +162,7 @@ variants!(ReplyBody, "reply body", {
     },
     25 => Data { first: option },
     26 => Clock(moment: wire),
+    32 => Turn { turn: u64, node: boxed },
 });
 
 variants!(Regions, "regions", {
