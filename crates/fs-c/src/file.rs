@@ -6,6 +6,7 @@ use causeway_fs::Error;
 use causeway_fs::client::{Allocation, Client, File};
 use causeway_fs::open_file::{OpenFile, OpenFlags, Whence, region};
 use causeway_sys::lent::{Buffer, Use, with_lent};
+use causeway_sys::memory::Memory;
 use causeway_wire::fs::Region;
 use libc::iovec;
 
@@ -206,11 +207,12 @@ pub unsafe extern "C" fn cwfs_write(
     call(fs, |instance| {
         let file = instance.files.get(file)?;
         let buffer = buffers::one(buffer, size)?;
-        let written = file.write_on(buffer.len as u64, |client, file, at| {
-            // SAFETY: the header requires a buffer of `size` bytes.
-            unsafe { write_from(client, file, &[region(at, buffer.len)], &[buffer]) }
-        });
-        Ok(count(written?))
+        file.write_on(|client, file, at| {
+            let write = |memory: &[Memory]| client.write_memory(file, at, memory);
+            // SAFETY: the header requires a buffer of `size` bytes; a write that has returned holds no memory.
+            unsafe { with_lent(&[buffer], Use::Read, write) }
+        })?;
+        Ok(count(buffer.len as u64))
     })
 }
 

@@ -181,27 +181,17 @@ impl OpenFile {
         Ok(count)
     }
 
-    /// Writes `count` bytes with `write`, which is given where: at the position, or at the end as it is now if the
-    /// file was opened to append.
+    /// Writes with `write`, which is given where: at the position or, if the file was opened to append, nothing, for
+    /// behind its end; it returns the byte behind the last one written, as [`Client::write_memory`] does.
     pub fn write_on(
         &self,
-        count: u64,
-        write: impl FnOnce(&mut Client, &mut File, u64) -> Result<(), Error>,
-    ) -> Result<u64, Error> {
+        write: impl FnOnce(&mut Client, &mut File, Option<u64>) -> Result<u64, Error>,
+    ) -> Result<(), Error> {
         self.check_write("write")?;
         let mut position = lock(&self.position);
-        let start = self.writing(|client, file| {
-            let start = match self.flags.append {
-                true => {
-                    client.open_again(file)?;
-                    file.node.attributes.size
-                }
-                false => *position,
-            };
-            write(client, file, start).map(|()| start)
-        })?;
-        *position = start.saturating_add(count);
-        Ok(count)
+        let at = (!self.flags.append).then_some(*position);
+        *position = self.writing(|client, file| write(client, file, at))?;
+        Ok(())
     }
 
     /// Sets the position, which may lie behind the end. Returns it.

@@ -349,8 +349,7 @@ impl Mounted {
         self.with_file(object, |client, file| client.read_at(file, offset, into))
     }
 
-    /// Writes at an offset or, if that is absent, behind the end, wherever other clients have moved that. Appenders of
-    /// this mount come one after the other. `drop_privileges` has the file no longer run as its owner or group.
+    /// Writes at an offset or, if that is absent, behind the end, wherever other clients move that. `drop_privileges` has the file no longer run as its owner or group.
     pub(crate) fn write(
         &self,
         object: ObjectId,
@@ -359,14 +358,12 @@ impl Mounted {
         drop_privileges: bool,
     ) -> Outcome {
         self.with_file(object, |client, file| {
-            let offset = match offset {
-                Some(offset) => offset,
+            match offset {
+                Some(offset) => client.write_at(file, offset, data)?,
                 None => {
-                    client.open_again(file)?;
-                    file.node.attributes.size
+                    client.append(file, data)?;
                 }
-            };
-            client.write_at(file, offset, data)?;
+            }
             match drop_privileges {
                 true => make_unprivileged(client, file),
                 false => Ok(()),

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::attributes::{self, Attributes};
-use crate::buffers::{Exported, NewBytes, read_into, write_from};
+use crate::buffers::{Exported, NewBytes, read_into, write_from, write_on_from};
 use crate::error::{check_owner, failed};
 
 /// From how many bytes on the file's size is asked for first, so that no more memory is taken than there is content.
@@ -173,9 +173,9 @@ impl File {
             Some(offset) => file.writing(|client, file| {
                 write_from(client, file, region(offset, buffer.len), buffer).map(|()| count)
             }),
-            None => file.write_on(count, |client, file, at| {
-                write_from(client, file, region(at, buffer.len), buffer)
-            }),
+            None => file
+                .write_on(|client, file, at| write_on_from(client, file, at, buffer))
+                .map(|()| count),
         })
     }
 

@@ -338,6 +338,46 @@ pub enum Operation {
     /// From a client that ends, and asks for the reply to no earlier change again. Returns [`ReplyBody::Done`].
     EndSession,
 
+    /// Writes behind the end of a stuffed file. Returns [`ReplyBody::Node`], whose size is the end behind the data, or
+    /// [`Errno::NOT_STUFFED`].
+    Append {
+        /// Which file.
+        object: ObjectId,
+        /// What.
+        data: Vec<u8>,
+    },
+    /// Waits for the client's turn to append to a file. Returns [`ReplyBody::Turn`]. One turn at a time is given; it ends with
+    /// [`Operation::EndAppend`], [`Operation::CancelAppend`] or the client's connection, or is taken away if others wait
+    /// for it for the file system's time-out.
+    BeginAppend {
+        /// Which file.
+        object: ObjectId,
+    },
+    /// As [`Operation::Extend`], and ends a turn to append: only if the client still has it, otherwise
+    /// [`Errno::OVERTAKEN`], and if the file was not truncated meanwhile, otherwise [`Errno::STALE_VERSION`]. Returns
+    /// [`ReplyBody::Node`].
+    EndAppend {
+        /// Which file.
+        object: ObjectId,
+        /// The turn.
+        turn: u64,
+        /// As for [`Operation::Extend`].
+        end: u64,
+        /// As for [`Operation::Extend`].
+        modified: Timestamp,
+        /// As for [`Operation::Extend`].
+        version: u64,
+        /// As for [`Operation::Extend`].
+        reached: Vec<Reach>,
+    },
+    /// Ends a turn to append, without having appended. Returns [`ReplyBody::Done`].
+    CancelAppend {
+        /// Which file.
+        object: ObjectId,
+        /// The turn.
+        turn: u64,
+    },
+
     /// Lists striped files in the order of their numbers. Returns [`ReplyBody::StripedFiles`].
     ListStriped {
         /// Only those behind this one.
@@ -390,6 +430,9 @@ pub enum Operation {
         memory: Vec<RegionDescriptor>,
         /// Small data, sent along instead of `memory`.
         inline: Vec<u8>,
+        /// The turn to append that it belongs to, 0 if to none. Writes of earlier turns fail with [`Errno::OVERTAKEN`]
+        /// from then on.
+        turn: u64,
     },
     /// Creates a datafile with this content unless it exists. Returns [`ReplyBody::Done`].
     Seed {
@@ -597,6 +640,13 @@ pub enum ReplyBody {
     },
     /// What time it is on the server's host.
     Clock(Moment),
+    /// It is the client's turn to append.
+    Turn {
+        /// The turn. Later ones have higher numbers, over all files.
+        turn: u64,
+        /// The file, whose end stays where it is for other appenders.
+        node: Box<Node>,
+    },
     /// A part of the stored data was verified.
     Scrubbed {
         /// Where to go on; absent at the end.

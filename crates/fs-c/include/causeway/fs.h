@@ -47,7 +47,7 @@
  *     A write is at the servers when its call returns, and every client sees it then. Names and attributes as well. What was
  *     written survives the loss of power once cwfs_fsync() of the file has returned 0. Servers do not know which
  *     files are open: one whose last name is removed is gone, and calls with it return -ESTALE.
- *     O_APPEND finds the end and then writes; two processes that append at the same moment may overwrite each other.
+ *     What one call appends with O_APPEND, up to 64 MiB, lies in the file in one piece, however many processes append.
  *
  * PROCESSES
  *     After fork() an instance belongs to the parent; calls of the child with it return -EBADF and do nothing. The child

@@ -50,6 +50,13 @@ impl Call {
         }
     }
 
+    /// Has a write belong to a turn to append.
+    pub(crate) fn set_turn(&mut self, turn: u64) {
+        if let Body::Data(IoKind::Write, piece) = &mut self.body {
+            piece.turn = turn;
+        }
+    }
+
     /// Whether it changes data, and would undo what others have written since if it is repeated.
     pub(super) fn is_write(&self) -> bool {
         matches!(

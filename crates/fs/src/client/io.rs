@@ -250,7 +250,7 @@ impl Client {
 
     fn write_round(&mut self, file: &mut File, list: IoList<'_>) -> Result<(), CallError> {
         self.check_access(file, IoKind::Write)?;
-        file.opened_content = None;
+        file.forget_content();
         let end = list
             .regions
             .iter()
@@ -261,7 +261,7 @@ impl Client {
         for _ in 0..FORM_CHANGES {
             let is_written = match self.form(file)? {
                 Form::Striped(distribution) => {
-                    self.write_striped(file, &distribution, list, end)?
+                    self.write_striped(file, &distribution, list, end, None)?
                 }
                 Form::Stuffed { moving: false } if end <= MAX_STUFFED_BYTES as u64 => {
                     self.write_stuffed(file, list)?
@@ -332,18 +332,22 @@ impl Client {
     /// Writes to the datafiles, then tells the metadata server how far the file reaches: always,
     /// because another client may have truncated the file since this one saw its size. Returns `false` if another
     /// truncation has begun meanwhile, which `file` then shows: it may discard what was written, so the write must be
-    /// repeated after it.
-    fn write_striped(
+    /// repeated after it. A `turn` to append ends thereby.
+    pub(super) fn write_striped(
         &mut self,
         file: &mut File,
         distribution: &Distribution,
         list: IoList<'_>,
         end: u64,
+        turn: Option<u64>,
     ) -> Result<bool, CallError> {
         let clock = StageClock::start(self.record_stages);
         let servers = self.io_servers(distribution)?;
         self.will_change(file, &servers)?;
-        let (planned, calls) = self.data_calls(file, distribution, list, IoKind::Write)?;
+        let (planned, mut calls) = self.data_calls(file, distribution, list, IoKind::Write)?;
+        for call in &mut calls {
+            call.set_turn(turn.unwrap_or(0));
+        }
         let clock = clock.next(&mut self.stages, "write: plan");
         let replies = self.rpc.call_all(calls);
         let clock = clock.next_of(&mut self.stages, &WRITING, busiest(&replies));
@@ -357,14 +361,26 @@ impl Client {
         let object = file.node.object;
         let known = version(&file.node);
         let reached: Vec<Reach> = planned.iter().map(Planned::reach).collect();
-        let extend = Operation::Extend {
-            object,
-            end,
-            modified: crate::clock::now(),
-            version: known.map_or(0, |(version, _)| version),
-            reached: reached.clone(),
+        let modified = crate::clock::now();
+        let version_before = known.map_or(0, |(version, _)| version);
+        let tell = match turn {
+            None => Operation::Extend {
+                object,
+                end,
+                modified,
+                version: version_before,
+                reached: reached.clone(),
+            },
+            Some(turn) => Operation::EndAppend {
+                object,
+                turn,
+                end,
+                modified,
+                version: version_before,
+                reached: reached.clone(),
+            },
         };
-        file.see(self.mutate(extend).and_then(node)?)?;
+        file.see(self.mutate(tell).and_then(node)?)?;
         clock.next(&mut self.stages, "write: size");
         let version = version(&file.node);
         if let Some(version) = version {

@@ -536,6 +536,7 @@ impl Rpc {
                 regions,
                 memory,
                 inline: piece.inline.clone(),
+                turn: piece.turn,
             },
         })
     }

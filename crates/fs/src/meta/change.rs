@@ -14,7 +14,7 @@ use causeway_wire::store::{
     object_key, removal_key, xattrs_key,
 };
 
-use super::fault::{Outcome, corrupt, fail, plain, quoted};
+use super::fault::{Outcome, corrupt, fail, quoted};
 use super::layout::Layout;
 use super::overlay::Overlay;
 use super::query::{Found, Query, further_names, in_group, owns};
@@ -396,15 +396,6 @@ impl Change<'_> {
 
     /// A file that the caller may change through a handle.
     pub(super) fn writable_file(&self, object: ObjectId) -> Outcome<Found> {
-        let found = self.found(object)?;
-        match found.record.kind() {
-            Kind::File => {}
-            Kind::Directory => {
-                return fail(Errno::EISDIR, format!("object {} is a directory", object.0));
-            }
-            Kind::SymbolicLink => return plain(Errno::EINVAL),
-        }
-        self.query().check_handle(&found, super::query::WRITE)?;
-        Ok(found)
+        self.query().writable_file(object)
     }
 }

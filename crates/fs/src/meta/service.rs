@@ -17,6 +17,7 @@ use causeway_wire::store::{
 use super::change::Change;
 use super::check;
 use super::fault::{Outcome, corrupt, fail};
+use super::files::Written;
 use super::layout::{self, Layout};
 use super::names::NewFile;
 use super::overlay::Overlay;
@@ -46,7 +47,10 @@ const SKIPPED_OBJECTS: u64 = 1 << 40;
 /// Whether a synced file system's acknowledgement of the request promises durability. The size of a
 /// striped file is promised by fsync, as with any file system; fsync sends it again.
 fn promises_names(request: &Request) -> bool {
-    !matches!(request.operation, Operation::Extend { .. })
+    !matches!(
+        request.operation,
+        Operation::Extend { .. } | Operation::EndAppend { .. }
+    )
 }
 
 /// Whether datafiles will be changed because of this, also in a relaxed file system: if power loss undid it,
@@ -586,6 +590,7 @@ impl Reader {
             request.operation,
             Operation::Lookup { .. }
                 | Operation::GetNode { .. }
+                | Operation::BeginAppend { .. }
                 | Operation::ReadDirectory { .. }
                 | Operation::MetadataStatus
                 | Operation::Exist { .. }
@@ -707,12 +712,39 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<ReplyBody
             modified,
             version,
             reached,
-        } => change.extend(*object, *end, *modified, *version, reached),
+        } => {
+            let (end, modified, version) = (*end, *modified, *version);
+            let written = Written {
+                end,
+                modified,
+                version,
+                reached,
+            };
+            change.extend(*object, &written)
+        }
+        Operation::EndAppend {
+            object,
+            turn,
+            end,
+            modified,
+            version,
+            reached,
+        } => {
+            let (end, modified, version) = (*end, *modified, *version);
+            let written = Written {
+                end,
+                modified,
+                version,
+                reached,
+            };
+            change.end_append(*object, *turn, &written)
+        }
         Operation::WriteStuffed {
             object,
             offset,
             data,
-        } => change.write_stuffed(*object, *offset, data),
+        } => change.write_stuffed(*object, Some(*offset), data),
+        Operation::Append { object, data } => change.write_stuffed(*object, None, data),
         Operation::BeginUnstuff { object } => change.begin_unstuff(*object),
         Operation::FinishUnstuff { object } => change.finish_unstuff(*object),
         Operation::AddServer { name } => change.add_server(name),

@@ -59,13 +59,15 @@ impl Loop {
                 regions,
                 memory,
                 inline,
+                turn,
             } => {
+                self.admit_turn(object, turn)?;
                 let write = WriteId::new(client, number);
                 let origin = Origin { write, repeated };
                 self.start_write(
                     requester,
                     (object, at_least),
-                    origin,
+                    (origin, turn),
                     regions,
                     (memory, inline),
                 )

@@ -43,6 +43,8 @@ pub(super) struct Job {
     write: bool,
     abandoned: Abandoned,
     origin: Origin,
+    /// The turn to append that a write belongs to, or 0.
+    turn: u64,
     object: ObjectId,
     file: Arc<Datafile>,
     /// How long the datafile must be at least.
@@ -120,6 +122,7 @@ impl Job {
             write: false,
             abandoned: Abandoned::default(),
             origin: Origin::default(),
+            turn: 0,
             object,
             file,
             at_least,
@@ -245,7 +248,7 @@ impl Loop {
         &mut self,
         requester: Requester,
         (object, at_least): (ObjectId, u64),
-        origin: Origin,
+        (origin, turn): (Origin, u64),
         regions: Regions,
         (memory, inline): (Vec<RegionDescriptor>, Vec<u8>),
     ) -> Result<Option<ReplyBody>, Failure> {
@@ -275,6 +278,7 @@ impl Loop {
         let job = Job {
             write: true,
             origin,
+            turn,
             ..Job::new(
                 ticket,
                 requester,
@@ -370,6 +374,27 @@ impl Loop {
                 _ => {}
             }
         }
+    }
+
+    /// Refuses a write of a turn to append after one of a later turn, and ends those of earlier turns that are in
+    /// progress.
+    pub(super) fn admit_turn(&mut self, object: ObjectId, turn: u64) -> Result<(), Failure> {
+        if turn == 0 {
+            return Ok(());
+        }
+        if !self.turns_seen.admit(object, turn) {
+            return Err(overtaken());
+        }
+        for entry in self.entries.iter_mut().flatten() {
+            if let EntryState::Moving(job) = &mut entry.state
+                && job.object == object
+                && (1..turn).contains(&job.turn)
+            {
+                job.abandoned.set();
+                job.fail(overtaken());
+            }
+        }
+        Ok(())
     }
 
     fn next_job(&mut self) -> Option<Ticket> {
@@ -748,6 +773,10 @@ fn nothing_transferred(size: u64) -> ReplyBody {
 
 fn microseconds(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
+}
+
+fn overtaken() -> Failure {
+    failure(Errno::OVERTAKEN, "")
 }
 
 fn mismatch(regions: u64, memory: u64) -> Failure {

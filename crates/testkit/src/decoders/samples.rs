@@ -249,6 +249,7 @@ fn operations() -> Vec<Operation> {
             },
             memory: vec![region(false)],
             inline: Vec::new(),
+            turn: 0,
         },
         Operation::Write {
             object,
@@ -261,7 +262,25 @@ fn operations() -> Vec<Operation> {
             },
             memory: Vec::new(),
             inline: content.clone(),
+            turn: 8,
         },
+        Operation::Append {
+            object,
+            data: content.clone(),
+        },
+        Operation::BeginAppend { object },
+        Operation::EndAppend {
+            object,
+            turn: 8,
+            end: 100,
+            modified: fs::Timestamp::default(),
+            version: 2,
+            reached: vec![fs::Reach {
+                position: 1,
+                end: 50,
+            }],
+        },
+        Operation::CancelAppend { object, turn: 8 },
         Operation::Clock,
         Operation::Seed { object, content },
         Operation::Remove {

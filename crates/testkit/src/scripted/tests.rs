@@ -83,6 +83,25 @@ fn without_a_common_format_the_error_names_both_sides() {
     }
 }
 
+#[test]
+fn what_the_servers_format_lacks_is_an_error_that_names_both() {
+    for (lowest, highest, is_lacking) in [(5, 7, true), (5, 5, true), (5, 8, false)] {
+        let spoken = Arc::new(Mutex::new(formats(lowest, highest)));
+        let (_directory, server, _) = counting(&spoken);
+        let mut client = connect(&server).unwrap();
+        let mut file = client.open(b"/f").unwrap();
+        let error = client.append(&mut file, b"new").unwrap_err();
+        assert_eq!(error.errno == Errno::EOPNOTSUPP, is_lacking, "{error}");
+        if is_lacking {
+            let text = error.to_string();
+            let spoken = format!("none above {highest}");
+            for part in ["format 8 ", &spoken, "upgrade the server", NAME] {
+                assert!(text.contains(part), "{text}");
+            }
+        }
+    }
+}
+
 /// As when servers are upgraded, and when that is undone.
 #[test]
 fn a_server_may_be_replaced_by_another_build_while_clients_run() {

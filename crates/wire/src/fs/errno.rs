@@ -93,6 +93,8 @@ errnos! {
     WRONG_TARGET = 1009, "the request is meant for another server or another file system";
     /// The client reads the node again: only if the file is still there and was not truncated, data is lost.
     MISSING = 1010, "stored data is absent";
+    /// Nothing was appended: the client begins again.
+    OVERTAKEN = 1011, "others have appended since this client's turn to append ended";
 }
 
 impl core::fmt::Display for Errno {

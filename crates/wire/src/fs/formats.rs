@@ -19,7 +19,7 @@ use crate::formats::Formats;
 /// | 5 | |
 /// | 6 | writes with a number, and with the time since when they may have been stored; [`Operation::Clock`] |
 /// | 7 | the lowest format that the client speaks, in each request |
-/// | 8 | the operations of which [`Operation::lowest_format`] says so |
+/// | 8 | turns of writes, and the operations of which [`Operation::lowest_format`] says so |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
     highest: 8,
@@ -34,7 +34,7 @@ pub(super) const STATING: u8 = 7;
 /// The format of replies that a metadata store keeps.
 pub const STORED_REPLIES: u8 = 6;
 
-/// The first format whose servers are asked for more than names, attributes and data.
+/// The first format whose servers are asked for more than names, attributes and data, and whose writes have a turn.
 pub const EXTENDED: u8 = 8;
 
 /// What both sides call this protocol in their errors.
@@ -48,7 +48,12 @@ impl Operation {
     pub fn lowest_format(&self) -> u8 {
         match self {
             Operation::Clock => NUMBERED_WRITES,
-            Operation::Grow { .. }
+            Operation::Write { turn: 1.., .. }
+            | Operation::Append { .. }
+            | Operation::BeginAppend { .. }
+            | Operation::EndAppend { .. }
+            | Operation::CancelAppend { .. }
+            | Operation::Grow { .. }
             | Operation::SetXattr { .. }
             | Operation::RemoveXattr { .. }
             | Operation::GetXattr { .. }
@@ -78,14 +83,20 @@ impl Request {
         match &self.operation {
             Operation::Write {
                 object,
+                number,
+                repeated,
                 at_least,
                 regions,
                 memory,
                 inline,
                 ..
-            } if formats.highest < NUMBERED_WRITES => {
+            } if formats.highest < EXTENDED => {
                 out.u8(WRITE);
                 object.encode(&mut out);
+                if formats.highest >= NUMBERED_WRITES {
+                    out.u64(*number);
+                    put_option(repeated, &mut out, Wire::encode);
+                }
                 out.u64(*at_least);
                 regions.encode(&mut out);
                 put_list(memory, &mut out);
@@ -160,14 +171,17 @@ impl Reply {
             value => return unknown("reply kind", value),
         };
         input.finish()?;
-        let is_extended = matches!(
-            result,
-            Ok(ReplyBody::Punched { .. } | ReplyBody::Xattr(_) | ReplyBody::XattrNames(_))
-        );
-        if format < EXTENDED && is_extended {
-            return unknown("reply body of format", format);
-        }
-        if format < NUMBERED_WRITES && matches!(result, Ok(ReplyBody::Clock(_))) {
+        let lowest = match result {
+            Ok(ReplyBody::Clock(_)) => NUMBERED_WRITES,
+            Ok(
+                ReplyBody::Turn { .. }
+                | ReplyBody::Punched { .. }
+                | ReplyBody::Xattr(_)
+                | ReplyBody::XattrNames(_),
+            ) => EXTENDED,
+            _ => format,
+        };
+        if format < lowest {
             return unknown("reply body", format);
         }
         Ok((Self { result }, format))
@@ -240,16 +254,24 @@ fn take_format(input: &mut Reader<'_>) -> Result<u8, Malformed> {
 fn take_operation(format: u8, input: &mut Reader<'_>) -> Result<Operation, Malformed> {
     let mut rest = input.clone();
     match rest.u8("operation")? {
-        WRITE if format < NUMBERED_WRITES => {
+        WRITE if format < EXTENDED => {
             *input = rest;
+            let has_number = format >= NUMBERED_WRITES;
             Ok(Operation::Write {
                 object: ObjectId::decode(input)?,
-                number: 0,
-                repeated: None,
+                number: match has_number {
+                    true => input.u64("number")?,
+                    false => 0,
+                },
+                repeated: match has_number {
+                    true => take!(option, input, "repeated"),
+                    false => None,
+                },
                 at_least: input.u64("at_least")?,
                 regions: Regions::decode(input)?,
                 memory: take!(list(codec::MIN_DESCRIPTOR_BYTES), input, "memory"),
                 inline: take!(bytes(MAX_MESSAGE_BYTES), input, "inline"),
+                turn: 0,
             })
         }
         code => match Operation::decode(input)? {

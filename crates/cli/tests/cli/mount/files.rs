@@ -251,16 +251,16 @@ fn names_and_attributes_are_those_of_posix() {
 }
 
 #[test]
-fn appenders_of_one_mount_lose_nothing() {
+fn appenders_of_two_mounts_lose_nothing() {
     if !can_mount() {
         return;
     }
     const LINES: usize = 150;
     let stand = Stand::new();
-    let mounted = Mounted::new(&stand);
+    let mounts = [Mounted::new(&stand), Mounted::new(&stand)];
     std::thread::scope(|scope| {
-        for letter in ["a", "b", "c", "d"] {
-            let path = mounted.at("log");
+        for (number, letter) in ["a", "b", "c", "d"].into_iter().enumerate() {
+            let path = mounts[number % 2].at("log");
             scope.spawn(move || {
                 let mut log = OpenOptions::new()
                     .append(true)
@@ -275,7 +275,8 @@ fn appenders_of_one_mount_lose_nothing() {
             });
         }
     });
-    let text = std::fs::read_to_string(mounted.at("log")).unwrap();
+    let text = std::fs::read_to_string(mounts[0].at("log")).unwrap();
+    let mut count = 0;
     for letter in ["a", "b", "c", "d"] {
         let lines: Vec<&str> = text
             .lines()
@@ -285,7 +286,9 @@ fn appenders_of_one_mount_lose_nothing() {
             assert_eq!(*line, format!("{letter}{number} {}", letter.repeat(number)));
         }
         assert_eq!(lines.len(), LINES);
+        count += LINES;
     }
+    assert_eq!(text.lines().count(), count);
 }
 
 /// Appenders that have the file open all the time, and take turns.

@@ -32,11 +32,12 @@ fn golden_operations_on_data() {
                 },
                 memory: vec![],
                 inline: vec![6],
+                turn: 7,
             },
             format!(
                 "41 0900000000000000 0300000000000000
                  01 04000000000000000000000000000000 0500000000000000 0800000000000000 02 0700000000000000 {DESCRIPTOR} 00000000
-                 01000000 06"
+                 01000000 06 0700000000000000"
             ),
         ),
         (
@@ -152,16 +153,6 @@ fn golden_operations_on_data() {
     for (operation, expected) in cases {
         golden(&operation, &expected);
     }
-}
-
-#[test]
-fn golden_results_on_xattrs() {
-    golden(&ReplyBody::Xattr(vec![1, 2]), "29 02000000 0102");
-    let names = [b"user.a", b"user.b"].map(|name| XattrName {
-        name: name.to_vec(),
-    });
-    let expected = "2a 02000000 06000000 757365722e61 06000000 757365722e62";
-    golden(&ReplyBody::XattrNames(names.to_vec()), expected);
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn request(operation: Operation) -> Request {
     }
 }
 
-fn write(number: u64, repeated: Option<Moment>) -> Operation {
+fn write(number: u64, repeated: Option<Moment>, turn: u64) -> Operation {
     Operation::Write {
         object: ObjectId(9),
         number,
@@ -52,6 +52,7 @@ fn write(number: u64, repeated: Option<Moment>) -> Operation {
         regions: Regions::Here(vec![Region { offset: 1, len: 2 }]),
         memory: vec![],
         inline: vec![6, 7],
+        turn,
     }
 }
 
@@ -81,15 +82,21 @@ fn golden_requests_of_each_format() {
         (
             only(5),
             "05",
-            write(0, None),
+            write(0, None, 0),
             format!("41 0900000000000000 {WRITTEN}"),
         ),
         (only(6), "06", status.clone(), "47".to_owned()),
-        (only(6), "06", write(3, repeated), numbered.clone()),
+        (only(6), "06", write(3, repeated, 0), numbered.clone()),
         (five_to_seven, "07", status.clone(), "47".to_owned()),
-        (five_to_seven, "07", write(3, repeated), numbered),
+        (five_to_seven, "07", write(3, repeated, 0), numbered.clone()),
         (only(7), "07", status.clone(), "47".to_owned()),
         (only(8), "08", status, "47".to_owned()),
+        (
+            only(8),
+            "08",
+            write(3, repeated, 6),
+            format!("{numbered} 0600000000000000"),
+        ),
     ];
     for (formats, first, operation, expected) in cases {
         let lowest = match formats.highest {
@@ -116,6 +123,44 @@ fn format_5_has_no_clock() {
         let asks = request(Operation::Clock).to_bytes(Formats::only(format));
         assert_eq!(Request::from_bytes(&asks).is_ok(), fits);
         let result = Ok(ReplyBody::Clock(Moment { boot: 1, at: 2 }));
+        let tells = Reply { result }.to_bytes(format);
+        assert_eq!(Reply::from_bytes(&tells).is_ok(), fits);
+    }
+}
+
+#[test]
+fn formats_before_8_have_no_turns() {
+    let object = ObjectId(9);
+    let node = Node {
+        object,
+        attributes: attributes(),
+        body: Body::Link(Vec::new()),
+    };
+    let operations = [
+        write(3, None, 6),
+        Operation::Append {
+            object,
+            data: vec![1],
+        },
+        Operation::BeginAppend { object },
+        Operation::CancelAppend { object, turn: 6 },
+    ];
+    for operation in operations {
+        assert_eq!(operation.lowest_format(), EXTENDED);
+        let bytes = request(operation.clone()).to_bytes(FORMATS);
+        let read = Request::from_bytes(&bytes).map(|(request, _)| request.operation);
+        assert_eq!(read, Ok(operation.clone()));
+        if !matches!(operation, Operation::Write { .. }) {
+            let mut older = bytes;
+            older[0] = EXTENDED - 1;
+            assert!(Request::from_bytes(&older).is_err(), "{operation:?}");
+        }
+    }
+    for (format, fits) in [(7, false), (8, true)] {
+        let result = Ok(ReplyBody::Turn {
+            turn: 6,
+            node: Box::new(node.clone()),
+        });
         let tells = Reply { result }.to_bytes(format);
         assert_eq!(Reply::from_bytes(&tells).is_ok(), fits);
     }
