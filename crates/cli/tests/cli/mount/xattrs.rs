@@ -38,7 +38,7 @@ fn attributes_are_those_of_an_object_on_every_mount() {
     let large = vec![7; 60 << 10];
     setxattr(&file, "user.small", b"value", XattrFlags::CREATE).unwrap();
     setxattr(&file, "user.large", &large, XattrFlags::empty()).unwrap();
-    setxattr(&one.at("directory"), "user.d", b"", XattrFlags::empty()).unwrap();
+    setxattr(one.at("directory"), "user.d", b"", XattrFlags::empty()).unwrap();
     assert_eq!(get(&again, "user.small").unwrap(), b"value");
     assert_eq!(get(&again, "user.large").unwrap(), large);
     assert_eq!(get(&other.at("directory"), "user.d").unwrap(), b"");
