@@ -8,6 +8,8 @@ use causeway_sys::memory::Memory;
 use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES, physical, size_of_file, sums_offset};
 use causeway_wire::fs::Region;
 
+use rustix::io::Errno;
+
 use super::blocks::Blocks;
 use super::datafile::{Claim, Datafile};
 use super::disk::{free, put, reserve};
@@ -183,17 +185,35 @@ impl Datafile {
         let last = (to - 1) / GROUP_BYTES * GROUP_BYTES;
         if from < last {
             let start = physical(from);
-            free(&self.file, start, physical(last - 1) + 1 - start)?;
+            self.free_as_far(start, physical(last - 1) + 1 - start)?;
         }
         let start = physical(from.max(last));
-        Ok(free(&self.file, start, physical(to - 1) + 1 - start)?)
+        self.free_as_far(start, physical(to - 1) + 1 - start)
+    }
+
+    /// Frees a part of the file as far as files can reach on its disk.
+    fn free_as_far(&self, mut start: u64, mut len: u64) -> Result<()> {
+        let mut step = len;
+        while len > 0 {
+            let now = step.min(len);
+            match free(&self.file, start, now) {
+                Ok(()) => (start, len) = (start + now, len - now),
+                // Nothing can be there: less of it may be in reach.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::FBIG) => match now {
+                    ..=1 => break,
+                    _ => step = now / 2,
+                },
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Reserves room on the disk for a part and its sums, so that writing it does not fail for want of that.
     pub(super) fn reserve(&self, region: Region) -> Result<()> {
         let (offset, end) = (region.offset, region.offset.saturating_add(region.len));
         if end > size_of_file(i64::MAX as u64) {
-            return Err(std::io::Error::from(rustix::io::Errno::FBIG).into());
+            return Err(std::io::Error::from(Errno::FBIG).into());
         }
         if offset >= end {
             return Ok(());

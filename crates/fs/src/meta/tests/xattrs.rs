@@ -91,7 +91,8 @@ fn attributes_are_as_in_a_model() {
                     Some(errno) => assert_eq!(bench.errno(operation), errno, "{step}"),
                     None => {
                         bench.done(operation);
-                        assert_eq!(bench.stat("/other").attributes.changed, bench.time());
+                        let changed = bench.time();
+                        assert_eq!(bench.stat("/other").attributes.changed, changed);
                         model.insert(name.clone(), value);
                     }
                 }
