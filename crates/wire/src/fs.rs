@@ -22,6 +22,7 @@ mod identity;
 mod moment;
 mod objects;
 mod place;
+mod regions;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -33,10 +34,11 @@ pub use identity::{
 };
 pub use moment::Moment;
 pub use objects::{
-    Attributes, Body, DataFault, Distribution, DistributionHint, Kind, Node, Reach, Region,
-    Regions, ScrubPosition, SetAttributes, SetXattrMode, StripedFile, Timestamp, XattrName,
+    Attributes, Body, DataFault, Distribution, DistributionHint, Kind, Node, ScrubPosition,
+    SetAttributes, SetXattrMode, StripedFile, Timestamp, XattrName,
 };
 pub use place::Place;
+pub use regions::{Reach, Region, Regions};
 pub use sums::WantedSums;
 
 /// Names an object (file, directory, symbolic link) for ever.

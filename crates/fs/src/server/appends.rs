@@ -1,55 +1,17 @@
 //! Appending in turns: requests to the metadata server, and clients that die while they have the turn.
 
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_bmi::{Addr, Completion, Memory, OpId, Posted};
 use causeway_wire::fs::{Errno, Failure, ObjectId, Operation, Reply, ReplyBody, Request};
 
+use super::append_turns::{Waiting, Watched};
 use super::events::{Loop, Purpose};
 use super::ticket::{ReplyTo, Ticket};
-use super::turns::Turns;
 use crate::error::failure;
 
 /// Clients send nothing under this tag: a receive for it ends with their connection.
 const NO_MESSAGE: u64 = u64::MAX;
-
-/// A client that waits for its turn.
-#[derive(Debug)]
-struct Waiting {
-    to: ReplyTo,
-    request: Request,
-}
-
-/// Tells when the client that has a turn is gone.
-#[derive(Debug)]
-struct Watched {
-    object: ObjectId,
-    turn: u64,
-    receive: OpId,
-}
-
-/// Whose turn it is to append, of a metadata server.
-pub(super) struct Appends {
-    turns: Turns<Addr, Waiting>,
-    /// Turns that requests in progress end.
-    endings: HashMap<Ticket, (ObjectId, u64)>,
-    /// Clients whose end others wait for, by number.
-    watched: HashMap<u32, Watched>,
-    last_watch: u32,
-}
-
-impl Appends {
-    /// Turns are numbered above `first`. Where others wait, each takes no longer than this.
-    pub(super) fn new(first: u64, longest: Duration) -> Self {
-        Self {
-            turns: Turns::new(first, longest),
-            endings: HashMap::new(),
-            watched: HashMap::new(),
-            last_watch: 0,
-        }
-    }
-}
 
 impl Loop {
     /// A client asks for its turn; the reply comes when it is.

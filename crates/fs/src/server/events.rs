@@ -15,7 +15,7 @@ use causeway_wire::fs::{
 };
 use causeway_wire::home::Enrollment;
 
-use super::appends::Appends;
+use super::append_turns::Appends;
 use super::background::Background;
 use super::beside::Wakeups;
 use super::callers::{Callers, check_operator};

@@ -1,4 +1,4 @@
-//! What requests and replies speak of: objects and their attributes, parts of files, where content lies.
+//! What requests and replies speak of: objects and their attributes, and where content lies.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,16 +6,6 @@ use alloc::vec::Vec;
 use super::ObjectId;
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
-use crate::region::RegionDescriptor;
-
-/// How far one of a file's datafiles has been written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reach {
-    /// Its server's position in the file's distribution.
-    pub position: u16,
-    /// Datafile byte behind the last one written.
-    pub end: u64,
-}
 
 /// How far a scrub has come: everything before this byte of this object's datafile was verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,41 +38,6 @@ pub struct StripedFile {
     pub servers: Vec<u16>,
     /// See [`Body::Striped`].
     pub lengths: Vec<u64>,
-}
-
-/// Regions of a file or datafile.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Regions {
-    /// In the message.
-    Here(Vec<Region>),
-    /// An encoded list (count, then regions) in memory that the client exports, for lists too long for
-    /// a message.
-    There {
-        /// Number of regions.
-        count: u64,
-        /// Where the list lies: 16 bytes each.
-        list: RegionDescriptor,
-    },
-    /// Regions of equal length at equal distance, as tiles have.
-    Strided {
-        /// First byte of the first region.
-        offset: u64,
-        /// Bytes of each region.
-        len: u64,
-        /// Distance from one region's start to the next one's.
-        stride: u64,
-        /// How many.
-        count: u64,
-    },
-}
-
-/// A contiguous span of bytes of a file or datafile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Region {
-    /// First byte.
-    pub offset: u64,
-    /// Number of bytes.
-    pub len: u64,
 }
 
 /// A time since the epoch.
