@@ -3,9 +3,10 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use causeway_fs::Error;
-use causeway_fs::client::{Client, File};
+use causeway_fs::client::{Allocation, Client, File};
 use causeway_fs::open_file::{OpenFile, OpenFlags, Whence, region};
 use causeway_sys::lent::{Buffer, Use, with_lent};
+use causeway_sys::memory::Memory;
 use causeway_wire::fs::Region;
 use libc::iovec;
 
@@ -206,11 +207,12 @@ pub unsafe extern "C" fn cwfs_write(
     call(fs, |instance| {
         let file = instance.files.get(file)?;
         let buffer = buffers::one(buffer, size)?;
-        let written = file.write_on(buffer.len as u64, |client, file, at| {
-            // SAFETY: the header requires a buffer of `size` bytes.
-            unsafe { write_from(client, file, &[region(at, buffer.len)], &[buffer]) }
-        });
-        Ok(count(written?))
+        file.write_on(|client, file, at| {
+            let write = |memory: &[Memory]| client.write_memory(file, at, memory);
+            // SAFETY: the header requires a buffer of `size` bytes; a write that has returned holds no memory.
+            unsafe { with_lent(&[buffer], Use::Read, write) }
+        })?;
+        Ok(count(buffer.len as u64))
     })
 }
 
@@ -346,8 +348,12 @@ pub extern "C" fn cwfs_lseek(fs: *mut Handle, file: u64, offset: i64, whence: c_
             libc::SEEK_SET => Whence::Start,
             libc::SEEK_CUR => Whence::Current,
             libc::SEEK_END => Whence::End,
+            libc::SEEK_DATA => Whence::Data,
+            libc::SEEK_HOLE => Whence::Hole,
             other => {
-                let text = format!("{other} is neither SEEK_SET nor SEEK_CUR nor SEEK_END");
+                let text = format!(
+                    "{other} is none of SEEK_SET, SEEK_CUR, SEEK_END, SEEK_DATA and SEEK_HOLE"
+                );
                 return Err(Failure::invalid(text));
             }
         };
@@ -371,6 +377,28 @@ fn of_file(
 pub extern "C" fn cwfs_ftruncate(fs: *mut Handle, file: u64, size: i64) -> c_int {
     of_file(fs, file, |_, file| {
         Ok(file.truncate(buffers::offset(size)?)?)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn cwfs_fallocate(
+    fs: *mut Handle,
+    file: u64,
+    mode: c_int,
+    offset: i64,
+    len: i64,
+) -> c_int {
+    of_file(fs, file, |_, file| {
+        let (what, keep_size) = Allocation::of_flags(mode).ok_or_else(|| {
+            let text = format!("the mode {mode:#x} is not possible");
+            Failure::new(libc::EOPNOTSUPP, text)
+        })?;
+        let part = Region {
+            offset: buffers::offset(offset)?,
+            len: buffers::offset(len)?,
+        };
+        Ok(file.allocate(part, what, keep_size)?)
     })
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Read [`handle`] first: how a C handle leads to its instance, and why no panic reaches C. Then [`error`] (codes, texts),
 //! `buffers` (plain pointers), and the calls in the header's order: [`life`], [`file`](mod@file), [`post`] (with the threads that
-//! carry posted operations out in `posted`), [`names`], [`directory`].
+//! carry posted operations out in `posted`), [`names`], [`xattrs`], [`directory`].
 //!
 //! This crate may use `unsafe`: all that C gives are pointers, and what it promises about them is in
 //! the header only. What can be checked is checked; the rest is in each `SAFETY` comment.
@@ -28,3 +28,4 @@ pub mod names;
 pub mod post;
 mod posted;
 mod text;
+pub mod xattrs;

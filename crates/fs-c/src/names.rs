@@ -16,6 +16,8 @@ use crate::text;
 
 /// Renaming fails if the new name exists.
 pub const CWFS_NOREPLACE: c_uint = 1;
+/// Each name gets what the other one had.
+pub const CWFS_EXCHANGE: c_uint = 4;
 /// A symbolic link is meant itself.
 pub const CWFS_NOFOLLOW: c_uint = 2;
 
@@ -292,11 +294,12 @@ pub unsafe extern "C" fn cwfs_rename(
     unsafe {
         at(fs, from, |instance, from| {
             let to = text::path(to, "the new path")?;
-            if flags & !CWFS_NOREPLACE != 0 {
-                return Err(Failure::invalid("cwfs_rename() has no such flags"));
+            match flags {
+                0 => instance.with(|client| client.rename(from, to, false))?,
+                CWFS_NOREPLACE => instance.with(|client| client.rename(from, to, true))?,
+                CWFS_EXCHANGE => instance.with(|client| client.exchange(from, to))?,
+                _ => return Err(Failure::invalid("cwfs_rename() has no such flags")),
             }
-            let no_replace = flags & CWFS_NOREPLACE != 0;
-            instance.with(|client| client.rename(from, to, no_replace))?;
             Ok(0)
         })
     }

@@ -20,7 +20,7 @@
 //! # Parts, in reading order
 //! [`store`] (ordered keys and values; the records are `causeway_wire::store`'s), `overlay` (a batch's
 //! view of its own changes), `query` and `walk` (records, permissions, paths), `change` (names and
-//! counts, stored twice), `names`, `rename`, `files` (the operations), `layout` and `layout_changes` (which I/O servers there
+//! counts, stored twice), `names`, `rename`, `files`, `xattrs` (the operations), `layout` and `layout_changes` (which I/O servers there
 //! are),
 //! `session` (each change happens once), `service` (batches), `check` (finding and repairing what is wrong).
 
@@ -42,6 +42,7 @@ mod striped;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod xattrs;
 
 pub use layout::Layout;
 pub use service::removals::Removal;

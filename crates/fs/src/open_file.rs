@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use causeway_wire::fs::{Attributes, Body, Errno, ObjectId, Place, Region};
 
 use crate::Error;
-use crate::client::{Client, CreateOptions, File};
+use crate::client::{Allocation, Client, CreateOptions, File};
 use crate::pool::Clients;
 
 /// How a file is opened.
@@ -41,6 +41,10 @@ pub enum Whence {
     Current,
     /// From the file's end, as it is at the server.
     End,
+    /// From the file's start, to the next byte that lies in no hole.
+    Data,
+    /// From the file's start, to the next hole, or the file's end.
+    Hole,
 }
 
 /// An open file.
@@ -177,27 +181,17 @@ impl OpenFile {
         Ok(count)
     }
 
-    /// Writes `count` bytes with `write`, which is given where: at the position, or at the end as it is now if the
-    /// file was opened to append.
+    /// Writes with `write`, which is given where: at the position or, if the file was opened to append, nothing, for
+    /// behind its end; it returns the byte behind the last one written, as [`Client::write_memory`] does.
     pub fn write_on(
         &self,
-        count: u64,
-        write: impl FnOnce(&mut Client, &mut File, u64) -> Result<(), Error>,
-    ) -> Result<u64, Error> {
+        write: impl FnOnce(&mut Client, &mut File, Option<u64>) -> Result<u64, Error>,
+    ) -> Result<(), Error> {
         self.check_write("write")?;
         let mut position = lock(&self.position);
-        let start = self.writing(|client, file| {
-            let start = match self.flags.append {
-                true => {
-                    client.open_again(file)?;
-                    file.node.attributes.size
-                }
-                false => *position,
-            };
-            write(client, file, start).map(|()| start)
-        })?;
-        *position = start.saturating_add(count);
-        Ok(count)
+        let at = (!self.flags.append).then_some(*position);
+        *position = self.writing(|client, file| write(client, file, at))?;
+        Ok(())
     }
 
     /// Sets the position, which may lie behind the end. Returns it.
@@ -207,6 +201,10 @@ impl OpenFile {
             Whence::Start => 0,
             Whence::Current => *position,
             Whence::End => self.attributes()?.size,
+            Whence::Data | Whence::Hole => {
+                *position = self.find(offset, whence)?;
+                return Ok(*position);
+            }
         };
         let target = base
             .checked_add_signed(offset)
@@ -218,6 +216,28 @@ impl OpenFile {
         };
         *position = target;
         Ok(target)
+    }
+
+    /// Where data or a hole begin from `offset` on.
+    fn find(&self, offset: i64, whence: Whence) -> Result<u64, Error> {
+        let found = match u64::try_from(offset) {
+            Ok(from) => self.with(|client, file| {
+                client.open_again(file)?;
+                match whence {
+                    Whence::Hole => client.seek_hole(file, from),
+                    _ => client.seek_data(file, from),
+                }
+            })?,
+            Err(_) => None,
+        };
+        let message = "there is nothing of that kind between the offset and the end of the file";
+        found.ok_or_else(|| refuse("seek", self.object, Errno::ENXIO, message))
+    }
+
+    /// As [`Client::allocate_part`].
+    pub fn allocate(&self, part: Region, what: Allocation, keep_size: bool) -> Result<(), Error> {
+        self.check_write("allocate")?;
+        self.with(|client, file| client.allocate_part(file, part, what, keep_size))
     }
 
     /// The attributes as they are at the server.

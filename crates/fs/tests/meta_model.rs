@@ -199,6 +199,7 @@ impl Model {
             }
             Step::RemoveDirectory(path) => self.remove_directory(path, now),
             Step::Rename(from, to, no_replace) => self.rename(from, to, *no_replace, now),
+            Step::Exchange(first, second) => self.exchange(first, second, now),
             Step::Link(from, to) => self.link(from, to, now),
         }
     }
@@ -238,17 +239,8 @@ impl Model {
         if victim == Some(moved) {
             return Ok(());
         }
-        if directory && old != new {
-            let mut above = new;
-            while above != 0 {
-                if above == moved {
-                    return Err(Errno::EINVAL);
-                }
-                match self.things[above] {
-                    Thing::Directory { parent, .. } => above = parent,
-                    _ => unreachable!("a parent is a directory"),
-                }
-            }
+        if directory && old != new && self.is_below(new, moved) {
+            return Err(Errno::EINVAL);
         }
         if let Some(victim) = victim {
             match (directory, self.is_directory(victim)) {
@@ -261,6 +253,46 @@ impl Model {
         }
         self.take(old, &old_name, now);
         self.put(new, &new_name, moved, now);
+        Ok(())
+    }
+
+    /// Whether a directory is another one, or lies below it.
+    fn is_below(&self, directory: usize, other: usize) -> bool {
+        let mut above = directory;
+        while above != 0 && above != other {
+            match self.things[above] {
+                Thing::Directory { parent, .. } => above = parent,
+                _ => unreachable!("a parent is a directory"),
+            }
+        }
+        above == other
+    }
+
+    fn exchange(&mut self, first: &str, second: &str, now: i64) -> Outcome<()> {
+        let (first, second) = (self.end(first)?, self.end(second)?);
+        let (End::Name(one, one_name, one_slash), End::Name(two, two_name, two_slash)) =
+            (first, second)
+        else {
+            return Err(Errno::EBUSY);
+        };
+        let mut moved = Vec::new();
+        for (directory, name, slash) in [(one, &one_name, one_slash), (two, &two_name, two_slash)] {
+            let thing = self.child(directory, name).ok_or(Errno::ENOENT)?;
+            if slash && !self.is_directory(thing) {
+                return Err(Errno::ENOTDIR);
+            }
+            moved.push(thing);
+        }
+        if moved[0] == moved[1] {
+            return Ok(());
+        }
+        if one != two && (self.is_below(two, moved[0]) || self.is_below(one, moved[1])) {
+            return Err(Errno::EINVAL);
+        }
+        self.take(one, &one_name, now);
+        self.take(two, &two_name, now);
+        self.put(two, &two_name, moved[0], now);
+        self.put(one, &one_name, moved[1], now);
         Ok(())
     }
 
@@ -351,6 +383,7 @@ enum Step {
     Unlink(String),
     RemoveDirectory(String),
     Rename(String, String, bool),
+    Exchange(String, String),
 }
 
 /// Few names, so that operations meet.
@@ -376,6 +409,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => path().prop_map(Step::RemoveDirectory),
         4 => (path(), path(), prop::bool::weighted(0.2))
             .prop_map(|(from, to, no_replace)| Step::Rename(from, to, no_replace)),
+        2 => (path(), path()).prop_map(|(first, second)| Step::Exchange(first, second)),
     ]
 }
 
@@ -423,6 +457,10 @@ fn operation(service: &mut Service, step: &Step) -> Result<Operation, Errno> {
         Step::RemoveDirectory(path) => Operation::RemoveDirectory {
             place: place(path),
             expected: None,
+        },
+        Step::Exchange(first, second) => Operation::Exchange {
+            first: place(first),
+            second: place(second),
         },
         Step::Rename(from, to, no_replace) => Operation::Rename {
             from: place(from),

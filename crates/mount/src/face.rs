@@ -8,17 +8,18 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
-use causeway_wire::fs::{Attributes, MAX_NAME_BYTES, ObjectId, SetAttributes};
+use causeway_wire::fs::{Attributes, MAX_NAME_BYTES, ObjectId, Region, SetAttributes};
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
-    WriteFlags,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use crate::attributes::{Outcome, file_type, for_kernel, timestamp};
 use crate::clients::User;
 use crate::operations::{Mounted, New};
+use crate::xattrs::Answer;
 
 /// Most bytes of one read or write.
 const MAX_TRANSFER: u32 = 1 << 20;
@@ -88,6 +89,14 @@ fn reply_empty(outcome: Outcome, reply: ReplyEmpty) {
 fn reply_attributes(inode: INodeNo, outcome: Outcome<Attributes>, reply: ReplyAttr) {
     match outcome {
         Ok(attributes) => reply.attr(&NOT_KEPT, &for_kernel(object(inode), &attributes)),
+        Err(failed) => reply.error(failed.into()),
+    }
+}
+
+fn reply_sized(outcome: Outcome<Answer>, reply: ReplyXattr) {
+    match outcome {
+        Ok(Answer::Size(size)) => reply.size(size),
+        Ok(Answer::Data(data)) => reply.data(&data),
         Err(failed) => reply.error(failed.into()),
     }
 }
@@ -267,6 +276,14 @@ impl Filesystem for Face {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        if flags == RenameFlags::RENAME_EXCHANGE {
+            let exchanged = self.mounted.exchange(
+                user(request),
+                (object(parent), name.as_bytes()),
+                (object(new_parent), new_name.as_bytes()),
+            );
+            return reply_empty(exchanged, reply);
+        }
         // The error of `rename` for flags that a file system does not know.
         if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
             return reply.error(Errno::EINVAL);
@@ -419,6 +436,85 @@ impl Filesystem for Face {
     ) {
         self.mounted.close_directory(handle.0);
         reply.ok();
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u64,
+        flags: i32,
+        reply: ReplyEmpty,
+    ) {
+        let part = Region {
+            offset,
+            len: length,
+        };
+        reply_empty(self.mounted.allocate(object(inode), part, flags), reply);
+    }
+
+    fn lseek(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let Ok(from) = u64::try_from(offset) else {
+            return reply.error(Errno::ENXIO);
+        };
+        match self.mounted.seek(object(inode), from, whence) {
+            // No file has bytes behind the largest offset.
+            Ok(found) => reply.offset(i64::try_from(found).unwrap_or(i64::MAX)),
+            Err(failed) => reply.error(failed.into()),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        let xattr = (name.as_bytes(), value);
+        let set = self
+            .mounted
+            .set_xattr(user(request), object(inode), xattr, flags);
+        reply_empty(set, reply);
+    }
+
+    fn getxattr(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        let value = self
+            .mounted
+            .xattr(user(request), object(inode), name.as_bytes(), size);
+        reply_sized(value, reply);
+    }
+
+    fn listxattr(&self, request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
+        let names = self.mounted.xattrs(user(request), object(inode), size);
+        reply_sized(names, reply);
+    }
+
+    fn removexattr(&self, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let removed = self
+            .mounted
+            .remove_xattr(user(request), object(inode), name.as_bytes());
+        reply_empty(removed, reply);
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {

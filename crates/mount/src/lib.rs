@@ -6,7 +6,7 @@
 //! each time; the servers check those of names again, for the user who calls.
 //!
 //! Reading order: [`options`] (what `-o` takes) and [`session`] (mounting, serving, unmounting); `face` (requests of
-//! the kernel), `operations` (what they mean), `clients` (which client carries them out, for whom, and for how long),
+//! the kernel), `operations` (what they mean) with `allocation` (holes) and `xattrs` (extended attributes), `clients` (which client carries them out, for whom, and for how long),
 //! `open_files` (the open files of this mount), `listing` (directories that are being read), `unlinked` (open files that have lost
 //! their last name), `attributes` (attributes and error numbers as the kernel has them).
 //!
@@ -14,6 +14,7 @@
 //! data is at the servers when `write` returns; and it has no locks that other mounts see.
 #![forbid(unsafe_code)]
 
+mod allocation;
 mod attributes;
 mod clients;
 mod face;
@@ -23,3 +24,4 @@ mod operations;
 pub mod options;
 pub mod session;
 mod unlinked;
+mod xattrs;

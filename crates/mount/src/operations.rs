@@ -234,6 +234,20 @@ impl Mounted {
         self.undo_unless(renamed, kept)
     }
 
+    /// Swaps what two names name.
+    pub(crate) fn exchange(
+        &self,
+        user: User,
+        first: (ObjectId, &[u8]),
+        second: (ObjectId, &[u8]),
+    ) -> Outcome {
+        if is_hidden(first.0, first.1) || is_hidden(second.0, second.1) {
+            return Err(Failed(Errno::EPERM));
+        }
+        self.clients
+            .for_user(user, false, |client| client.exchange(first, second))
+    }
+
     /// Before a name is taken away: if it is the last one of a file that is open here, the file gets a name among the
     /// unlinked, and is returned.
     fn keep_if_last(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome<Option<ObjectId>> {
@@ -317,7 +331,7 @@ impl Mounted {
     }
 
     /// Does something with a file's content, by the file's client.
-    fn with_file<T>(
+    pub(crate) fn with_file<T>(
         &self,
         object: ObjectId,
         work: impl FnOnce(&mut Client, &mut File) -> Result<T, Error>,
@@ -335,8 +349,7 @@ impl Mounted {
         self.with_file(object, |client, file| client.read_at(file, offset, into))
     }
 
-    /// Writes at an offset or, if that is absent, behind the end, wherever other clients have moved that. Appenders of
-    /// this mount come one after the other. `drop_privileges` has the file no longer run as its owner or group.
+    /// Writes at an offset or, if that is absent, behind the end, wherever other clients move that. `drop_privileges` has the file no longer run as its owner or group.
     pub(crate) fn write(
         &self,
         object: ObjectId,
@@ -345,14 +358,12 @@ impl Mounted {
         drop_privileges: bool,
     ) -> Outcome {
         self.with_file(object, |client, file| {
-            let offset = match offset {
-                Some(offset) => offset,
+            match offset {
+                Some(offset) => client.write_at(file, offset, data)?,
                 None => {
-                    client.open_again(file)?;
-                    file.node.attributes.size
+                    client.append(file, data)?;
                 }
-            };
-            client.write_at(file, offset, data)?;
+            }
             match drop_privileges {
                 true => make_unprivileged(client, file),
                 false => Ok(()),

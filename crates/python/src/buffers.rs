@@ -97,6 +97,22 @@ pub(crate) fn read_into(
     }
 }
 
+/// Writes at an offset or, if that is absent, behind the end of a file, from a buffer of [`Exported`], which the caller
+/// keeps. Returns the byte behind the last one written.
+pub(crate) fn write_on_from(
+    client: &mut Client,
+    file: &mut File,
+    offset: Option<u64>,
+    buffer: Buffer,
+) -> Result<u64, Error> {
+    // SAFETY: the object outlives the call and is exported. A write that has returned holds no memory.
+    unsafe {
+        with_lent(&[buffer], Use::Read, |memory| {
+            client.write_memory(file, offset, memory)
+        })
+    }
+}
+
 /// Writes a region of a file from a buffer of [`Exported`], which the caller keeps.
 pub(crate) fn write_from(
     client: &mut Client,

@@ -13,7 +13,7 @@ use causeway_fs::open_file::{OpenFile, OpenFlags};
 use causeway_fs::pool::Clients;
 use causeway_sys::fork::Owner;
 use causeway_watch::log;
-use causeway_wire::fs::{Body, Errno, MAX_STUFFED_BYTES, Place, SetAttributes};
+use causeway_wire::fs::{Body, Errno, MAX_STUFFED_BYTES, Place, SetAttributes, SetXattrMode};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -207,6 +207,69 @@ impl Client {
         self.with(py, |client| {
             let object = client.stat(&*path, follow)?.object;
             client.set_attributes(object, set).map(drop)
+        })
+    }
+
+    /// Sets an extended attribute; `flags` are those of `os.setxattr`.
+    fn setxattr(
+        &self,
+        py: Python<'_>,
+        path: PyBackedBytes,
+        name: PyBackedBytes,
+        value: PyBackedBytes,
+        flags: i32,
+    ) -> PyResult<()> {
+        let mode = match flags {
+            0 => SetXattrMode::Any,
+            1 => SetXattrMode::Create,
+            2 => SetXattrMode::Replace,
+            _ => {
+                return Err(refused(
+                    Errno::EINVAL.0.into(),
+                    "these flags are not possible",
+                ));
+            }
+        };
+        self.with(py, |client| {
+            let object = client.stat(&*path, true)?.object;
+            client.set_xattr(object, &name, &value, mode)
+        })
+    }
+
+    fn getxattr<'py>(
+        &self,
+        py: Python<'py>,
+        path: PyBackedBytes,
+        name: PyBackedBytes,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let value = self.with(py, |client| {
+            let object = client.stat(&*path, true)?.object;
+            client.xattr(object, &name)
+        })?;
+        Ok(PyBytes::new(py, &value))
+    }
+
+    fn listxattr<'py>(
+        &self,
+        py: Python<'py>,
+        path: PyBackedBytes,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let names = self.with(py, |client| {
+            let object = client.stat(&*path, true)?.object;
+            client.xattrs(object)
+        })?;
+        Ok(names.iter().map(|name| PyBytes::new(py, name)).collect())
+    }
+
+    fn removexattr(
+        &self,
+        py: Python<'_>,
+        path: PyBackedBytes,
+        name: PyBackedBytes,
+    ) -> PyResult<()> {
+        self.with(py, |client| {
+            let object = client.stat(&*path, true)?.object;
+            client.remove_xattr(object, &name)
         })
     }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use causeway_fs::Error;
+use causeway_fs::client::Allocation;
 use causeway_fs::open_file::{OpenFile, Whence, region};
 use causeway_sys::fork::Owner;
 use causeway_sys::lent::{Buffer, Use};
@@ -12,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::attributes::{self, Attributes};
-use crate::buffers::{Exported, NewBytes, read_into, write_from};
+use crate::buffers::{Exported, NewBytes, read_into, write_from, write_on_from};
 use crate::error::{check_owner, failed};
 
 /// From how many bytes on the file's size is asked for first, so that no more memory is taken than there is content.
@@ -172,25 +173,37 @@ impl File {
             Some(offset) => file.writing(|client, file| {
                 write_from(client, file, region(offset, buffer.len), buffer).map(|()| count)
             }),
-            None => file.write_on(count, |client, file, at| {
-                write_from(client, file, region(at, buffer.len), buffer)
-            }),
+            None => file
+                .write_on(|client, file, at| write_on_from(client, file, at, buffer))
+                .map(|()| count),
         })
     }
 
-    /// Sets the position; `whence` is 0, 1 or 2.
+    /// Sets the position; `whence` is 0 to 4.
     fn seek(&self, py: Python<'_>, offset: i64, whence: u8) -> PyResult<u64> {
         let whence = match whence {
             0 => Whence::Start,
             1 => Whence::Current,
             2 => Whence::End,
-            _ => return Err(PyValueError::new_err("whence is neither 0 nor 1 nor 2")),
+            3 => Whence::Data,
+            4 => Whence::Hole,
+            _ => return Err(PyValueError::new_err("whence is none of 0 to 4")),
         };
         self.with(py, |file| file.seek(offset, whence))
     }
 
     fn truncate(&self, py: Python<'_>, size: u64) -> PyResult<()> {
         self.with(py, |file| file.truncate(size))
+    }
+
+    /// Reserves room, makes a hole or zeros, by the flags of Linux's `fallocate`.
+    fn fallocate(&self, py: Python<'_>, flags: i32, offset: u64, len: u64) -> PyResult<()> {
+        let Some((what, keep_size)) = Allocation::of_flags(flags) else {
+            return Err(PyValueError::new_err("these flags are not possible"));
+        };
+        self.with(py, |file| {
+            file.allocate(Region { offset, len }, what, keep_size)
+        })
     }
 
     fn fsync(&self, py: Python<'_>) -> PyResult<()> {

@@ -44,6 +44,36 @@ def test_files_are_opened_as_the_built_in_function_opens_them(client, place):
             client.open(path, mode)
 
 
+def test_extended_attributes(client, place):
+    path = place + "/attributed"
+    client.write(path, b"content")
+    client.setxattr(path, "user.colour", b"blue", os.XATTR_CREATE)
+    assert client.getxattr(path, "user.colour") == b"blue"
+    assert client.listxattr(path) == ["user.colour"]
+    with pytest.raises(FileExistsError):
+        client.setxattr(path, "user.colour", b"red", os.XATTR_CREATE)
+    client.removexattr(path, "user.colour")
+    with pytest.raises(OSError):
+        client.getxattr(path, "user.colour")
+
+
+def test_holes_are_made_and_found(client, place):
+    data = b"x" * (4 << 20)
+    with client.open(place + "/holes", "w+b", 0) as file:
+        file.write(data)
+        assert file.seek(0, os.SEEK_HOLE) == len(data)
+        file.punch_hole(1 << 20, 2 << 20)
+        assert file.seek(0, os.SEEK_HOLE) == 1 << 20
+        assert file.seek(1 << 20, os.SEEK_DATA) == 3 << 20
+        assert file.pread(2 << 20, 1 << 20) == bytes(2 << 20)
+        file.allocate(len(data), 100, keep_size=True)
+        assert file.stat().st_size == len(data)
+        file.allocate(len(data), 100)
+        assert file.stat().st_size == len(data) + 100
+        with pytest.raises(OSError):
+            file.seek(len(data) + 100, os.SEEK_DATA)
+
+
 def test_raw_files(client, place):
     data = bytes(range(256)) * 40_000
     with client.open(place + "/raw", "w+b", 0) as file:

@@ -20,7 +20,9 @@ mod errno;
 pub mod formats;
 mod identity;
 mod moment;
+mod objects;
 mod place;
+mod regions;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -31,7 +33,12 @@ pub use identity::{
     MAX_SERVER_NAME_BYTES, ServerIdentity, Target,
 };
 pub use moment::Moment;
+pub use objects::{
+    Attributes, Body, DataFault, Distribution, DistributionHint, Kind, Node, ScrubPosition,
+    SetAttributes, SetXattrMode, StripedFile, Timestamp, XattrName,
+};
 pub use place::Place;
+pub use regions::{Reach, Region, Regions};
 pub use sums::WantedSums;
 
 /// Names an object (file, directory, symbolic link) for ever.
@@ -49,6 +56,10 @@ pub const MAX_NAME_BYTES: usize = 255;
 pub const MAX_PATH_BYTES: usize = 4096;
 /// Largest content of a file that lives beside its metadata, in bytes.
 pub const MAX_STUFFED_BYTES: usize = 16 << 10;
+/// Longest name of an extended attribute, in bytes.
+pub const MAX_XATTR_NAME_BYTES: usize = 255;
+/// Longest value of an extended attribute, in bytes: what a message holds, less its other fields.
+pub const MAX_XATTR_VALUE_BYTES: usize = 60 << 10;
 /// Most supplementary groups of a caller.
 pub const MAX_GROUPS: usize = 64;
 /// Most servers that one file is striped over.
@@ -164,6 +175,13 @@ pub enum Operation {
         /// Fail if the new name exists.
         no_replace: bool,
     },
+    /// Swaps what two names name, atomically. Returns [`ReplyBody::Done`].
+    Exchange {
+        /// One name.
+        first: Place,
+        /// The other one.
+        second: Place,
+    },
     /// Removes a name of a file or link. Returns [`ReplyBody::Done`].
     Unlink {
         /// Which.
@@ -195,6 +213,14 @@ pub enum Operation {
         object: ObjectId,
         /// What to change.
         set: SetAttributes,
+    },
+    /// Makes a file larger, with a hole; does nothing to one that has this size or a larger one. Otherwise as
+    /// [`Operation::Truncate`].
+    Grow {
+        /// Which file.
+        object: ObjectId,
+        /// Least size in bytes, at most 2^63 - 1.
+        size: u64,
     },
     /// First half of changing a file's size: records the size and, if the file is striped, that its
     /// datafiles must follow. Returns [`ReplyBody::Node`].
@@ -246,6 +272,36 @@ pub enum Operation {
         /// Which file.
         object: ObjectId,
     },
+    /// Gives an object an extended attribute. Returns [`ReplyBody::Done`].
+    SetXattr {
+        /// Which object.
+        object: ObjectId,
+        /// The attribute's name, with its name space in front, such as `user.`.
+        name: Vec<u8>,
+        /// Its value.
+        value: Vec<u8>,
+        /// Whether it may, or must, be there already.
+        mode: SetXattrMode,
+    },
+    /// Removes an extended attribute. Returns [`ReplyBody::Done`].
+    RemoveXattr {
+        /// Which object's.
+        object: ObjectId,
+        /// Its name.
+        name: Vec<u8>,
+    },
+    /// Reads an extended attribute. Returns [`ReplyBody::Xattr`].
+    GetXattr {
+        /// Which object's.
+        object: ObjectId,
+        /// Its name.
+        name: Vec<u8>,
+    },
+    /// Lists the names of extended attributes. Returns [`ReplyBody::XattrNames`].
+    ListXattrs {
+        /// Which object's.
+        object: ObjectId,
+    },
     /// Makes everything that was acknowledged durable. Returns [`ReplyBody::Done`].
     Commit,
     /// How many objects there are. Returns [`ReplyBody::MetadataStatus`].
@@ -283,6 +339,46 @@ pub enum Operation {
     },
     /// From a client that ends, and asks for the reply to no earlier change again. Returns [`ReplyBody::Done`].
     EndSession,
+
+    /// Writes behind the end of a stuffed file. Returns [`ReplyBody::Node`], whose size is the end behind the data, or
+    /// [`Errno::NOT_STUFFED`].
+    Append {
+        /// Which file.
+        object: ObjectId,
+        /// What.
+        data: Vec<u8>,
+    },
+    /// Waits for the client's turn to append to a file. Returns [`ReplyBody::Turn`]. One turn at a time is given; it ends with
+    /// [`Operation::EndAppend`], [`Operation::CancelAppend`] or the client's connection, or is taken away if others wait
+    /// for it for the file system's time-out.
+    BeginAppend {
+        /// Which file.
+        object: ObjectId,
+    },
+    /// As [`Operation::Extend`], and ends a turn to append: only if the client still has it, otherwise
+    /// [`Errno::OVERTAKEN`], and if the file was not truncated meanwhile, otherwise [`Errno::STALE_VERSION`]. Returns
+    /// [`ReplyBody::Node`].
+    EndAppend {
+        /// Which file.
+        object: ObjectId,
+        /// The turn.
+        turn: u64,
+        /// As for [`Operation::Extend`].
+        end: u64,
+        /// As for [`Operation::Extend`].
+        modified: Timestamp,
+        /// As for [`Operation::Extend`].
+        version: u64,
+        /// As for [`Operation::Extend`].
+        reached: Vec<Reach>,
+    },
+    /// Ends a turn to append, without having appended. Returns [`ReplyBody::Done`].
+    CancelAppend {
+        /// Which file.
+        object: ObjectId,
+        /// The turn.
+        turn: u64,
+    },
 
     /// Lists striped files in the order of their numbers. Returns [`ReplyBody::StripedFiles`].
     ListStriped {
@@ -336,6 +432,9 @@ pub enum Operation {
         memory: Vec<RegionDescriptor>,
         /// Small data, sent along instead of `memory`.
         inline: Vec<u8>,
+        /// The turn to append that it belongs to, 0 if to none. Writes of earlier turns fail with [`Errno::OVERTAKEN`]
+        /// from then on.
+        turn: u64,
     },
     /// Creates a datafile with this content unless it exists. Returns [`ReplyBody::Done`].
     Seed {
@@ -355,6 +454,28 @@ pub enum Operation {
         version: u64,
         /// How long the datafile must have been before at least, of the bytes that are kept.
         at_least: u64,
+    },
+    /// Makes a hole of a part of a datafile, whose size stays. Returns [`ReplyBody::Punched`].
+    PunchData {
+        /// Which datafile.
+        object: ObjectId,
+        /// The client's number for the request, among its writes.
+        number: u64,
+        /// When an earlier sending may have reached the server.
+        repeated: Option<Moment>,
+        /// How long the datafile must be at least, in bytes.
+        at_least: u64,
+        /// Which part; it may reach behind the end.
+        region: Region,
+    },
+    /// Reserves room on the disk for a part of a datafile, whose size stays. Returns [`ReplyBody::Done`].
+    ReserveData {
+        /// Which datafile.
+        object: ObjectId,
+        /// How long the datafile must be at least, in bytes.
+        at_least: u64,
+        /// Which part; it may reach behind the end.
+        region: Region,
     },
     /// Makes a datafile durable. Returns [`ReplyBody::Done`].
     Flush {
@@ -424,204 +545,6 @@ pub enum Operation {
         layout_from: u16,
         /// For how long the sender may repeat a change, in seconds: replies to changes are kept for longer.
         timeout_s: u32,
-    },
-}
-
-/// How far one of a file's datafiles has been written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reach {
-    /// Its server's position in the file's distribution.
-    pub position: u16,
-    /// Datafile byte behind the last one written.
-    pub end: u64,
-}
-
-/// How far a scrub has come: everything before this byte of this object's datafile was verified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScrubPosition {
-    /// The datafile's object.
-    pub object: ObjectId,
-    /// Which byte.
-    pub offset: u64,
-}
-
-/// Something wrong with a datafile.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DataFault {
-    /// The datafile's object.
-    pub object: ObjectId,
-    /// First byte concerned.
-    pub offset: u64,
-    /// Number of bytes; all others if the whole datafile is concerned.
-    pub len: u64,
-    /// What is wrong.
-    pub text: String,
-}
-
-/// A striped file and what its datafiles must hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StripedFile {
-    /// The object.
-    pub object: ObjectId,
-    /// Its servers' numbers.
-    pub servers: Vec<u16>,
-    /// See [`Body::Striped`].
-    pub lengths: Vec<u64>,
-}
-
-/// Regions of a file or datafile.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Regions {
-    /// In the message.
-    Here(Vec<Region>),
-    /// An encoded list (count, then regions) in memory that the client exports, for lists too long for
-    /// a message.
-    There {
-        /// Number of regions.
-        count: u64,
-        /// Where the list lies: 16 bytes each.
-        list: RegionDescriptor,
-    },
-    /// Regions of equal length at equal distance, as tiles have.
-    Strided {
-        /// First byte of the first region.
-        offset: u64,
-        /// Bytes of each region.
-        len: u64,
-        /// Distance from one region's start to the next one's.
-        stride: u64,
-        /// How many.
-        count: u64,
-    },
-}
-
-/// A contiguous span of bytes of a file or datafile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Region {
-    /// First byte.
-    pub offset: u64,
-    /// Number of bytes.
-    pub len: u64,
-}
-
-/// A time since the epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Timestamp {
-    /// Seconds, negative before 1970.
-    pub seconds: i64,
-    /// Nanoseconds, 0 to 999,999,999.
-    pub nanoseconds: u32,
-}
-
-/// Attributes to change; absent ones stay.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SetAttributes {
-    /// Permission bits.
-    pub mode: Option<u16>,
-    /// Owner.
-    pub uid: Option<u32>,
-    /// Group.
-    pub gid: Option<u32>,
-    /// Access time.
-    pub accessed: Option<Timestamp>,
-    /// Modification time.
-    pub modified: Option<Timestamp>,
-    /// A directory's default distribution.
-    pub distribution: Option<DistributionHint>,
-}
-
-/// A requested distribution of new files; 0 leaves a value to the file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct DistributionHint {
-    /// Bytes of a strip, a multiple of 4 KiB and at least [`MAX_STUFFED_BYTES`].
-    pub strip_size: u32,
-    /// Number of servers.
-    pub servers: u16,
-    /// First server plus one; 0 spreads files over servers.
-    pub start: u16,
-}
-
-/// How a file's bytes are striped over its servers: strip `i` lies on `servers[i % servers.len()]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Distribution {
-    /// Bytes of a strip.
-    pub strip_size: u32,
-    /// Numbers of I/O servers in the file system's layout, each once.
-    pub servers: Vec<u16>,
-}
-
-codes! {
-    /// What kind of object.
-    pub enum Kind: "kind" {
-        /// A file.
-        File = 1,
-        /// A directory.
-        Directory = 2,
-        /// A symbolic link.
-        SymbolicLink = 3,
-    }
-}
-
-/// An object's attributes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attributes {
-    /// What it is.
-    pub kind: Kind,
-    /// Permission bits.
-    pub mode: u16,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Number of names (for a directory 2 plus its sub-directories).
-    pub links: u32,
-    /// Bytes of a file or of a link's target; entries of a directory.
-    pub size: u64,
-    /// Last access (kept as last set, not by reading).
-    pub accessed: Timestamp,
-    /// Last change of content.
-    pub modified: Timestamp,
-    /// Last change of attributes.
-    pub changed: Timestamp,
-}
-
-/// An object as the metadata server describes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
-    /// Which object.
-    pub object: ObjectId,
-    /// Its attributes.
-    pub attributes: Attributes,
-    /// Where its content is.
-    pub body: Body,
-}
-
-/// Where an object's content is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Body {
-    /// A directory, with the distribution that new files inherit.
-    Directory(DistributionHint),
-    /// A symbolic link's target.
-    Link(Vec<u8>),
-    /// A small file beside its metadata; the content if it was asked for.
-    Stuffed {
-        /// How it will be striped when it grows.
-        distribution: Distribution,
-        /// The content, if asked for.
-        content: Option<Vec<u8>>,
-        /// The content is frozen: it is on its way to the first server.
-        moving: bool,
-    },
-    /// A file in datafiles.
-    Striped {
-        /// How it is striped.
-        distribution: Distribution,
-        /// Counts truncations.
-        version: u64,
-        /// The size that datafiles must first be truncated to, if a truncation was not finished.
-        truncating: Option<u64>,
-        /// How long the datafiles must be at least, in the order of the servers; 0 where nothing must be.
-        lengths: Vec<u64>,
     },
 }
 
@@ -708,8 +631,24 @@ pub enum ReplyBody {
         /// The first bytes at or behind the offset that may be anything else than zeros; absent if none follow.
         first: Option<Region>,
     },
+    /// An extended attribute's value.
+    Xattr(Vec<u8>),
+    /// Names of extended attributes.
+    XattrNames(Vec<XattrName>),
+    /// A part of a datafile is a hole.
+    Punched {
+        /// Where to go on, if that is not all that was asked for.
+        next: Option<u64>,
+    },
     /// What time it is on the server's host.
     Clock(Moment),
+    /// It is the client's turn to append.
+    Turn {
+        /// The turn. Later ones have higher numbers, over all files.
+        turn: u64,
+        /// The file, whose end stays where it is for other appenders.
+        node: Box<Node>,
+    },
     /// A part of the stored data was verified.
     Scrubbed {
         /// Where to go on; absent at the end.

@@ -16,6 +16,7 @@
 //! | `e` directory name | [`EntryRecord`] |
 //! | `l` object directory name | nothing: a further name of an object, beside the one in its record |
 //! | `r` object | [`RemovalRecord`] |
+//! | `x` object | [`XattrsRecord`] |
 //! | `s` client slot | [`SessionRecord`] |
 
 use alloc::string::String;
@@ -27,7 +28,8 @@ use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within};
 use crate::fs::{
     Body, Distribution, DistributionHint, Generation, Incarnation, Kind, MAX_MESSAGE_BYTES,
-    MAX_NAME_BYTES, MAX_SERVER_NAME_BYTES, ObjectId, Timestamp,
+    MAX_NAME_BYTES, MAX_SERVER_NAME_BYTES, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, ObjectId,
+    Timestamp,
 };
 
 pub use seal::{MARK_BYTES, Mark, SEAL_BYTES, Stamp, seal, unseal};
@@ -71,6 +73,8 @@ pub enum Key {
     Link(ObjectId, ObjectId, Vec<u8>),
     /// A file whose datafiles are still to be removed.
     Removal(ObjectId),
+    /// An object's extended attributes.
+    Xattrs(ObjectId),
     /// The last change by a client's slot.
     Session(u128, u16),
 }
@@ -90,6 +94,7 @@ impl Key {
             Key::Entry(directory, name) => entry_key(*directory, name),
             Key::Link(object, directory, name) => link_key(*object, *directory, name),
             Key::Removal(object) => removal_key(*object),
+            Key::Xattrs(object) => xattrs_key(*object),
             Key::Session(client, slot) => session_key(*client, *slot),
         }
     }
@@ -119,6 +124,7 @@ impl Key {
             b'e' => Key::Entry(id(&mut input)?, name(&mut input)?),
             b'l' => Key::Link(id(&mut input)?, id(&mut input)?, name(&mut input)?),
             b'r' => Key::Removal(id(&mut input)?),
+            b'x' => Key::Xattrs(id(&mut input)?),
             b's' => Key::Session(
                 input.u128("key's client")?.swap_bytes(),
                 input.u16("key's slot")?.swap_bytes(),
@@ -175,6 +181,11 @@ pub fn links_prefix(object: ObjectId) -> Vec<u8> {
 /// Key of a [`RemovalRecord`].
 pub fn removal_key(object: ObjectId) -> Vec<u8> {
     key(b'r', &[&object.0.to_be_bytes()])
+}
+
+/// Key of an [`XattrsRecord`].
+pub fn xattrs_key(object: ObjectId) -> Vec<u8> {
+    key(b'x', &[&object.0.to_be_bytes()])
 }
 
 /// Key of a [`SessionRecord`].
@@ -304,6 +315,27 @@ pub struct RemovalRecord {
     pub writes: u32,
 }
 
+/// Most extended attributes of an object.
+pub const MAX_XATTRS: usize = 128;
+/// Most bytes of names and values of an object's extended attributes.
+pub const MAX_XATTRS_BYTES: usize = 128 << 10;
+
+/// An extended attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredXattr {
+    /// With its name space in front.
+    pub name: Vec<u8>,
+    /// The value.
+    pub value: Vec<u8>,
+}
+
+/// An object's extended attributes, in the order of their names.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct XattrsRecord {
+    /// Each name once; at least one.
+    pub xattrs: Vec<StoredXattr>,
+}
+
 /// The last change that was requested under a client's slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRecord {
@@ -344,9 +376,14 @@ records! {
         body: wire,
     }
     EntryRecord { object: wire, kind: wire }
+    XattrsRecord { xattrs: list(8, MAX_XATTRS) }
     RemovalRecord { servers: u16s(usize::from(u16::MAX)), writes: u32 }
     SessionRecord { sequence: u64, lease_s: u32, reply: bytes(MAX_MESSAGE_BYTES) }
 }
+
+record! { StoredXattr {
+    name: bytes(MAX_XATTR_NAME_BYTES), value: bytes(MAX_XATTR_VALUE_BYTES),
+} }
 
 /// Takes the first byte of a value.
 fn check_version(input: &mut Reader<'_>) -> Result<(), Malformed> {

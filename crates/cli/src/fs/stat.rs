@@ -3,7 +3,7 @@
 use causeway_command::failure::Outcome;
 use causeway_command::output::{Output, json_name, printable, report_item};
 use causeway_report::units::{bytes_text, count_text};
-use causeway_wire::fs::{Body, Node};
+use causeway_wire::fs::{Body, Errno, Node};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -56,10 +56,23 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             let server = known.server(index);
             server.map_or_else(|| format!("#{index}"), |server| server.name.clone())
         };
+        let xattrs = match client.xattrs(node.object) {
+            // Servers of before have none.
+            Err(error) if error.errno == Errno::EOPNOTSUPP => Vec::new(),
+            Err(error) => {
+                report_item(&error.into());
+                failures += 1;
+                continue;
+            }
+            Ok(xattrs) => xattrs,
+        };
         if output.json {
-            entries.push(object(&node, &path, server_name));
+            entries.push(object(&node, &path, &xattrs, server_name));
         } else {
             print(&output, &node, &path, server_name);
+            for name in &xattrs {
+                output.line(&format!("attribute  {}", printable(name)));
+            }
         }
     }
     output.object(&json!({ "entries": entries, "failures": failures }));
@@ -67,10 +80,19 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 }
 
 /// What is known of a node, as JSON.
-fn object(node: &Node, path: &[u8], server_name: impl Fn(u16) -> String) -> Value {
+fn object(
+    node: &Node,
+    path: &[u8],
+    xattrs: &[Vec<u8>],
+    server_name: impl Fn(u16) -> String,
+) -> Value {
     let mut object = attributes_json(&node.attributes);
     json_name(&mut object, "path", path);
     object.insert("object".to_owned(), node.object.0.into());
+    if !xattrs.is_empty() {
+        let names: Vec<String> = xattrs.iter().map(|name| printable(name)).collect();
+        object.insert("extended_attributes".to_owned(), names.into());
+    }
     let placement = placement_text(node, &server_name);
     object.insert("placement".to_owned(), placement.into());
     match &node.body {

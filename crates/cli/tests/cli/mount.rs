@@ -6,8 +6,10 @@
 mod ends;
 mod files;
 mod full;
+mod holes;
 mod programs;
 mod users;
+mod xattrs;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -47,7 +47,7 @@
  *     A write is at the servers when its call returns, and every client sees it then. Names and attributes as well. What was
  *     written survives the loss of power once cwfs_fsync() of the file has returned 0. Servers do not know which
  *     files are open: one whose last name is removed is gone, and calls with it return -ESTALE.
- *     O_APPEND finds the end and then writes; two processes that append at the same moment may overwrite each other.
+ *     What one call appends with O_APPEND, up to 64 MiB, lies in the file in one piece, however many processes append.
  *
  * PROCESSES
  *     After fork() an instance belongs to the parent; calls of the child with it return -EBADF and do nothing. The child
@@ -240,10 +240,11 @@ int64_t cwfs_writex(cwfs_t *fs, cwfs_file_t file, const struct iovec *memory, si
  * cwfs_lseek - set the position
  *
  * PARAMETERS
- *     whence      SEEK_SET, SEEK_CUR or SEEK_END
+ *     whence      SEEK_SET, SEEK_CUR or SEEK_END; or SEEK_DATA or SEEK_HOLE: to the first byte from `offset` on that
+ *                 lies in no hole, or to the first one that does, or the file's end. Blocks have 4096 bytes.
  *
  * RETURN VALUE
- *     The new position.
+ *     The new position; -ENXIO if there are no data or `offset` is not in front of the end.
  */
 int64_t cwfs_lseek(cwfs_t *fs, cwfs_file_t file, int64_t offset, int whence);
 
@@ -251,6 +252,20 @@ int64_t cwfs_lseek(cwfs_t *fs, cwfs_file_t file, int64_t offset, int whence);
  * cwfs_ftruncate - cut a file that was opened for writing, or extend it with a hole
  */
 int cwfs_ftruncate(cwfs_t *fs, cwfs_file_t file, int64_t size);
+
+/*
+ * cwfs_fallocate - reserve room for a part of a file, make a hole of it, or zero it
+ *
+ * PARAMETERS
+ *     mode        0 or FALLOC_FL_KEEP_SIZE: the servers' disks reserve room, so that writing there does not fail for
+ *                 want of it; FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE: the part becomes a hole, and its room is given
+ *                 back; FALLOC_FL_ZERO_RANGE, alone or with FALLOC_FL_KEEP_SIZE: it reads as zeros, and has room
+ *                 reserved. Without FALLOC_FL_KEEP_SIZE the file gets as large as the part reaches.
+ *
+ * RETURN VALUE
+ *     0; -ENOSPC if a disk is full; -EOPNOTSUPP for other modes: parts cannot be taken out of a file or put into one.
+ */
+int cwfs_fallocate(cwfs_t *fs, cwfs_file_t file, int mode, int64_t offset, int64_t len);
 
 /*
  * cwfs_fsync - make content and size durable
@@ -332,6 +347,8 @@ int cwfs_testsome(cwfs_t *fs, struct cwfs_completion *done, int most, int64_t ti
 #define CWFS_NOFOLLOW 2
 /* Renaming fails with -EEXIST if the new name exists. */
 #define CWFS_NOREPLACE 1
+/* Renaming swaps what both names name. */
+#define CWFS_EXCHANGE 4
 
 /* Nanoseconds of a time to set: that of the call, or none at all. */
 #define CWFS_NOW 1073741823
@@ -404,7 +421,7 @@ int cwfs_unlink(cwfs_t *fs, const char *path);
  * cwfs_rename - rename at once, in the place of what has the new name
  *
  * PARAMETERS
- *     flags       0 or CWFS_NOREPLACE
+ *     flags       0, CWFS_NOREPLACE, or CWFS_EXCHANGE: each name gets what the other one had
  */
 int cwfs_rename(cwfs_t *fs, const char *from, const char *to, unsigned int flags);
 
@@ -448,6 +465,38 @@ int cwfs_chown(cwfs_t *fs, const char *path, uint32_t uid, uint32_t gid, unsigne
  *     flags       0 or CWFS_NOFOLLOW
  */
 int cwfs_utimens(cwfs_t *fs, const char *path, const struct cwfs_time times[2], unsigned int flags);
+
+/*
+ * cwfs_setxattr - give what a path leads to an extended attribute
+ *
+ * PARAMETERS
+ *     name        with its name space: user., trusted. or security.; at most 255 bytes
+ *     value       `size` bytes, at most 60 KiB
+ *     flags       0, XATTR_CREATE or XATTR_REPLACE
+ *
+ * RETURN VALUE
+ *     0; -EEXIST or -ENODATA if the flags forbid what there is or is not, -ENOSPC if the object has too many.
+ */
+int cwfs_setxattr(cwfs_t *fs, const char *path, const char *name, const void *value, size_t size, int flags);
+
+/*
+ * cwfs_getxattr - read an extended attribute
+ *
+ * RETURN VALUE
+ *     How many bytes it has; they are written to `value` unless `room` is 0. -ENODATA if there is none, -ERANGE if there
+ *     is no room for all of it.
+ */
+int64_t cwfs_getxattr(cwfs_t *fs, const char *path, const char *name, void *value, size_t room);
+
+/*
+ * cwfs_listxattr - list the names of extended attributes, each with a NUL behind it; otherwise as cwfs_getxattr()
+ */
+int64_t cwfs_listxattr(cwfs_t *fs, const char *path, void *names, size_t room);
+
+/*
+ * cwfs_removexattr - remove an extended attribute
+ */
+int cwfs_removexattr(cwfs_t *fs, const char *path, const char *name);
 
 /*
  * cwfs_statfs - how full the file system is

@@ -23,6 +23,7 @@ static void refuse(cwfs_t *fs) {
     CHECK_IS(cwfs_writex(fs, 1, &memory, 1, &region, 1), -EBADF);
     CHECK_IS(cwfs_lseek(fs, 1, 0, SEEK_SET), -EBADF);
     CHECK_IS(cwfs_ftruncate(fs, 1, 0), -EBADF);
+    CHECK_IS(cwfs_fallocate(fs, 1, 0, 0, 1), -EBADF);
     CHECK_IS(cwfs_fsync(fs, 1), -EBADF);
     CHECK_IS(cwfs_post_read(fs, &number, 1, text, 1, 0, NULL), -EBADF);
     CHECK_IS(cwfs_post_write(fs, &number, 1, text, 1, 0, NULL), -EBADF);
@@ -128,6 +129,11 @@ static void pointers(cwfs_t *fs) {
     CHECK_IS(cwfs_lseek(fs, file, -1, SEEK_SET), -EINVAL);
     CHECK_IS(cwfs_lseek(fs, file, 0, 77), -EINVAL);
     CHECK_IS(cwfs_ftruncate(fs, file, -1), -EINVAL);
+    CHECK_IS(cwfs_fallocate(fs, file, 0, -1, 1), -EINVAL);
+    CHECK_IS(cwfs_fallocate(fs, file, 0, 0, 0), -EINVAL);
+    CHECK_IS(cwfs_fallocate(fs, file, 0, INT64_MAX, 1), -EFBIG);
+    CHECK_IS(cwfs_fallocate(fs, file, 0x08, 0, 4096), -EOPNOTSUPP);
+    CHECK_IS(cwfs_fallocate(fs, file, -1, 0, 4096), -EOPNOTSUPP);
     struct iovec memory = {text, 1};
     struct cwfs_region region = {0, -1};
     CHECK_IS(cwfs_writex(fs, file, &memory, 1, &region, 1), -EINVAL);

@@ -44,6 +44,69 @@ static void contents(cwfs_t *fs) {
     free(back);
 }
 
+/* Made, found and zeroed. */
+static void holes(cwfs_t *fs) {
+    const int KEEP_SIZE = 1, PUNCH_HOLE = 2, ZERO_RANGE = 0x10;
+    /* Linux's numbers of SEEK_DATA and SEEK_HOLE. */
+    const int DATA = 3, HOLE = 4;
+    char *data = malloc(LARGE), *back = malloc(LARGE);
+    struct cwfs_stat stat;
+    fill(data, LARGE, 3);
+    cwfs_file_t file = open_file(fs, "/holes", O_CREAT | O_RDWR);
+    CHECK_IS(cwfs_write(fs, file, data, LARGE), LARGE);
+    CHECK_IS(cwfs_lseek(fs, file, 5, HOLE), LARGE);
+    CHECK_IS(cwfs_fallocate(fs, file, PUNCH_HOLE | KEEP_SIZE, 65536, 1 << 20), 0);
+    CHECK_IS(cwfs_lseek(fs, file, 5, HOLE), 65536);
+    CHECK_IS(cwfs_lseek(fs, file, 65536, DATA), 65536 + (1 << 20));
+    CHECK_IS(cwfs_lseek(fs, file, 0, SEEK_CUR), 65536 + (1 << 20));
+    CHECK_IS(cwfs_fallocate(fs, file, ZERO_RANGE | KEEP_SIZE, LARGE - 10, 100), 0);
+    memset(data + 65536, 0, 1 << 20);
+    memset(data + LARGE - 10, 0, 10);
+    CHECK_IS(cwfs_pread(fs, file, back, LARGE, 0), LARGE);
+    CHECK(memcmp(back, data, LARGE) == 0);
+    CHECK_IS(cwfs_fallocate(fs, file, KEEP_SIZE, LARGE, 1000), 0);
+    CHECK_IS(cwfs_fstat(fs, file, &stat), 0);
+    CHECK(stat.size == LARGE);
+    CHECK_IS(cwfs_fallocate(fs, file, 0, LARGE, 1000), 0);
+    CHECK_IS(cwfs_fstat(fs, file, &stat), 0);
+    CHECK(stat.size == LARGE + 1000);
+    CHECK_IS(cwfs_lseek(fs, file, LARGE + 1000, DATA), -ENXIO);
+    CHECK_IS(cwfs_close(fs, file), 0);
+    file = open_file(fs, "/holes", O_RDONLY);
+    CHECK_IS(cwfs_fallocate(fs, file, 0, 0, 1), -EBADF);
+    CHECK_IS(cwfs_close(fs, file), 0);
+    free(data);
+    free(back);
+}
+
+static void xattrs(cwfs_t *fs) {
+    const int CREATE = 1, REPLACE = 2;
+    char back[64];
+    CHECK_IS(cwfs_close(fs, open_file(fs, "/attributed", O_CREAT | O_WRONLY)), 0);
+    CHECK_IS(cwfs_setxattr(fs, "/attributed", "user.a", "value", 5, CREATE), 0);
+    CHECK_IS(cwfs_setxattr(fs, "/attributed", "user.a", "value", 5, CREATE), -EEXIST);
+    CHECK_IS(cwfs_setxattr(fs, "/attributed", "user.b", NULL, 0, REPLACE), -ENODATA);
+    CHECK_IS(cwfs_setxattr(fs, "/attributed", "user.b", NULL, 0, 0), 0);
+    CHECK_IS(cwfs_getxattr(fs, "/attributed", "user.a", NULL, 0), 5);
+    CHECK_IS(cwfs_getxattr(fs, "/attributed", "user.a", back, 4), -ERANGE);
+    CHECK_IS(cwfs_getxattr(fs, "/attributed", "user.a", back, sizeof back), 5);
+    CHECK(memcmp(back, "value", 5) == 0);
+    CHECK_IS(cwfs_getxattr(fs, "/attributed", "user.b", back, sizeof back), 0);
+    CHECK_IS(cwfs_listxattr(fs, "/attributed", back, sizeof back), 14);
+    CHECK(memcmp(back, "user.a\0user.b", 14) == 0);
+    CHECK_IS(cwfs_removexattr(fs, "/attributed", "user.a"), 0);
+    CHECK_IS(cwfs_removexattr(fs, "/attributed", "user.a"), -ENODATA);
+    CHECK_IS(cwfs_getxattr(fs, "/attributed", "user.a", back, sizeof back), -ENODATA);
+    CHECK_IS(cwfs_setxattr(fs, "/attributed", "other", "x", 1, 0), -EOPNOTSUPP);
+    CHECK_IS(cwfs_setxattr(fs, "/attributed", "user.a", "x", 1, 4), -EINVAL);
+    CHECK_IS(cwfs_setxattr(fs, "/attributed", "user.a", NULL, 1, 0), -EINVAL);
+    CHECK_IS(cwfs_setxattr(fs, "/attributed", "user.a", "x", SIZE_MAX, 0), -E2BIG);
+    CHECK_IS(cwfs_setxattr(fs, "/attributed", NULL, "x", 1, 0), -EINVAL);
+    CHECK_IS(cwfs_getxattr(fs, "/attributed", "user.b", NULL, 9), -EINVAL);
+    CHECK_IS(cwfs_listxattr(fs, "/none", back, sizeof back), -ENOENT);
+    CHECK_IS(cwfs_unlink(fs, "/attributed"), 0);
+}
+
 static void flags(cwfs_t *fs) {
     char text[32] = "";
     cwfs_file_t file, other;
@@ -121,6 +184,10 @@ static void names(cwfs_t *fs) {
     CHECK_IS(cwfs_open(fs, &file, "/d/link", O_RDONLY | O_NOFOLLOW, 0), -ELOOP);
     CHECK_IS(cwfs_close(fs, open_file(fs, "/d/link", O_CREAT | O_WRONLY)), 0);
     CHECK_IS(cwfs_rename(fs, "/d/a", "/d/b", CWFS_NOREPLACE), -EEXIST);
+    CHECK_IS(cwfs_rename(fs, "/d/link", "/d/a", CWFS_EXCHANGE), 0);
+    CHECK_IS(cwfs_readlink(fs, "/d/a", target, sizeof target), 1);
+    CHECK_IS(cwfs_rename(fs, "/d/link", "/d/a", CWFS_EXCHANGE), 0);
+    CHECK_IS(cwfs_rename(fs, "/d/link", "/d/none", CWFS_EXCHANGE), -ENOENT);
     CHECK_IS(cwfs_rename(fs, "/d/link", "/d/b", 0), 0);
     CHECK_IS(cwfs_chmod(fs, "/d/a", 0640), 0);
     CHECK_IS(cwfs_chown(fs, "/d/a", (uint32_t)-1, (uint32_t)-1, 0), 0);
@@ -182,6 +249,8 @@ int main(int argc, char **argv) {
     CHECK_IS(cwfs_statfs(fs, &state), 0);
     CHECK(state.total_bytes >= state.free_bytes && state.free_bytes > 0);
     contents(fs);
+    holes(fs);
+    xattrs(fs);
     flags(fs);
     lists(fs);
     names(fs);

@@ -9,7 +9,8 @@ use causeway_fs_c::directory::CwfsDirent;
 use causeway_fs_c::file::CwfsRegion;
 use causeway_fs_c::life::CwfsOptions;
 use causeway_fs_c::names::{
-    CWFS_NOFOLLOW, CWFS_NOREPLACE, CWFS_NOW, CWFS_OMIT, CwfsStat, CwfsStatfs, CwfsTime,
+    CWFS_EXCHANGE, CWFS_NOFOLLOW, CWFS_NOREPLACE, CWFS_NOW, CWFS_OMIT, CwfsStat, CwfsStatfs,
+    CwfsTime,
 };
 use causeway_fs_c::post::CwfsCompletion;
 
@@ -116,10 +117,11 @@ macro_rules! layout {
     };
 }
 
-fn constants() -> [(&'static str, i64); 4] {
+fn constants() -> [(&'static str, i64); 5] {
     [
         ("CWFS_NOFOLLOW", CWFS_NOFOLLOW.into()),
         ("CWFS_NOREPLACE", CWFS_NOREPLACE.into()),
+        ("CWFS_EXCHANGE", CWFS_EXCHANGE.into()),
         ("CWFS_NOW", CWFS_NOW),
         ("CWFS_OMIT", CWFS_OMIT),
     ]

@@ -50,9 +50,19 @@ impl Call {
         }
     }
 
-    /// Whether it stores data, which would be stored twice if it is repeated.
+    /// Has a write belong to a turn to append.
+    pub(crate) fn set_turn(&mut self, turn: u64) {
+        if let Body::Data(IoKind::Write, piece) = &mut self.body {
+            piece.turn = turn;
+        }
+    }
+
+    /// Whether it changes data, and would undo what others have written since if it is repeated.
     pub(super) fn is_write(&self) -> bool {
-        matches!(self.body, Body::Data(IoKind::Write, _))
+        matches!(
+            self.body,
+            Body::Data(IoKind::Write, _) | Body::Plain(Operation::PunchData { .. })
+        )
     }
 
     /// A read or write of a datafile.

@@ -67,6 +67,7 @@ pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
         ReplyBody::Transferred { .. } => "a transfer",
         ReplyBody::Data { .. } => "where data are",
         ReplyBody::Clock(_) => "the time",
+        ReplyBody::Turn { .. } => "a turn to append",
         ReplyBody::Objects(_) => "objects",
         ReplyBody::Datafiles { .. } => "datafiles",
         ReplyBody::StripedFiles { .. } => "striped files",
@@ -76,6 +77,9 @@ pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
         ReplyBody::Scrubbed { .. } => "a part of a scrub",
         ReplyBody::Checked { .. } => "a check",
         ReplyBody::MetadataStatus { .. } | ReplyBody::StorageStatus { .. } => "a status",
+        ReplyBody::Xattr(_) => "an extended attribute",
+        ReplyBody::XattrNames(_) => "names of extended attributes",
+        ReplyBody::Punched { .. } => "how far a hole was made",
         ReplyBody::Hello(_) => "a greeting",
     };
     CallError::local(

@@ -68,6 +68,11 @@ impl File {
         }
     }
 
+    /// The content that came with the opening is not the file's any more.
+    pub(super) fn forget_content(&mut self) {
+        self.opened_content = None;
+    }
+
     /// How long the datafile at a position of the distribution is at least.
     pub(super) fn least_length(&self, position: usize) -> u64 {
         match &self.node.body {

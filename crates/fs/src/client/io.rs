@@ -140,29 +140,33 @@ impl Client {
     /// Truncates or extends a file.
     pub fn truncate(&mut self, file: &mut File, size: u64) -> Result<(), Error> {
         let object = file.node.object;
-        let attempt = |client: &mut Self, file: &mut File| {
-            check_end(size)?;
-            client.will_change(file, &[client.metadata])?;
-            let mut tries = 0;
-            loop {
-                match client
-                    .mutate(Operation::Truncate { object, size })
-                    .and_then(node)
+        check_end(size)
+            .and_then(|()| self.resize(file, &Operation::Truncate { object, size }))
+            .map_err(|error| error.during("truncate", &object_name(object)))
+    }
+
+    /// Makes a change of a file's size, and has the datafiles follow it.
+    pub(super) fn resize(
+        &mut self,
+        file: &mut File,
+        operation: &Operation,
+    ) -> Result<(), CallError> {
+        self.will_change(file, &[self.metadata])?;
+        let mut tries = 0;
+        loop {
+            match self.mutate(operation.clone()).and_then(node) {
+                Ok(node) => break file.see(node)?,
+                Err(t)
+                    if matches!(t.errno, Errno::MOVING | Errno::STUFFED)
+                        && tries < FORM_CHANGES =>
                 {
-                    Ok(node) => break file.see(node)?,
-                    Err(t)
-                        if matches!(t.errno, Errno::MOVING | Errno::STUFFED)
-                            && tries < FORM_CHANGES =>
-                    {
-                        client.unstuff(file)?;
-                    }
-                    Err(error) => return Err(error),
+                    self.unstuff(file)?;
                 }
-                tries += 1;
+                Err(error) => return Err(error),
             }
-            client.finish_truncation(file)
-        };
-        attempt(self, file).map_err(|error| error.during("truncate", &object_name(object)))
+            tries += 1;
+        }
+        self.finish_truncation(file)
     }
 
     /// Refuses a file whose content the caller may not read.
@@ -246,7 +250,7 @@ impl Client {
 
     fn write_round(&mut self, file: &mut File, list: IoList<'_>) -> Result<(), CallError> {
         self.check_access(file, IoKind::Write)?;
-        file.opened_content = None;
+        file.forget_content();
         let end = list
             .regions
             .iter()
@@ -257,7 +261,7 @@ impl Client {
         for _ in 0..FORM_CHANGES {
             let is_written = match self.form(file)? {
                 Form::Striped(distribution) => {
-                    self.write_striped(file, &distribution, list, end)?
+                    self.write_striped(file, &distribution, list, end, None)?
                 }
                 Form::Stuffed { moving: false } if end <= MAX_STUFFED_BYTES as u64 => {
                     self.write_stuffed(file, list)?
@@ -294,7 +298,11 @@ impl Client {
     }
 
     /// Writes beside the metadata. Returns `false` if the file is not stuffed any more, which `file` then shows.
-    fn write_stuffed(&mut self, file: &mut File, list: IoList<'_>) -> Result<bool, CallError> {
+    pub(super) fn write_stuffed(
+        &mut self,
+        file: &mut File,
+        list: IoList<'_>,
+    ) -> Result<bool, CallError> {
         let object = file.node.object;
         self.will_change(file, &[self.metadata])?;
         let mut memory = Cutter::new(list.memory.iter().cloned());
@@ -324,18 +332,22 @@ impl Client {
     /// Writes to the datafiles, then tells the metadata server how far the file reaches: always,
     /// because another client may have truncated the file since this one saw its size. Returns `false` if another
     /// truncation has begun meanwhile, which `file` then shows: it may discard what was written, so the write must be
-    /// repeated after it.
-    fn write_striped(
+    /// repeated after it. A `turn` to append ends thereby.
+    pub(super) fn write_striped(
         &mut self,
         file: &mut File,
         distribution: &Distribution,
         list: IoList<'_>,
         end: u64,
+        turn: Option<u64>,
     ) -> Result<bool, CallError> {
         let clock = StageClock::start(self.record_stages);
         let servers = self.io_servers(distribution)?;
         self.will_change(file, &servers)?;
-        let (planned, calls) = self.data_calls(file, distribution, list, IoKind::Write)?;
+        let (planned, mut calls) = self.data_calls(file, distribution, list, IoKind::Write)?;
+        for call in &mut calls {
+            call.set_turn(turn.unwrap_or(0));
+        }
         let clock = clock.next(&mut self.stages, "write: plan");
         let replies = self.rpc.call_all(calls);
         let clock = clock.next_of(&mut self.stages, &WRITING, busiest(&replies));
@@ -349,14 +361,26 @@ impl Client {
         let object = file.node.object;
         let known = version(&file.node);
         let reached: Vec<Reach> = planned.iter().map(Planned::reach).collect();
-        let extend = Operation::Extend {
-            object,
-            end,
-            modified: crate::clock::now(),
-            version: known.map_or(0, |(version, _)| version),
-            reached: reached.clone(),
+        let modified = crate::clock::now();
+        let version_before = known.map_or(0, |(version, _)| version);
+        let tell = match turn {
+            None => Operation::Extend {
+                object,
+                end,
+                modified,
+                version: version_before,
+                reached: reached.clone(),
+            },
+            Some(turn) => Operation::EndAppend {
+                object,
+                turn,
+                end,
+                modified,
+                version: version_before,
+                reached: reached.clone(),
+            },
         };
-        file.see(self.mutate(extend).and_then(node)?)?;
+        file.see(self.mutate(tell).and_then(node)?)?;
         clock.next(&mut self.stages, "write: size");
         let version = version(&file.node);
         if let Some(version) = version {
@@ -407,7 +431,10 @@ impl Client {
         Ok(calls.collect())
     }
 
-    fn io_servers(&mut self, distribution: &Distribution) -> Result<Vec<usize>, CallError> {
+    pub(super) fn io_servers(
+        &mut self,
+        distribution: &Distribution,
+    ) -> Result<Vec<usize>, CallError> {
         let positions = 0..distribution.servers.len();
         positions
             .map(|position| self.io_server(distribution, position))
@@ -429,7 +456,7 @@ impl Client {
     }
 
     /// Moves a stuffed file's content to its first server, or completes a move that another client has begun.
-    fn unstuff(&mut self, file: &mut File) -> Result<(), CallError> {
+    pub(super) fn unstuff(&mut self, file: &mut File) -> Result<(), CallError> {
         let object = file.node.object;
         file.see(
             self.mutate(Operation::BeginUnstuff { object })
@@ -596,7 +623,7 @@ pub(super) fn striping(distribution: &Distribution) -> Result<Striping, CallErro
         .ok_or_else(|| CallError::local(Errno::CORRUPT, "the file has no servers"))
 }
 
-fn check_end(end: u64) -> Result<(), CallError> {
+pub(super) fn check_end(end: u64) -> Result<(), CallError> {
     if end > MAX_FILE_BYTES {
         let message = format!("byte {end} lies behind the largest offset, 2^63 - 1");
         return Err(CallError::local(Errno::EFBIG, message));

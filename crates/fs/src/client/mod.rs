@@ -5,10 +5,13 @@
 //! threads use several clients.
 //!
 //! Reading order: `connection` (what a client is), `call`, `call_error`, `rpc`, `pending` and `replies` (requests, replies,
-//! repetition), `session`, `link`, `introduce` and `identity` (which server is at an address), `file`, `nodes` and `names` (the
-//! name space), `transfer` (which bytes go where), `io` (reading and writing), `presence` (data that is missing),
+//! repetition), `session`, `link`, `introduce` and `identity` (which server is at an address), `file`, `nodes`, `names` and
+//! `xattrs` (the name space), `transfer` (which bytes go where), `io` (reading and writing), `append` (writing behind the end),
+//! `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing),
 //! `verifiers` and `losses` (writes that were lost before a sync), `maintain` (for operators), `stages` (where the time goes).
 
+mod allocation;
+mod append;
 mod call;
 mod call_error;
 mod connection;
@@ -32,7 +35,9 @@ mod stages;
 mod transfer;
 mod unacknowledged;
 mod verifiers;
+mod xattrs;
 
+pub use allocation::Allocation;
 pub use connection::{Client, ClientOptions, own_identity};
 pub use file::{CreateOptions, File};
 pub use identity::Layout;

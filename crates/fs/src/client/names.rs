@@ -323,6 +323,18 @@ impl Client {
         self.mutate_done("rename", &subject, operation)
     }
 
+    /// Swaps what two names name, atomically.
+    pub fn exchange(
+        &mut self,
+        first: impl Into<Place>,
+        second: impl Into<Place>,
+    ) -> Result<(), Error> {
+        let first = first.into();
+        let subject = first.path.clone();
+        let second = second.into();
+        self.mutate_done("exchange", &subject, Operation::Exchange { first, second })
+    }
+
     /// Removes a name.
     pub fn unlink(&mut self, at: impl Into<Place>) -> Result<(), Error> {
         self.unlink_expected(at.into(), None)

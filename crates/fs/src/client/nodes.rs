@@ -11,7 +11,7 @@ pub(super) fn node(reply: ReplyBody) -> Result<Node, CallError> {
 }
 
 /// Refuses a node that contradicts itself.
-fn consistent(node: Node) -> Result<Node, CallError> {
+pub(super) fn consistent(node: Node) -> Result<Node, CallError> {
     let Attributes { kind, size, .. } = node.attributes;
     let fits = matches!(
         (kind, &node.body),

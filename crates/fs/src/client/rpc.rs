@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bmi::{Access, Addr, Bmi, Config, Context, Memory, Posted, RegionDescriptor, Waker};
 use causeway_wire::datafile::Binding;
-use causeway_wire::fs::formats::NUMBERED_WRITES;
+use causeway_wire::fs::formats::{NUMBERED_WRITES, lacking_text};
 use causeway_wire::fs::{
     Caller, Errno, Generation, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, ReplyBody, Request,
     Target,
@@ -386,11 +386,19 @@ impl Rpc {
         let asks_clock = has_clock && pending.unacknowledged.wants_clock();
         let operation = match &pending.call.body {
             _ if asks_clock => Operation::Clock,
-            Body::Plain(operation) => operation.clone(),
+            Body::Plain(operation) => numbered(operation.clone(), pending),
             Body::Data(kind, piece) => {
                 self.data_operation(pending, addr, *kind, piece, &mut exports)?
             }
         };
+        let needed = operation.lowest_format();
+        if needed > formats.highest {
+            for region in &exports {
+                self.bmi.unexport(addr, region);
+            }
+            let text = lacking_text(needed, formats.highest);
+            return Err(self.error_at(pending.call.server, Errno::EOPNOTSUPP, text));
+        }
         let tag = self.next_tag;
         self.next_tag += 1;
         let request = Request {
@@ -528,6 +536,7 @@ impl Rpc {
                 regions,
                 memory,
                 inline: piece.inline.clone(),
+                turn: piece.turn,
             },
         })
     }
@@ -541,6 +550,18 @@ impl Rpc {
              is faulty",
         )
     }
+}
+
+/// An operation with the number that the call has among the client's writes, if it is one of these.
+fn numbered(mut operation: Operation, pending: &PendingCall) -> Operation {
+    if let Operation::PunchData {
+        number, repeated, ..
+    } = &mut operation
+    {
+        *number = pending.sequence;
+        *repeated = pending.unacknowledged.moment();
+    }
+    operation
 }
 
 fn random_client() -> Result<u128, CallError> {

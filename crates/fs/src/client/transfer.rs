@@ -86,6 +86,8 @@ pub(crate) struct Piece {
     pub inline: Vec<u8>,
     /// Which sums of blocks a read wants.
     pub sums: WantedSums,
+    /// The turn to append that a write belongs to, or 0.
+    pub turn: u64,
 }
 
 /// A piece, and what is needed to check and deliver its reply.
@@ -161,6 +163,7 @@ fn plan_share(
         spans,
         inline,
         sums: WantedSums::None,
+        turn: 0,
     };
     Planned {
         position,

@@ -442,6 +442,40 @@ impl Datafile {
         Ok(damaged)
     }
 
+    /// The sums that blocks of one group will have as part of a hole, whose latest is that of zeros, in the front of
+    /// `sums`. The caller keeps other threads from writing the blocks.
+    pub(super) fn sums_with_zeros<'a>(
+        &self,
+        blocks: Blocks,
+        sums: &'a mut [u8; BLOCK],
+        scratch: &mut Scratch,
+    ) -> io::Result<&'a mut [u8]> {
+        let binding = self.block_binding(blocks);
+        if self.trust() == Trust::Latest {
+            self.load_sums(blocks, sums, Wait::Allowed)?;
+        } else {
+            let bytes = scratch.take(blocks.count * BLOCK);
+            self.load(blocks, bytes, sums, Wait::Allowed)?;
+            set_all_latest(sums, bytes, binding, 0);
+        }
+        let stored = &mut sums[..blocks.count * SUMS];
+        for (index, sums) in stored.chunks_exact_mut(SUMS).enumerate() {
+            set_latest(sums, binding.zeros(index));
+        }
+        Ok(stored)
+    }
+
+    /// The first of some blocks of a written group that would not read as zeros where they are a hole.
+    pub(super) fn first_lost(&self, blocks: Blocks) -> io::Result<Option<u64>> {
+        let mut sums = [0; BLOCK];
+        self.load_sums(blocks, &mut sums, Wait::Allowed)?;
+        let binding = self.block_binding(blocks);
+        let lost = stored(&sums[..blocks.count * SUMS])
+            .enumerate()
+            .position(|(index, sums)| sums.latest != binding.zeros(index));
+        Ok(lost.map(|index| blocks.offset() + (index * BLOCK) as u64))
+    }
+
     /// Before the datafile is truncated to `size`: the sums of the last group's blocks become those that the blocks
     /// will have. The caller holds all ranges.
     pub(super) fn truncate_sums(&self, size: u64) -> Result<()> {

@@ -75,11 +75,21 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// As [`Datafile::write`], once all earlier claims of the piece's blocks have ended.
-    pub fn write(self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<u64> {
+    /// The datafile.
+    pub(super) fn datafile(&self) -> &Datafile {
+        &self.datafile
+    }
+
+    /// Waits until all earlier claims of the blocks have ended.
+    pub(super) fn wait(&self) {
         if !sabotage::is_on(Sabotage::StaleWrites) {
             self.datafile.ranges.wait(self.number);
         }
+    }
+
+    /// As [`Datafile::write`], once all earlier claims of the piece's blocks have ended.
+    pub fn write(self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<u64> {
+        self.wait();
         self.datafile.write_held(piece, scratch, at_least)
     }
 }
@@ -90,8 +100,8 @@ impl Drop for Claim {
     }
 }
 
-/// The blocks that a piece touches.
-fn blocks_of(piece: &Piece) -> Spans {
+/// The blocks that regions touch.
+fn blocks_of(regions: &[Region]) -> Spans {
     let block = |offset: u64| offset / BLOCK_BYTES * BLOCK_BYTES;
     let covering = |region: &Region| {
         let end = region.offset.saturating_add(region.len);
@@ -100,7 +110,7 @@ fn blocks_of(piece: &Piece) -> Spans {
             block(end.saturating_add(BLOCK_BYTES - 1)),
         )
     };
-    match &piece.regions[..] {
+    match regions {
         [one] if one.len > 0 => {
             let (start, end) = covering(one);
             Spans::one(start, end)
@@ -224,14 +234,14 @@ impl Datafile {
 
     /// Writes a piece. The datafile must have had `at_least` bytes before. Returns its size afterwards.
     pub fn write(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<u64> {
-        let _held = self.ranges.lock_spans(blocks_of(piece));
+        let _held = self.ranges.lock_spans(blocks_of(&piece.regions));
         self.write_held(piece, scratch, at_least)
     }
 
-    /// Takes a place in the order of writes that overlap.
-    pub fn claim(self: &Arc<Self>, piece: &Piece) -> Claim {
+    /// Takes a place in the order of changes of these regions that overlap.
+    pub fn claim(self: &Arc<Self>, regions: &[Region]) -> Claim {
         Claim {
-            number: self.ranges.claim(blocks_of(piece)),
+            number: self.ranges.claim(blocks_of(regions)),
             datafile: Arc::clone(self),
         }
     }
@@ -251,7 +261,12 @@ impl Datafile {
         self.write_recorded(&left, scratch, at_least)
     }
 
-    fn write_recorded(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<u64> {
+    pub(super) fn write_recorded(
+        &self,
+        piece: &Piece,
+        scratch: &mut Scratch,
+        at_least: u64,
+    ) -> Result<u64> {
         let change = self.changes.begin();
         let mut memory = Cursor::new(&piece.memory);
         let wanted = self.min_size(at_least);

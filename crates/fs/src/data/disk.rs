@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt as _;
 
 use causeway_sys::memory::Memory;
 use causeway_sys::nowait;
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::retry_on_intr;
 
 #[cfg(test)]
 use super::steps;
@@ -80,6 +82,20 @@ pub(super) fn set_len(file: &File, len: u64) -> io::Result<()> {
     return steps::set_len(file, len);
     #[cfg(not(test))]
     file.set_len(len)
+}
+
+/// Makes a hole of a part of the file, whose length stays.
+pub(super) fn free(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    #[cfg(test)]
+    steps::free(offset, len)?;
+    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(retry_on_intr(|| fallocate(file, how, offset, len))?)
+}
+
+/// Has the file system reserve room for a part of the file, whose length and content stay.
+pub(super) fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let reserved = || fallocate(file, FallocateFlags::KEEP_SIZE, offset, len);
+    Ok(retry_on_intr(reserved)?)
 }
 
 /// Makes the file's bytes and length durable.

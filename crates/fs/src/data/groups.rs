@@ -49,16 +49,6 @@ impl Groups {
         spans.get(at).map(|(first, _)| group.max(*first))
     }
 
-    /// The first group behind a written one that was not written; `None` if the group itself was not.
-    pub(super) fn end_of(&self, group: u64) -> Option<u64> {
-        let spans = lock(&self.spans);
-        let at = spans.partition_point(|(_, end)| *end <= group);
-        spans
-            .get(at)
-            .filter(|(first, _)| *first <= group)
-            .map(|(_, end)| *end)
-    }
-
     pub(super) fn note(&self, group: u64) {
         let mut spans = lock(&self.spans);
         let at = spans.partition_point(|(_, end)| *end < group);
@@ -133,9 +123,6 @@ mod tests {
                     prop_assert_eq!(groups.has(at), written[at as usize]);
                     let next = written[at as usize..].iter().position(|written| *written);
                     prop_assert_eq!(groups.next(at), next.map(|behind| at + behind as u64));
-                    let end = written[at as usize..].iter().position(|written| !written);
-                    let end = end.map_or(80, |behind| at + behind as u64);
-                    prop_assert_eq!(groups.end_of(at), (end > at).then_some(end));
                 }
                 let spans = lock(&groups.spans);
                 prop_assert!(spans.windows(2).all(|pair| pair[0].1 < pair[1].0));

@@ -1,16 +1,20 @@
-//! Where datafiles have holes. A group of blocks is a hole as a whole or not at all.
+//! Where datafiles have holes: groups of blocks that were never written, and blocks of others with the sum of zeros that
+//! take no room on the disk.
 
 use std::io;
 
-use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES, sums_offset};
+use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES, physical, size_of_file, sums_offset};
 use causeway_wire::fs::{ObjectId, Region};
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 
+use super::blocks::Blocks;
 use super::datafile::Datafile;
 use super::fault::{Fault, Result};
 use super::store::Store;
 use crate::sabotage::{self, Sabotage};
 
-/// Groups behind the first one that are checked one by one for where data end.
+/// Groups and holes that one question looks at.
 const MAX_PROBES: usize = 256;
 
 impl Store {
@@ -38,9 +42,9 @@ impl Datafile {
         let wanted = self.min_size(at_least);
         let mut span = None;
         if offset < size {
-            let group = self.next_data(offset / GROUP_BYTES * GROUP_BYTES, size)?;
-            if group < size {
-                span = Some((group.max(offset), self.end_of_data(group, size)?));
+            let start = self.next_byte(offset, size)?;
+            if start < size {
+                span = Some((start, self.end_of_data(start, size)?));
             }
         }
         if wanted > size.max(offset) {
@@ -56,19 +60,76 @@ impl Datafile {
         }))
     }
 
-    /// How far the data reach from the start of a group that is no hole, or less if that is far.
-    fn end_of_data(&self, group: u64, size: u64) -> io::Result<u64> {
-        let mut end = group;
+    /// How far the data reach from a byte that is in no hole, or less if that is far.
+    fn end_of_data(&self, start: u64, size: u64) -> io::Result<u64> {
+        let mut end = start;
         for _ in 0..MAX_PROBES {
-            end = match self.groups.end_of(end / GROUP_BYTES) {
-                Some(behind) => behind.saturating_mul(GROUP_BYTES),
-                None => end.saturating_add(GROUP_BYTES),
+            let next_block = (end / BLOCK_BYTES + 1) * BLOCK_BYTES;
+            let hole = match rustix::fs::seek(&self.file, SeekFrom::Hole(physical(end))) {
+                Ok(hole) => size_of_file(hole).next_multiple_of(BLOCK_BYTES),
+                // It has become shorter.
+                Err(Errno::NXIO) => return Ok(size),
+                // Where holes cannot be asked for, everything is read.
+                Err(Errno::INVAL) => size,
+                Err(error) => return Err(error.into()),
             };
-            if end >= size || self.next_data(end, size)? > end {
+            end = hole.max(next_block);
+            if end >= size || self.next_byte(end, size)? > end {
                 break;
             }
         }
         Ok(end.min(size))
+    }
+
+    /// The first byte from `offset` on, and in front of `size`, that is in no hole; `size` without one. Blocks of a hole that
+    /// should hold something count as data. It may be in a hole if there are many before.
+    pub(super) fn next_byte(&self, offset: u64, size: u64) -> io::Result<u64> {
+        let mut at = offset;
+        for _ in 0..MAX_PROBES {
+            if at >= size {
+                return Ok(size);
+            }
+            at = at.max(self.next_data(at / GROUP_BYTES * GROUP_BYTES, size)?);
+            if at >= size {
+                return Ok(size);
+            }
+            let end = (at / GROUP_BYTES + 1) * GROUP_BYTES;
+            if let Some(found) = self.next_in_group(at, end.min(size))? {
+                return Ok(found);
+            }
+            at = end;
+        }
+        Ok(at.min(size))
+    }
+
+    /// The same in a group that is no hole as a whole.
+    fn next_in_group(&self, at: u64, end: u64) -> io::Result<Option<u64>> {
+        let is_written = self.groups.has(at / GROUP_BYTES);
+        if self.has_sums() && !is_written {
+            return Ok(Some(at));
+        }
+        let data = match rustix::fs::seek(&self.file, SeekFrom::Data(physical(at))) {
+            Ok(data) if data > physical(end - 1) => end,
+            Ok(data) => size_of_file(data).max(at),
+            Err(Errno::NXIO) => end,
+            Err(Errno::INVAL) => at,
+            Err(error) => return Err(error.into()),
+        };
+        let first = at / BLOCK_BYTES * BLOCK_BYTES;
+        let stop = match data < end {
+            true => data / BLOCK_BYTES * BLOCK_BYTES,
+            false => end,
+        };
+        if is_written && first < stop {
+            let hole = Blocks::of(Region {
+                offset: first,
+                len: stop - first,
+            });
+            if let Some(lost) = self.first_lost(hole)? {
+                return Ok(Some(lost.max(at)));
+            }
+        }
+        Ok((data < end).then_some(data))
     }
 
     /// Whether the group that a part lies in is a hole, with its sums: then the part reads as zeros.
@@ -89,15 +150,15 @@ impl Datafile {
             _ => size,
         };
         let start = sums_offset(offset / BLOCK_BYTES);
-        match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(start)) {
+        match rustix::fs::seek(&self.file, SeekFrom::Data(start)) {
             Ok(data) => {
                 let group = GROUP_BYTES + BLOCK_BYTES;
                 let groups = data.saturating_sub(BLOCK_BYTES) / group;
                 Ok((groups * GROUP_BYTES).max(offset).min(size))
             }
-            Err(rustix::io::Errno::NXIO) => Ok(size),
+            Err(Errno::NXIO) => Ok(size),
             // Where holes cannot be asked for, everything is read.
-            Err(rustix::io::Errno::INVAL) => Ok(offset),
+            Err(Errno::INVAL) => Ok(offset),
             Err(error) => Err(error.into()),
         }
     }

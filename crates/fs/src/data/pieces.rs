@@ -70,10 +70,7 @@ impl Piece {
 
     /// Fails once the client does not wait for the piece any more: its memory may serve another purpose by then.
     pub(super) fn check_wanted(&self) -> Result<()> {
-        match self.abandoned.is_set() && !sabotage::is_on(Sabotage::StaleWrites) {
-            true => Err(Fault::Abandoned),
-            false => Ok(()),
-        }
+        self.abandoned.check()
     }
 }
 
@@ -113,8 +110,12 @@ impl Abandoned {
         self.0.store(true, Ordering::Release);
     }
 
-    fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+    /// Fails once it is so.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.0.load(Ordering::Acquire) && !sabotage::is_on(Sabotage::StaleWrites) {
+            true => Err(Fault::Abandoned),
+            false => Ok(()),
+        }
     }
 }
 

@@ -16,6 +16,8 @@ thread_local! {
 pub(super) enum Change {
     Put(u64, Vec<u8>),
     SetLen(u64),
+    /// A part became a hole: where, and how many bytes.
+    Free(u64, u64),
     /// What came before is durable.
     Synced,
 }
@@ -66,6 +68,10 @@ pub(super) fn put(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<
 pub(super) fn set_len(file: &File, len: u64) -> io::Result<()> {
     step(|| Change::SetLen(len))?;
     file.set_len(len)
+}
+
+pub(super) fn free(offset: u64, len: u64) -> io::Result<()> {
+    step(|| Change::Free(offset, len))
 }
 
 pub(super) fn synced() {

@@ -351,6 +351,11 @@ impl Store {
         }
     }
 
+    /// Reserves room on the disk for a part of a datafile, which is made if it does not exist.
+    pub fn reserve(&self, object: ObjectId, region: Region, at_least: u64) -> Result<()> {
+        self.find_or_make(object, at_least)?.reserve(region)
+    }
+
     /// Makes a datafile's content durable. One that does not exist is durable, unless it should have `at_least`
     /// bytes.
     pub fn flush(&self, object: ObjectId, at_least: u64) -> Result<()> {

@@ -61,6 +61,29 @@ fn write(datafile: &Datafile, offset: u64, bytes: &[u8]) -> fault::Result<()> {
         .map(drop)
 }
 
+fn punch_hole(
+    datafile: &std::sync::Arc<Datafile>,
+    (offset, len): (u64, u64),
+    scratch: &mut Scratch,
+) -> fault::Result<()> {
+    let mut region = Region { offset, len };
+    loop {
+        let punch = punch::Punch {
+            region,
+            origin: Origin::default(),
+            at_least: 0,
+            abandoned: Abandoned::default(),
+        };
+        let Some(next) = datafile.claim(&[region]).punch(&punch, scratch)? else {
+            return Ok(());
+        };
+        region = Region {
+            offset: next,
+            len: offset + len - next,
+        };
+    }
+}
+
 fn read(datafile: &Datafile, offset: u64, len: usize, at_least: u64) -> fault::Result<Vec<u8>> {
     let piece = piece(offset, &vec![0xee; len]);
     let options = ReadOptions {
@@ -102,6 +125,8 @@ enum Step {
     Write(Vec<(u64, u64)>, Vec<usize>),
     Read(Vec<(u64, u64)>, Vec<usize>),
     Cut(u64),
+    Punch(u64, u64),
+    Reserve(u64, u64),
     Flush,
     Clean,
     Reopen,
@@ -132,6 +157,10 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (regions.clone(), cuts()).prop_map(|(regions, cuts)| Step::Write(regions, cuts)),
         4 => (regions, cuts()).prop_map(|(regions, cuts)| Step::Read(regions, cuts)),
         2 => (base(), 0u64..70_000).prop_map(|(base, size)| Step::Cut(base + size)),
+        2 => (base(), 0u64..60_000, 1u64..30_000)
+            .prop_map(|(base, start, len)| Step::Punch(base + start, len)),
+        1 => (base(), 0u64..60_000, 1u64..30_000)
+            .prop_map(|(base, start, len)| Step::Reserve(base + start, len)),
         1 => Just(Step::Flush),
         1 => Just(Step::Clean),
         1 => Just(Step::Reopen),
@@ -217,6 +246,15 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
                 store.truncate(object, size, version, kept).unwrap();
                 model.truncate(size as usize);
             }
+            Step::Punch(offset, len) => {
+                punch_hole(&datafile, (offset, len), scratch).unwrap();
+                let size = model.len() as u64;
+                let (from, to) = (offset.min(size), (offset + len).min(size));
+                model[from as usize..to as usize].fill(0);
+            }
+            Step::Reserve(offset, len) => store
+                .reserve(object, Region { offset, len }, at_least)
+                .unwrap(),
             Step::Flush => store.flush(object, at_least).unwrap(),
             Step::Clean => {
                 (0..4).for_each(|_| store.clean_idle(2).unwrap());
@@ -231,6 +269,10 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
             }
         }
         prop_assert!(whole(&datafile) == model);
+        let data = holes::all_data(&store, object.0, model.len() as u64);
+        let is_data = |at: u64| data.iter().any(|&(from, to)| (from..to).contains(&at));
+        let lost = (0..model.len()).find(|at| model[*at] != 0 && !is_data(*at as u64));
+        prop_assert_eq!(lost, None, "data in a hole");
     }
     Ok(())
 }

@@ -11,14 +11,15 @@ use causeway_wire::fs::{
 };
 use causeway_wire::store::{
     Counters, EntryRecord, ObjectRecord, RemovalRecord, content_key, entry_key, link_key,
-    object_key, removal_key,
+    object_key, removal_key, xattrs_key,
 };
 
-use super::fault::{Outcome, corrupt, fail, plain, quoted};
+use super::fault::{Outcome, corrupt, fail, quoted};
 use super::layout::Layout;
 use super::overlay::Overlay;
 use super::query::{Found, Query, further_names, in_group, owns};
 use super::settings::Settings;
+use super::store::View as _;
 
 /// Strip size where neither the request, nor the directory, nor the settings have one.
 const DEFAULT_STRIP_BYTES: u32 = 1 << 20;
@@ -29,7 +30,7 @@ pub(super) const SET_UID: u16 = 0o4000;
 /// Set-group-id bit; on a directory: what is made in it gets its group.
 pub(super) const SET_GID: u16 = 0o2000;
 /// On a directory: only owners remove names from it.
-const STICKY: u16 = 0o1000;
+pub(super) const STICKY: u16 = 0o1000;
 /// The group may execute.
 const GROUP_EXECUTE: u16 = 0o010;
 /// All bits of a mode.
@@ -282,6 +283,9 @@ impl Change<'_> {
     fn remove_object(&mut self, found: Found) -> Outcome<()> {
         let Found { object, record } = found;
         self.state.remove(object_key(object));
+        if self.state.get(&xattrs_key(object))?.is_some() {
+            self.state.remove(xattrs_key(object));
+        }
         let servers = match record.body {
             Body::Striped { distribution, .. } => distribution.servers,
             Body::Stuffed {
@@ -392,15 +396,6 @@ impl Change<'_> {
 
     /// A file that the caller may change through a handle.
     pub(super) fn writable_file(&self, object: ObjectId) -> Outcome<Found> {
-        let found = self.found(object)?;
-        match found.record.kind() {
-            Kind::File => {}
-            Kind::Directory => {
-                return fail(Errno::EISDIR, format!("object {} is a directory", object.0));
-            }
-            Kind::SymbolicLink => return plain(Errno::EINVAL),
-        }
-        self.query().check_handle(&found, super::query::WRITE)?;
-        Ok(found)
+        self.query().writable_file(object)
     }
 }

@@ -14,7 +14,8 @@ use causeway_wire::fs::{
     Body, Caller, CheckCursor, DistributionHint, Errno, Kind, MAX_NAME_BYTES, ObjectId, ReplyBody,
 };
 use causeway_wire::store::{
-    EntryRecord, Key, ObjectRecord, RemovalRecord, content_key, entry_key, link_key, removal_key,
+    EntryRecord, Key, ObjectRecord, RemovalRecord, XattrsRecord, content_key, entry_key, link_key,
+    removal_key, xattrs_key,
 };
 
 use super::change::Change;
@@ -30,7 +31,7 @@ const BATCH_FINDING_BYTES: usize = 16 << 10;
 /// directory, directories on the way up. One directory is never checked in parts.
 const BATCH_WORK: usize = 32 << 10;
 /// Kinds of records in the order in which they are checked; a cursor's phase is an index into this.
-const PHASES: &[u8] = b"elocr";
+const PHASES: &[u8] = b"elocrx";
 /// Steps upwards after which a directory is taken to be deep rather than on a loop.
 const MAX_STEPS: usize = 8192;
 /// Directory for what has lost its name.
@@ -60,6 +61,7 @@ enum Fix {
     SetSize(ObjectId, u64),
     RemoveContent(ObjectId),
     RemoveRemoval(ObjectId),
+    RemoveXattrs(ObjectId),
 }
 
 /// One batch without repairing.
@@ -233,6 +235,18 @@ fn inspect(view: &dyn View, key: &[u8], effort: &mut Effort) -> Outcome<Vec<Find
             Ok(found(!gone, || Finding {
                 text: format!("object {} is noted as removed but exists", object.0),
                 fix: Fix::RemoveRemoval(object),
+            }))
+        }
+        Key::Xattrs(object) => {
+            let record = view.get(key)?.unwrap_or_default();
+            let what = match (XattrsRecord::from_bytes(&record), find(view, object)?) {
+                (Err(_), _) => "are damaged",
+                (Ok(_), Lookup::Missing) => "are kept, and it does not exist",
+                (Ok(_), Lookup::Damaged | Lookup::Found(_)) => return Ok(Vec::new()),
+            };
+            Ok(found(true, || Finding {
+                text: format!("extended attributes of object {} {what}", object.0),
+                fix: Fix::RemoveXattrs(object),
             }))
         }
         _ => Ok(Vec::new()),
@@ -519,6 +533,7 @@ fn apply(change: &mut Change<'_>, fix: Fix) -> Outcome<bool> {
             change.put_object(object, &record);
         }
         Fix::RemoveContent(object) => change.state.remove(content_key(object)),
+        Fix::RemoveXattrs(object) => change.state.remove(xattrs_key(object)),
         Fix::RemoveRemoval(object) => {
             change.state.remove(removal_key(object));
             change.counters.removals = change.counters.removals.saturating_sub(1);

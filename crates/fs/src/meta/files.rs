@@ -7,6 +7,14 @@ use super::fault::{Outcome, fail, plain};
 use super::query::{Found, in_group, owns};
 use crate::distribution::{MAX_FILE_BYTES, Striping};
 
+/// What a client has written into a striped file, as [`causeway_wire::fs::Operation::Extend`] tells it.
+pub(super) struct Written<'a> {
+    pub(super) end: u64,
+    pub(super) modified: Timestamp,
+    pub(super) version: u64,
+    pub(super) reached: &'a [Reach],
+}
+
 impl Change<'_> {
     /// Changes attributes.
     pub(super) fn set_attributes(
@@ -122,6 +130,15 @@ impl Change<'_> {
         self.put_written(found, self.now)
     }
 
+    /// Sets a file's size if it is smaller.
+    pub(super) fn grow(&mut self, object: ObjectId, size: u64) -> Outcome<ReplyBody> {
+        let found = self.writable_file(object)?;
+        match found.record.size < size {
+            true => self.truncate(object, size),
+            false => self.node_reply(found),
+        }
+    }
+
     /// Notes that the datafiles have followed a truncation, unless a later one has come.
     pub(super) fn finish_truncate(&mut self, object: ObjectId, version: u64) -> Outcome<ReplyBody> {
         let mut found = self.writable_file(object)?;
@@ -147,14 +164,13 @@ impl Change<'_> {
 
     /// Notes that a striped file has been written up to `end`, and its datafiles as far as `reached`, unless a
     /// truncation after `version` may have truncated them.
-    pub(super) fn extend(
-        &mut self,
-        object: ObjectId,
-        end: u64,
-        modified: Timestamp,
-        version: u64,
-        reached: &[Reach],
-    ) -> Outcome<ReplyBody> {
+    pub(super) fn extend(&mut self, object: ObjectId, written: &Written<'_>) -> Outcome<ReplyBody> {
+        let Written {
+            end,
+            modified,
+            version,
+            reached,
+        } = *written;
         check_size(end)?;
         let mut found = self.writable_file(object)?;
         match &mut found.record.body {
@@ -181,16 +197,36 @@ impl Change<'_> {
         self.put_written(found, modified)
     }
 
-    /// Writes into a small file, filling a gap with zeros.
+    /// As [`Change::extend`], for a client that has the turn to append. A client without it states turn 0.
+    pub(super) fn end_append(
+        &mut self,
+        object: ObjectId,
+        turn: u64,
+        written: &Written<'_>,
+    ) -> Outcome<ReplyBody> {
+        if turn == 0 {
+            return plain(Errno::OVERTAKEN);
+        }
+        match self.writable_file(object)?.record.body {
+            // The file may end before what was written, by now.
+            Body::Striped { version, .. } if version != written.version => {
+                plain(Errno::STALE_VERSION)
+            }
+            _ => self.extend(object, written),
+        }
+    }
+
+    /// Writes into a small file, filling a gap with zeros, or behind its end if there is no offset.
     pub(super) fn write_stuffed(
         &mut self,
         object: ObjectId,
-        offset: u64,
+        offset: Option<u64>,
         data: &[u8],
     ) -> Outcome<ReplyBody> {
+        let mut found = self.writable_file(object)?;
+        let offset = offset.unwrap_or(found.record.size);
         let end = offset.saturating_add(data.len() as u64);
         check_size(end)?;
-        let mut found = self.writable_file(object)?;
         match found.record.body {
             Body::Stuffed { moving: false, .. } => {}
             Body::Stuffed { moving: true, .. } => return plain(Errno::MOVING),

@@ -11,7 +11,7 @@ use causeway_wire::store::{
     self, COUNTERS_KEY, Counters, EntryRecord, ObjectRecord, content_key, entry_key, object_key,
 };
 
-use super::fault::{Outcome, corrupt, fail, malformed, quoted, stale, unless_corrupt};
+use super::fault::{Outcome, corrupt, fail, malformed, plain, quoted, stale, unless_corrupt};
 use super::store::{View, prefix_end};
 
 /// Permission to read.
@@ -126,6 +126,11 @@ impl Query<'_> {
                 self.node(found, *content && readable)
             }),
             Operation::GetNode { object, content } => self.get_node(*object, *content),
+            // Whoever waits for a turn to append is told the file's end when it comes.
+            Operation::BeginAppend { object } => {
+                let found = self.writable_file(*object);
+                found.and_then(|found| self.node(found, false))
+            }
             Operation::ReadDirectory {
                 object,
                 after,
@@ -143,6 +148,8 @@ impl Query<'_> {
             Operation::ListStriped { after, limit } => self.list_striped(*after, *limit),
             Operation::Paths { objects } => self.paths(objects),
             Operation::Exist { objects } => self.exist(objects),
+            Operation::GetXattr { object, name } => self.get_xattr(*object, name),
+            Operation::ListXattrs { object } => self.list_xattrs(*object),
             _ => return None,
         })
     }
@@ -150,6 +157,21 @@ impl Query<'_> {
     /// The record of an object that must exist.
     pub(super) fn object(&self, object: ObjectId) -> Outcome<ObjectRecord> {
         find_object(self.view, object)?.ok_or_else(|| stale(object))
+    }
+
+    /// A file that the caller may change through a handle.
+    pub(super) fn writable_file(&self, object: ObjectId) -> Outcome<Found> {
+        let record = self.object(object)?;
+        match record.kind() {
+            Kind::File => {}
+            Kind::Directory => {
+                return fail(Errno::EISDIR, format!("object {} is a directory", object.0));
+            }
+            Kind::SymbolicLink => return plain(Errno::EINVAL),
+        }
+        let found = Found { object, record };
+        self.check_handle(&found, WRITE)?;
+        Ok(found)
     }
 
     /// Refuses a caller without the wanted permissions on a file that it holds a handle of. A file's owner may always

@@ -55,6 +55,57 @@ impl Change<'_> {
         Ok(ReplyBody::Done)
     }
 
+    /// Swaps what two names name.
+    pub(super) fn exchange(&mut self, first: &Place, second: &Place) -> Outcome<ReplyBody> {
+        let ends = [self.resolve_end(first)?, self.resolve_end(second)?];
+        let mut moved = Vec::with_capacity(2);
+        for end in &ends {
+            match &end.found {
+                None => return missing(&end.name),
+                Some(found) if end.slash && found.record.kind() != Kind::Directory => {
+                    return not_a_directory(&end.name);
+                }
+                Some(found) => moved.push(found.clone()),
+            }
+        }
+        let ([one, other], [first, second]) = (&ends, &mut moved[..]) else {
+            return fail(Errno::EINVAL, "an exchange has two ends");
+        };
+        if first.object == second.object {
+            return Ok(ReplyBody::Done);
+        }
+        self.check_exchange(one, other, first)?;
+        self.check_exchange(other, one, second)?;
+        let kinds = (first.record.kind(), second.record.kind());
+        let places = (
+            (one.directory.object, &one.name[..]),
+            (other.directory.object, &other.name[..]),
+        );
+        for (place, kind) in [(places.0, kinds.0), (places.1, kinds.1)] {
+            self.state.remove(entry_key(place.0, place.1));
+            self.count_entry(place.0, kind, false)?;
+        }
+        for (found, old, new) in [(first, places.0, places.1), (second, places.1, places.0)] {
+            self.move_name(found, old, new);
+            found.record.changed = self.now;
+            self.put_object(found.object, &found.record);
+            self.add_entry(new.0, new.1, found.object, found.record.kind())?;
+        }
+        Ok(ReplyBody::Done)
+    }
+
+    /// Refuses to move what is at one end to the other one: a directory below itself, or without permission.
+    fn check_exchange(&self, from: &End, to: &End, moved: &Found) -> Outcome<()> {
+        let query = self.query();
+        query.check(&from.directory, WRITE | SEARCH)?;
+        self.check_sticky(&from.directory, moved)?;
+        if moved.record.kind() == Kind::Directory && from.directory.object != to.directory.object {
+            self.check_no_loop(moved.object, &to.directory)?;
+            query.check(moved, WRITE)?;
+        }
+        Ok(())
+    }
+
     fn resolve_end(&self, place: &Place) -> Outcome<End> {
         let query = self.query();
         let Resolved { directory, last } =

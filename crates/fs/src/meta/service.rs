@@ -17,6 +17,7 @@ use causeway_wire::store::{
 use super::change::Change;
 use super::check;
 use super::fault::{Outcome, corrupt, fail};
+use super::files::Written;
 use super::layout::{self, Layout};
 use super::names::NewFile;
 use super::overlay::Overlay;
@@ -46,7 +47,10 @@ const SKIPPED_OBJECTS: u64 = 1 << 40;
 /// Whether a synced file system's acknowledgement of the request promises durability. The size of a
 /// striped file is promised by fsync, as with any file system; fsync sends it again.
 fn promises_names(request: &Request) -> bool {
-    !matches!(request.operation, Operation::Extend { .. })
+    !matches!(
+        request.operation,
+        Operation::Extend { .. } | Operation::EndAppend { .. }
+    )
 }
 
 /// Whether datafiles will be changed because of this, also in a relaxed file system: if power loss undid it,
@@ -55,7 +59,7 @@ fn promises_names(request: &Request) -> bool {
 fn binds_datafiles(request: &Request) -> bool {
     matches!(
         request.operation,
-        Operation::Truncate { .. } | Operation::BeginUnstuff { .. }
+        Operation::Truncate { .. } | Operation::Grow { .. } | Operation::BeginUnstuff { .. }
     )
 }
 
@@ -586,12 +590,15 @@ impl Reader {
             request.operation,
             Operation::Lookup { .. }
                 | Operation::GetNode { .. }
+                | Operation::BeginAppend { .. }
                 | Operation::ReadDirectory { .. }
                 | Operation::MetadataStatus
                 | Operation::Exist { .. }
                 | Operation::ListStriped { .. }
                 | Operation::Paths { .. }
                 | Operation::Check { .. }
+                | Operation::GetXattr { .. }
+                | Operation::ListXattrs { .. }
         );
         if !read_only {
             return None;
@@ -655,6 +662,7 @@ fn needs_space(operation: &Operation) -> bool {
         Operation::Unlink { .. }
             | Operation::RemoveDirectory { .. }
             | Operation::Commit
+            | Operation::RemoveXattr { .. }
             | Operation::FinishTruncate { .. }
             | Operation::FinishUnstuff { .. }
             | Operation::Truncate { .. }
@@ -691,10 +699,12 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<ReplyBody
             to,
             no_replace,
         } => change.rename(from, to, *no_replace),
+        Operation::Exchange { first, second } => change.exchange(first, second),
         Operation::Unlink { place, expected } => change.unlink(place, *expected),
         Operation::RemoveDirectory { place, expected } => change.remove_directory(place, *expected),
         Operation::SetAttributes { object, set } => change.set_attributes(*object, set),
         Operation::Truncate { object, size } => change.truncate(*object, *size),
+        Operation::Grow { object, size } => change.grow(*object, *size),
         Operation::FinishTruncate { object, version } => change.finish_truncate(*object, *version),
         Operation::Extend {
             object,
@@ -702,17 +712,51 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<ReplyBody
             modified,
             version,
             reached,
-        } => change.extend(*object, *end, *modified, *version, reached),
+        } => {
+            let (end, modified, version) = (*end, *modified, *version);
+            let written = Written {
+                end,
+                modified,
+                version,
+                reached,
+            };
+            change.extend(*object, &written)
+        }
+        Operation::EndAppend {
+            object,
+            turn,
+            end,
+            modified,
+            version,
+            reached,
+        } => {
+            let (end, modified, version) = (*end, *modified, *version);
+            let written = Written {
+                end,
+                modified,
+                version,
+                reached,
+            };
+            change.end_append(*object, *turn, &written)
+        }
         Operation::WriteStuffed {
             object,
             offset,
             data,
-        } => change.write_stuffed(*object, *offset, data),
+        } => change.write_stuffed(*object, Some(*offset), data),
+        Operation::Append { object, data } => change.write_stuffed(*object, None, data),
         Operation::BeginUnstuff { object } => change.begin_unstuff(*object),
         Operation::FinishUnstuff { object } => change.finish_unstuff(*object),
         Operation::AddServer { name } => change.add_server(name),
         Operation::AcceptServer { name, generation } => change.accept_server(name, *generation),
         Operation::DrainServer { name } => change.drain_server(name),
+        Operation::SetXattr {
+            object,
+            name,
+            value,
+            mode,
+        } => change.set_xattr(*object, name, value, *mode),
+        Operation::RemoveXattr { object, name } => change.remove_xattr(*object, name),
         Operation::Commit => Ok(ReplyBody::Done),
         Operation::Check { after, repair } => check::run(change, after.as_ref(), *repair),
         _ => fail(

@@ -16,6 +16,7 @@ mod faults;
 mod names;
 mod permissions;
 mod sessions;
+mod xattrs;
 
 /// A service with a client.
 pub(super) struct Bench {

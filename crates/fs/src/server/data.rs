@@ -15,8 +15,9 @@ use super::error::storage_failure;
 use super::events::{Done, EntryState, Loop};
 use super::io::Requester;
 use super::ticket::ReplyTo;
+use crate::data::punch::Punch;
 use crate::data::scrub::{Finding, Step};
-use crate::data::{Fault, Origin, Scratch, Store, history};
+use crate::data::{Abandoned, Fault, Origin, Scratch, Store, history};
 use crate::error::failure;
 
 /// Most datafiles in one reply to [`Operation::ListData`].
@@ -58,13 +59,15 @@ impl Loop {
                 regions,
                 memory,
                 inline,
+                turn,
             } => {
+                self.admit_turn(object, turn)?;
                 let write = WriteId::new(client, number);
                 let origin = Origin { write, repeated };
                 self.start_write(
                     requester,
                     (object, at_least),
-                    origin,
+                    (origin, turn),
                     regions,
                     (memory, inline),
                 )
@@ -98,6 +101,30 @@ impl Loop {
                     .map(|first| ReplyBody::Data { first })
                     .map_err(|fault| storage_failure("finding data of", object, &fault))
             }),
+            Operation::PunchData {
+                object,
+                number,
+                repeated,
+                at_least,
+                region,
+            } => {
+                let write = WriteId::new(client, number);
+                let punch = Punch {
+                    region,
+                    origin: Origin { write, repeated },
+                    at_least,
+                    abandoned: Abandoned::default(),
+                };
+                self.start_punch(requester, object, punch)
+            }
+            Operation::ReserveData {
+                object,
+                at_least,
+                region,
+            } => self.store_task(to, true, move |store, _| {
+                let reserved = store.reserve(object, region, at_least);
+                done(reserved, "reserving room for", object)
+            }),
             Operation::StorageStatus => {
                 let (written, read, busy) = (self.written, self.read, self.busy() as u32);
                 self.store_task(to, true, move |store, _| {
@@ -112,6 +139,35 @@ impl Loop {
                 })
             }
         }
+    }
+
+    /// Makes a hole, in the order in which requests that overlap it have come.
+    fn start_punch(
+        &mut self,
+        requester: Requester,
+        object: ObjectId,
+        punch: Punch,
+    ) -> Result<Option<ReplyBody>, Failure> {
+        let failed = move |fault: Fault| storage_failure("making a hole in", object, &fault);
+        let Some(file) = self.store()?.find(object).map_err(failed)? else {
+            return match punch.at_least {
+                0 => Ok(Some(ReplyBody::Punched { next: None })),
+                wanted => Err(failed(Fault::Absent { wanted })),
+            };
+        };
+        let state = EntryState::Punching(requester.client, punch.abandoned.clone());
+        let ticket = self.open_entry(requester.to, state);
+        let mailbox = self.mailbox();
+        let region = punch.region;
+        let claim = move || file.claim(&[region]);
+        self.pool.run_ordered(claim, move |claim, scratch| {
+            let punched = claim.punch(&punch, scratch);
+            let result = punched
+                .map(|next| ReplyBody::Punched { next })
+                .map_err(failed);
+            mailbox.put(Done::Replies(vec![(ticket, Reply { result })]));
+        });
+        Ok(None)
     }
 
     pub(super) fn store(&self) -> Result<&Arc<Store>, Failure> {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, Posted, Unexpected, Waker};
 use causeway_sys::waits;
@@ -15,19 +15,21 @@ use causeway_wire::fs::{
 };
 use causeway_wire::home::Enrollment;
 
+use super::append_turns::Appends;
 use super::background::Background;
 use super::beside::Wakeups;
 use super::callers::{Callers, check_operator};
 use super::home::Home;
 use super::io::Job;
-use super::metadata::Metadata;
+use super::metadata::{Metadata, first_number};
 use super::piece_io::PieceResult;
 use super::staging::Staging;
 use super::stop::StopHandle;
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
+use super::turns_seen::TurnsSeen;
 use super::{identity, reclaim, register};
 use crate::config::{Configuration, Durability, ServerEntry};
-use crate::data::{Pool, Scratch, Store};
+use crate::data::{Abandoned, Pool, Scratch, Store};
 use crate::error::failure;
 
 /// Completions and unexpected messages taken at once.
@@ -77,6 +79,8 @@ pub(super) struct Loop {
     pub(super) cleaning: bool,
     pub(super) written: u64,
     pub(super) read: u64,
+    pub(super) appends: Appends,
+    pub(super) turns_seen: TurnsSeen,
     // Threads beside the loop stop before the metadata, and all before the directory is released.
     beside: Vec<Background>,
     metadata: Option<Metadata>,
@@ -95,6 +99,8 @@ pub(super) struct Entry {
 pub(super) enum EntryState {
     /// Another thread works on it.
     Elsewhere,
+    /// Another thread makes a hole for this client, unless the request is abandoned before.
+    Punching(u128, Abandoned),
     /// Data is moved.
     Moving(Box<Job>),
     /// Its reply is on the way.
@@ -127,12 +133,17 @@ impl Mailbox {
     }
 }
 
+/// [`Purpose::Watch`] in a `user` number.
+const WATCH: u64 = 0xffff;
+
 /// What a completion belongs to, as the message layer's `user` number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Reply,
     List,
     Piece(usize),
+    /// A receive that ends with its client's connection; the number stands in the place of a ticket's.
+    Watch,
 }
 
 impl Purpose {
@@ -141,6 +152,7 @@ impl Purpose {
             Self::Reply => 0,
             Self::List => 1,
             Self::Piece(index) => 2 + index as u64,
+            Self::Watch => WATCH,
         };
         u64::from(ticket.generation) << 32 | u64::from(ticket.slot) << 16 | low
     }
@@ -153,6 +165,7 @@ impl Purpose {
         let purpose = match user & 0xffff {
             0 => Self::Reply,
             1 => Self::List,
+            WATCH => Self::Watch,
             low => Self::Piece(low as usize - 2),
         };
         (ticket, purpose)
@@ -238,6 +251,8 @@ impl Loop {
             cleaning: false,
             written: 0,
             read: 0,
+            appends: Appends::new(first_number(SystemTime::now()), configuration.timeout / 2),
+            turns_seen: TurnsSeen::default(),
             beside,
             metadata,
             home,
@@ -278,6 +293,7 @@ impl Loop {
                 }
             }
             self.apply_metadata_batch();
+            self.take_overdue_turns();
             self.abandon_ended();
             self.run_jobs();
             self.clean_datafiles();
@@ -301,7 +317,8 @@ impl Loop {
             return self.wait(takes_more, Duration::ZERO, completions);
         }
         let client_check = (self.busy() > 0).then_some(self.client_check_at);
-        let due = client_check.into_iter().chain(stop_by).min();
+        let due = client_check.into_iter().chain(stop_by);
+        let due = due.chain(self.next_overdue_turn()).min();
         let deadline = due.into_iter().chain(self.next_cleaning()).min();
         let left = |deadline: Instant| deadline.saturating_duration_since(self.round_at);
         if due.is_none() && self.staging.has_idle() {
@@ -430,6 +447,7 @@ impl Loop {
                     self.bmi.release(entry.to.from);
                 }
             }
+            Purpose::Watch => self.watch_ended(ticket, &completion),
             Purpose::List => self.list_arrived(ticket, completion.result),
             Purpose::Piece(index) => self.piece_transferred(ticket, index, completion.result),
         }
@@ -449,6 +467,7 @@ impl Loop {
 
     /// Replies to a request that has an entry.
     pub(super) fn finish(&mut self, ticket: Ticket, reply: Reply) {
+        self.note_finished(ticket);
         if let Some(entry) = self.close_entry(ticket) {
             self.respond(entry.to, &reply);
         }
@@ -573,6 +592,11 @@ impl Loop {
                 let wanted = Enrollment { index, incarnation };
                 self.enroll(wanted, replace).map(Some)
             }
+            Operation::BeginAppend { object } => self.begin_append(to, object, request),
+            Operation::EndAppend { .. } => self.end_append(to, request),
+            Operation::CancelAppend { object, turn } => {
+                Ok(Some(self.cancel_append(object, turn, request.client)))
+            }
             Operation::AddServer { .. }
             | Operation::AcceptServer { .. }
             | Operation::DrainServer { .. } => {
@@ -586,6 +610,8 @@ impl Loop {
             | Operation::TruncateData { .. }
             | Operation::Flush { .. }
             | Operation::FindData { .. }
+            | Operation::PunchData { .. }
+            | Operation::ReserveData { .. }
             | Operation::Remove { .. }
             | Operation::ListData { .. }
             | Operation::CheckData { .. }
@@ -603,20 +629,40 @@ impl Loop {
         to: ReplyTo,
         request: Request,
     ) -> Result<Option<ReplyBody>, Failure> {
-        let Some(metadata) = &self.metadata else {
-            return Err(failure(
+        self.check_metadata()?;
+        match self.read_metadata(&request) {
+            Some(reply) => reply.result.map(Some),
+            None => self.take_metadata_request(to, request).map(|_| None),
+        }
+    }
+
+    pub(super) fn check_metadata(&self) -> Result<(), Failure> {
+        match self.metadata {
+            Some(_) => Ok(()),
+            None => Err(failure(
                 Errno::WRONG_SERVER,
                 format!("server {} does not keep the metadata", self.identity.name),
-            ));
-        };
-        if let Some(reply) = metadata.reply_to(&request) {
-            return reply.result.map(Some);
+            )),
         }
+    }
+
+    /// The reply to a request that only reads metadata, and little of them.
+    pub(super) fn read_metadata(&self, request: &Request) -> Option<Reply> {
+        self.metadata.as_ref()?.reply_to(request)
+    }
+
+    /// Has the metadata's thread or batch carry a request out, whose reply comes later.
+    pub(super) fn take_metadata_request(
+        &mut self,
+        to: ReplyTo,
+        request: Request,
+    ) -> Result<Ticket, Failure> {
+        self.check_metadata()?;
         let ticket = self.open_entry(to, EntryState::Elsewhere);
         if let Some(metadata) = &mut self.metadata {
             metadata.take(ticket, request);
         }
-        Ok(None)
+        Ok(ticket)
     }
 
     fn apply_metadata_batch(&mut self) {
@@ -667,7 +713,7 @@ impl Loop {
         self.client_check_at = now + self.timeout;
         for entry in self.entries.iter_mut().flatten() {
             let waits_for_client = match &entry.state {
-                EntryState::Elsewhere => false,
+                EntryState::Elsewhere | EntryState::Punching(..) => false,
                 EntryState::Replying => true,
                 EntryState::Moving(job) => job.waits_for_client(),
             };

@@ -43,6 +43,8 @@ pub(super) struct Job {
     write: bool,
     abandoned: Abandoned,
     origin: Origin,
+    /// The turn to append that a write belongs to, or 0.
+    turn: u64,
     object: ObjectId,
     file: Arc<Datafile>,
     /// How long the datafile must be at least.
@@ -120,6 +122,7 @@ impl Job {
             write: false,
             abandoned: Abandoned::default(),
             origin: Origin::default(),
+            turn: 0,
             object,
             file,
             at_least,
@@ -245,7 +248,7 @@ impl Loop {
         &mut self,
         requester: Requester,
         (object, at_least): (ObjectId, u64),
-        origin: Origin,
+        (origin, turn): (Origin, u64),
         regions: Regions,
         (memory, inline): (Vec<RegionDescriptor>, Vec<u8>),
     ) -> Result<Option<ReplyBody>, Failure> {
@@ -275,6 +278,7 @@ impl Loop {
         let job = Job {
             write: true,
             origin,
+            turn,
             ..Job::new(
                 ticket,
                 requester,
@@ -341,11 +345,18 @@ impl Loop {
     /// Abandons the jobs of connections that have ended.
     pub(super) fn abandon_ended(&mut self) {
         for entry in self.entries.iter_mut().flatten() {
-            if let EntryState::Moving(job) = &mut entry.state
-                && job.in_flight()
-                && self.bmi.identity(entry.to.from).is_none()
-            {
-                job.abandon();
+            match &mut entry.state {
+                EntryState::Moving(job)
+                    if job.in_flight() && self.bmi.identity(entry.to.from).is_none() =>
+                {
+                    job.abandon();
+                }
+                EntryState::Punching(_, abandoned)
+                    if self.bmi.identity(entry.to.from).is_none() =>
+                {
+                    abandoned.set();
+                }
+                _ => {}
             }
         }
     }
@@ -354,13 +365,36 @@ impl Loop {
     /// earlier connections any more, though these may not have ended here yet.
     pub(super) fn abandon_others(&mut self, client: u128, from: Addr) {
         for entry in self.entries.iter_mut().flatten() {
-            if let EntryState::Moving(job) = &mut entry.state
-                && job.requester.client == client
-                && entry.to.from != from
-            {
-                job.abandon();
+            if entry.to.from == from {
+                continue;
+            }
+            match &mut entry.state {
+                EntryState::Moving(job) if job.requester.client == client => job.abandon(),
+                EntryState::Punching(of, abandoned) if *of == client => abandoned.set(),
+                _ => {}
             }
         }
+    }
+
+    /// Refuses a write of a turn to append after one of a later turn, and ends those of earlier turns that are in
+    /// progress.
+    pub(super) fn admit_turn(&mut self, object: ObjectId, turn: u64) -> Result<(), Failure> {
+        if turn == 0 {
+            return Ok(());
+        }
+        if !self.turns_seen.admit(object, turn) {
+            return Err(overtaken());
+        }
+        for entry in self.entries.iter_mut().flatten() {
+            if let EntryState::Moving(job) = &mut entry.state
+                && job.object == object
+                && (1..turn).contains(&job.turn)
+            {
+                job.abandoned.set();
+                job.fail(overtaken());
+            }
+        }
+        Ok(())
     }
 
     fn next_job(&mut self) -> Option<Ticket> {
@@ -404,7 +438,7 @@ impl Loop {
         entry.moved = round_at;
         match std::mem::replace(&mut entry.state, EntryState::Elsewhere) {
             EntryState::Moving(job) => Some(job),
-            EntryState::Elsewhere | EntryState::Replying => None,
+            EntryState::Elsewhere | EntryState::Punching(..) | EntryState::Replying => None,
         }
     }
 
@@ -608,7 +642,7 @@ impl Loop {
                 let (mailbox, ticket) = (self.mailbox(), job.ticket);
                 let put = move |result| mailbox.put(Done::Piece(ticket, index, result));
                 if job.write {
-                    let claim = move || (file.claim(&piece), piece);
+                    let claim = move || (file.claim(&piece.regions), piece);
                     self.pool
                         .run_ordered(claim, move |(claim, piece), scratch| {
                             let written = claim.write(&piece, scratch, at_least);
@@ -739,6 +773,10 @@ fn nothing_transferred(size: u64) -> ReplyBody {
 
 fn microseconds(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
+}
+
+fn overtaken() -> Failure {
+    failure(Errno::OVERTAKEN, "")
 }
 
 fn mismatch(regions: u64, memory: u64) -> Failure {

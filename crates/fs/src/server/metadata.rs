@@ -194,7 +194,7 @@ impl Metadata {
 /// First object number of a server that starts now: above all that were given out before, also by metadata of which
 /// an older copy was restored meanwhile, unless those gave out more than [`NUMBERS_PER_MS`] all the time, or the
 /// clock was set back since the copy was made.
-fn first_number(now: SystemTime) -> u64 {
+pub(super) fn first_number(now: SystemTime) -> u64 {
     let since = now.duration_since(SystemTime::UNIX_EPOCH);
     (since.unwrap_or_default().as_millis() as u64).saturating_mul(NUMBERS_PER_MS)
 }

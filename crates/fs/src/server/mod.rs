@@ -5,11 +5,13 @@
 //! block it goes to other threads (`background`): changes of a synced file system to the commit thread (`metadata`, which shares `beside` with it), storage that waits
 //! for a device to the datafile store's pool, removals of datafiles to the reclaimer (`reclaim`). A server serves only
 //! from the directory that was formatted for it (`home`, `format`), and only requests that are meant for it
-//! (`identity`, `greeting`); the metadata server registers each I/O server once (`register`). At most [`MAX_REQUESTS`] requests are
+//! (`identity`, `greeting`); clients append in turns (`appends`, over `append_turns`, `turns` and `turns_seen`); the metadata server registers each I/O server once (`register`). At most [`MAX_REQUESTS`] requests are
 //! in progress; the rest wait in the message layer, which makes the clients wait.
 //!
 //! [`Server`] (`instance`) runs one inside a program; [`serve`] is all of a server process.
 
+mod append_turns;
+mod appends;
 mod background;
 mod beside;
 mod callers;
@@ -34,6 +36,8 @@ mod scans;
 mod staging;
 mod stop;
 mod ticket;
+mod turns;
+mod turns_seen;
 
 pub use error::ServerError;
 pub use format::{format, is_formatted};

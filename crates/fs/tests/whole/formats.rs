@@ -110,7 +110,14 @@ fn counted(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn clients_of_every_format_work_with_servers_of_this_build() {
     let fixture = Fixture::start(&Shape::default());
-    for (format, behind_tag) in [(5, &[][..]), (6, &[]), (7, &[5]), (7, &[1]), (7, &[7])] {
+    for (format, behind_tag) in [
+        (5, &[][..]),
+        (6, &[]),
+        (7, &[5]),
+        (7, &[1]),
+        (7, &[7]),
+        (8, &[5]),
+    ] {
         let mut other = Other::new(format, behind_tag);
         let [metadata, io] =
             [0, 1].map(|number| other.bmi.lookup(&addresses(&fixture, number)).unwrap());
@@ -179,13 +186,13 @@ fn requests_of_other_formats_are_refused_in_one_that_their_clients_read() {
     let cases: [(u8, &[u8], u8, &[&str]); 9] = [
         (1, &[], 1, &["format 1 ", &ours, "run builds"]),
         (4, &[], 4, &["format 4 ", &ours, "run builds"]),
-        (8, &[8], 7, &["format 8 ", &ours, "run builds"]),
-        (9, &[8], 7, &["formats 8 to 9 ", &ours, "run builds"]),
-        // It goes on in format 7.
-        (9, &[6], 7, &["formats 6 to 9 ", &ours]),
+        (9, &[9], 8, &["format 9 ", &ours, "run builds"]),
+        (10, &[9], 8, &["formats 9 to 10 ", &ours, "run builds"]),
+        // It goes on in format 8.
+        (9, &[6], 8, &["formats 6 to 9 ", &ours]),
         // Nonsense.
         (0, &[], 0, &["format"]),
-        (9, &[10], 7, &["format"]),
+        (9, &[10], 8, &["format"]),
         (7, &[8], 7, &["lowest format"]),
         (7, &[0], 7, &["lowest format"]),
     ];

@@ -1,7 +1,8 @@
-//! Where the data of files are told to lie.
+//! Where the data of files are told to lie, and holes that are made.
 
-use causeway_fs::client::CreateOptions;
-use causeway_wire::fs::Region;
+use causeway_fs::client::{Allocation, Client, CreateOptions, File};
+use causeway_wire::fs::{Errno, Region};
+use causeway_wire::random::SplitMix64;
 
 use crate::cluster::{Fixture, Shape, pattern};
 
@@ -42,4 +43,153 @@ fn data_between_holes_are_found() {
     }
     let told: u64 = found.iter().map(|data| data.len).sum();
     assert!(told < 100 << 20, "{found:?}");
+}
+
+/// A sparse file as it should be.
+#[derive(Default)]
+struct Model {
+    bytes: Vec<u8>,
+}
+
+impl Model {
+    fn grow(&mut self, size: usize) {
+        self.bytes.resize(self.bytes.len().max(size), 0);
+    }
+
+    fn zero(&mut self, from: usize, to: usize) {
+        let len = self.bytes.len();
+        self.bytes[from.min(len)..to.min(len)].fill(0);
+    }
+
+    /// The file has these bytes, and holes nowhere but where they are zeros.
+    fn check(&self, client: &mut Client, file: &mut File, context: &str) {
+        let size = self.bytes.len() as u64;
+        assert_eq!(file.node.attributes.size, size, "{context}");
+        let mut found = vec![0xee; self.bytes.len()];
+        assert_eq!(client.read_at(file, 0, &mut found).unwrap(), found.len());
+        let wrong = (0..found.len()).find(|at| found[*at] != self.bytes[*at]);
+        assert_eq!(wrong, None, "{context}");
+        let mut at = 0;
+        loop {
+            let data = client.seek_data(file, at).unwrap().unwrap_or(size);
+            assert!(data >= at, "{context}");
+            let hole = &self.bytes[at as usize..data as usize];
+            assert!(hole.iter().all(|byte| *byte == 0), "{context}: {at}");
+            if data == size {
+                break;
+            }
+            at = client.seek_hole(file, data).unwrap().unwrap();
+            assert!(at > data && at <= size, "{context}");
+            if at == size {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn holes_zeros_and_reserved_room_are_as_in_a_model_of_a_sparse_file() {
+    for (seed, servers) in [(1, 1), (2, 3)] {
+        let fixture = Fixture::start(&Shape {
+            servers,
+            ..Shape::default()
+        });
+        let (mut client, mut other) = (fixture.client(), fixture.client());
+        let mut random = SplitMix64::new(seed);
+        for round in 0..6 {
+            let name = format!("/file{round}");
+            let options = CreateOptions::default();
+            let mut file = client.create(name.as_bytes(), &options).unwrap();
+            let mut model = Model::default();
+            for step in 0..25 {
+                // Small at first, so that files are beside their metadata.
+                let most = if step < 4 { 9000 } else { 500_000 };
+                let (start, len) = (random.below(most), 1 + random.below(most / 2));
+                let (from, to) = (start as usize, (start + len) as usize);
+                let part = Region { offset: start, len };
+                let keep_size = random.below(2) == 0;
+                let kind = random.below(6);
+                let allocation = match kind {
+                    0 | 1 => {
+                        let bytes = pattern(step, len as usize);
+                        client.write_at(&mut file, start, &bytes).unwrap();
+                        model.grow(to);
+                        model.bytes[from..to].copy_from_slice(&bytes);
+                        None
+                    }
+                    2 => {
+                        client.truncate(&mut file, start).unwrap();
+                        model.bytes.resize(from, 0);
+                        None
+                    }
+                    3 => Some(Allocation::Punch),
+                    4 => Some(Allocation::Zero),
+                    _ => Some(Allocation::Reserve),
+                };
+                if let Some(what) = allocation {
+                    client
+                        .allocate_part(&mut file, part, what, keep_size)
+                        .unwrap();
+                    if what != Allocation::Reserve {
+                        model.zero(from, to);
+                    }
+                    if what != Allocation::Punch && !keep_size {
+                        model.grow(to);
+                    }
+                }
+                let context = format!("{servers} servers, {name}, step {step}, {kind} {part:?}");
+                let mut seen = other.open(name.as_bytes()).unwrap();
+                model.check(&mut other, &mut seen, &context);
+            }
+            client.fsync(&mut file).unwrap();
+        }
+        for server in fixture.cluster.configuration().io_servers() {
+            let scrubbed = client.scrub(server, true, 1 << 30).unwrap();
+            assert_eq!(scrubbed.faults, []);
+        }
+    }
+}
+
+/// Holes are where they were made, to the block, whichever servers the blocks lie on.
+#[test]
+fn a_hole_that_is_made_is_found() {
+    let fixture = Fixture::start(&Shape {
+        servers: 3,
+        ..Shape::default()
+    });
+    let mut client = fixture.client();
+    let mut file = client.create(b"/file", &CreateOptions::default()).unwrap();
+    let size: u64 = 5 << 20;
+    client
+        .write_at(&mut file, 0, &pattern(1, size as usize))
+        .unwrap();
+    assert_eq!(client.seek_hole(&mut file, 0).unwrap(), Some(size));
+    let (start, end) = (70_000, 3_000_000);
+    let part = Region {
+        offset: start,
+        len: end - start,
+    };
+    client
+        .allocate_part(&mut file, part, Allocation::Punch, true)
+        .unwrap();
+    let (hole, data) = (73_728, 2_998_272);
+    assert_eq!(client.seek_hole(&mut file, 0).unwrap(), Some(hole));
+    assert_eq!(client.seek_hole(&mut file, 100_000).unwrap(), Some(100_000));
+    assert_eq!(client.seek_data(&mut file, hole).unwrap(), Some(data));
+    assert_eq!(client.seek_hole(&mut file, data).unwrap(), Some(size));
+    assert_eq!(client.seek_hole(&mut file, size).unwrap(), None);
+    assert_eq!(client.seek_data(&mut file, size).unwrap(), None);
+    // More than there is room for, and more than a file may have.
+    for (len, errnos) in [
+        (1 << 50, [Errno::ENOSPC, Errno::EFBIG]),
+        (u64::MAX / 2 + 1, [Errno::EFBIG; 2]),
+        (0, [Errno::EINVAL; 2]),
+    ] {
+        let part = Region { offset: 0, len };
+        let refused = client
+            .allocate_part(&mut file, part, Allocation::Reserve, false)
+            .unwrap_err();
+        assert!(errnos.contains(&refused.errno), "{refused}");
+    }
+    assert_eq!(client.open(b"/file").unwrap().node.attributes.size, size);
 }

@@ -1,6 +1,7 @@
 //! Whole file systems of real server processes, held to what they promise.
 
 mod altered;
+mod appending;
 mod boots;
 mod cluster;
 mod faults;

@@ -74,6 +74,11 @@ class Stat(NamedTuple):
         return _stat.S_ISLNK(self.st_mode)
 
 
+# Flags of Linux's fallocate.
+_KEEP_SIZE = 1
+_PUNCH_HOLE = 2
+
+
 class RawFile(io.RawIOBase):
     """An open file without a buffer. Threads may share it; ``pread`` and its likes leave the position alone."""
 
@@ -145,7 +150,16 @@ class RawFile(io.RawIOBase):
         return self._file.read_ranges(list(ranges))
 
     def seek(self, offset: int, whence: int = 0) -> int:
+        """Also to the next data or hole from an offset on (``os.SEEK_DATA``, ``os.SEEK_HOLE``)."""
         return self._file.seek(offset, whence)
+
+    def allocate(self, offset: int, length: int, *, keep_size: bool = False) -> None:
+        """Reserves room on the servers' disks, and extends the file that far unless ``keep_size`` is set."""
+        self._file.fallocate(_KEEP_SIZE if keep_size else 0, offset, length)
+
+    def punch_hole(self, offset: int, length: int) -> None:
+        """Has a part read as zeros and gives its room back."""
+        self._file.fallocate(_PUNCH_HOLE | _KEEP_SIZE, offset, length)
 
     def tell(self) -> int:
         return self._file.seek(0, 1)
@@ -352,6 +366,19 @@ class Client:
     def utime(self, path: Path, ns: tuple[int, int] | None = None, *, follow_symlinks: bool = True) -> None:
         """Sets the times of the last access and of the last change of content; both to now if none are given."""
         self._client.set_attributes(to_bytes(path), times=ns, now=ns is None, follow=follow_symlinks)
+
+    def setxattr(self, path: Path, name: Path, value: bytes, flags: int = 0) -> None:
+        """Gives a file or directory an extended attribute, as ``os.setxattr`` does."""
+        self._client.setxattr(to_bytes(path), to_bytes(name), bytes(value), flags)
+
+    def getxattr(self, path: Path, name: Path) -> bytes:
+        return self._client.getxattr(to_bytes(path), to_bytes(name))
+
+    def listxattr(self, path: Path) -> list[str]:
+        return [to_str(name) for name in self._client.listxattr(to_bytes(path))]
+
+    def removexattr(self, path: Path, name: Path) -> None:
+        self._client.removexattr(to_bytes(path), to_bytes(name))
 
     def truncate(self, path: Path, size: int) -> None:
         self._client.truncate(to_bytes(path), size)

@@ -250,6 +250,7 @@ fn operations() -> Vec<Operation> {
             },
             memory: vec![region(false)],
             inline: Vec::new(),
+            turn: 0,
         },
         Operation::Write {
             object,
@@ -262,7 +263,25 @@ fn operations() -> Vec<Operation> {
             },
             memory: Vec::new(),
             inline: content.clone(),
+            turn: 8,
         },
+        Operation::Append {
+            object,
+            data: content.clone(),
+        },
+        Operation::BeginAppend { object },
+        Operation::EndAppend {
+            object,
+            turn: 8,
+            end: 100,
+            modified: fs::Timestamp::default(),
+            version: 2,
+            reached: vec![fs::Reach {
+                position: 1,
+                end: 50,
+            }],
+        },
+        Operation::CancelAppend { object, turn: 8 },
         Operation::Clock,
         Operation::Seed { object, content },
         Operation::Remove {
@@ -275,6 +294,47 @@ fn operations() -> Vec<Operation> {
         Operation::AddServer { name: "io4".into() },
         Operation::DrainServer { name: "io4".into() },
         Operation::EndSession,
+        Operation::SetXattr {
+            object,
+            name: b"user.name".to_vec(),
+            value: vec![1; 300],
+            mode: fs::SetXattrMode::Create,
+        },
+        Operation::RemoveXattr {
+            object,
+            name: b"user.name".to_vec(),
+        },
+        Operation::GetXattr {
+            object,
+            name: b"trusted.name".to_vec(),
+        },
+        Operation::ListXattrs { object },
+        Operation::Exchange {
+            first: Place {
+                base: object,
+                path: b"one".to_vec(),
+            },
+            second: Place {
+                base: ObjectId::ROOT,
+                path: b"two".to_vec(),
+            },
+        },
+        Operation::Grow {
+            object,
+            size: 1 << 40,
+        },
+        Operation::PunchData {
+            object,
+            number: 7,
+            repeated: Some(fs::Moment { boot: 3, at: 4 }),
+            at_least: 5,
+            region: Region { offset: 6, len: 7 },
+        },
+        Operation::ReserveData {
+            object,
+            at_least: 5,
+            region: Region { offset: 6, len: 7 },
+        },
         Operation::AcceptServer {
             name: "io4".into(),
             generation: Generation(5),
@@ -511,6 +571,11 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             moved: 2,
         },
         ReplyBody::Clock(fs::Moment { boot: 3, at: 4 }),
+        ReplyBody::Punched { next: Some(9) },
+        ReplyBody::Xattr(vec![7; 20]),
+        ReplyBody::XattrNames(vec![fs::XattrName {
+            name: b"user.name".to_vec(),
+        }]),
         ReplyBody::Data {
             first: Some(Region { offset: 5, len: 6 }),
         },
@@ -621,6 +686,16 @@ pub(super) fn records() -> Vec<Vec<u8>> {
             store::RemovalRecord {
                 servers: vec![0, 3],
                 writes: 1,
+            }
+            .to_bytes(),
+        ),
+        record(
+            5,
+            store::XattrsRecord {
+                xattrs: vec![store::StoredXattr {
+                    name: b"user.name".to_vec(),
+                    value: vec![1, 2, 3],
+                }],
             }
             .to_bytes(),
         ),

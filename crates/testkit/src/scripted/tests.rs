@@ -68,8 +68,8 @@ fn without_a_common_format_the_error_names_both_sides() {
         // Of servers of one format, of which a refusal is all that is known.
         (4, 4, "format 4 "),
         (1, 1, "format 1 "),
-        (8, 8, "format 8"),
-        (8, 12, "formats 8 to 12"),
+        (9, 9, "format 9"),
+        (9, 12, "formats 9 to 12"),
     ] {
         let spoken = Arc::new(Mutex::new(formats(lowest, highest)));
         let (_directory, server, _) = counting(&spoken);
@@ -79,6 +79,25 @@ fn without_a_common_format_the_error_names_both_sides() {
         let text = error.to_string();
         for part in [named, &FORMATS.to_string(), "run builds", NAME] {
             assert!(text.contains(part), "{lowest} to {highest}: {text}");
+        }
+    }
+}
+
+#[test]
+fn what_the_servers_format_lacks_is_an_error_that_names_both() {
+    for (lowest, highest, is_lacking) in [(5, 7, true), (5, 5, true), (5, 8, false)] {
+        let spoken = Arc::new(Mutex::new(formats(lowest, highest)));
+        let (_directory, server, _) = counting(&spoken);
+        let mut client = connect(&server).unwrap();
+        let mut file = client.open(b"/f").unwrap();
+        let error = client.append(&mut file, b"new").unwrap_err();
+        assert_eq!(error.errno == Errno::EOPNOTSUPP, is_lacking, "{error}");
+        if is_lacking {
+            let text = error.to_string();
+            let spoken = format!("none above {highest}");
+            for part in ["format 8 ", &spoken, "upgrade the server", NAME] {
+                assert!(text.contains(part), "{text}");
+            }
         }
     }
 }
@@ -115,7 +134,7 @@ fn servers_that_reply_in_no_format_of_the_request_are_not_asked_for_ever() {
         (refusal(0), 1),
         (refusal(200), 1),
         (done(5), 1),
-        (done(8), 1),
+        (done(9), 1),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let asked = Arc::new(AtomicUsize::new(0));

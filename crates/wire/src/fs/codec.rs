@@ -68,8 +68,31 @@ variants!(Operation, "operation", {
     24 => DrainServer { name: text(MAX_SERVER_NAME_BYTES) },
     25 => EndSession,
 
+    32 => Append { object: wire, data: bytes(MAX_STUFFED_BYTES) },
+    33 => BeginAppend { object: wire },
+    34 => EndAppend {
+        object: wire,
+        turn: u64,
+        end: u64,
+        modified: wire,
+        version: u64,
+        reached: list(10),
+    },
+    35 => CancelAppend { object: wire, turn: u64 },
+
     40 => ListStriped { after: wire, limit: u32 },
     41 => Paths { objects: list(8) },
+    50 => Grow { object: wire, size: u64 },
+    51 => SetXattr {
+        object: wire,
+        name: bytes(MAX_XATTR_NAME_BYTES),
+        value: bytes(MAX_XATTR_VALUE_BYTES),
+        mode: wire,
+    },
+    52 => RemoveXattr { object: wire, name: bytes(MAX_XATTR_NAME_BYTES) },
+    53 => GetXattr { object: wire, name: bytes(MAX_XATTR_NAME_BYTES) },
+    54 => ListXattrs { object: wire },
+    55 => Exchange { first: wire, second: wire },
 
     64 => Read {
         object: wire,
@@ -86,6 +109,7 @@ variants!(Operation, "operation", {
         regions: wire,
         memory: list(MIN_DESCRIPTOR_BYTES),
         inline: bytes(MAX_MESSAGE_BYTES),
+        turn: u64,
     },
     66 => Seed { object: wire, content: bytes(MAX_STUFFED_BYTES) },
     67 => TruncateData { object: wire, size: u64, version: u64, at_least: u64 },
@@ -96,6 +120,8 @@ variants!(Operation, "operation", {
     72 => Enroll { index: u16, incarnation: wire, replace: bool },
     73 => FindData { object: wire, at_least: u64, offset: u64 },
     74 => Clock,
+    75 => PunchData { object: wire, number: u64, repeated: option, at_least: u64, region: wire },
+    76 => ReserveData { object: wire, at_least: u64, region: wire },
     80 => CheckData { datafiles: list(16) },
     81 => RemoveOrphans { objects: list(8), numbers: u64 },
     82 => Scrub { from: option, bytes: u64 },
@@ -149,6 +175,10 @@ variants!(ReplyBody, "reply body", {
     },
     25 => Data { first: option },
     26 => Clock(moment: wire),
+    32 => Turn { turn: u64, node: boxed },
+    40 => Punched { next: option_u64 },
+    41 => Xattr(value: bytes(MAX_XATTR_VALUE_BYTES)),
+    42 => XattrNames(names: list(4)),
 });
 
 variants!(Regions, "regions", {
@@ -173,6 +203,7 @@ record! { CheckCursor { phase: u8, key: bytes(MAX_CURSOR_BYTES) } }
 
 record! { Caller { uid: u32, gid: u32, groups: u32s(MAX_GROUPS) } }
 record! { Place { base: wire, path: bytes(MAX_PATH_BYTES) } }
+record! { XattrName { name: bytes(MAX_XATTR_NAME_BYTES) } }
 record! { Region { offset: u64, len: u64 } }
 record! { Reach { position: u16, end: u64 } }
 record! { ScrubPosition { object: wire, offset: u64 } }

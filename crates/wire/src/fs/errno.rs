@@ -37,6 +37,8 @@ errnos! {
     EPERM = 1, "operation not permitted";
     ENOENT = 2, "no such file or directory";
     EIO = 5, "input/output error";
+    ENXIO = 6, "nothing there";
+    E2BIG = 7, "too large";
     EBADF = 9, "bad handle";
     EAGAIN = 11, "try again";
     ENOMEM = 12, "out of memory";
@@ -57,6 +59,7 @@ errnos! {
     ENOSYS = 38, "not implemented";
     ENOTEMPTY = 39, "directory not empty";
     ELOOP = 40, "too many symbolic links";
+    ENODATA = 61, "no such attribute";
     EPROTO = 71, "protocol error";
     EOVERFLOW = 75, "value too large";
     EMSGSIZE = 90, "message too long";
@@ -90,6 +93,8 @@ errnos! {
     WRONG_TARGET = 1009, "the request is meant for another server or another file system";
     /// The client reads the node again: only if the file is still there and was not truncated, data is lost.
     MISSING = 1010, "stored data is absent";
+    /// Nothing was appended: the client begins again.
+    OVERTAKEN = 1011, "others have appended since this client's turn to append ended";
 }
 
 impl core::fmt::Display for Errno {

@@ -19,9 +19,10 @@ use crate::formats::Formats;
 /// | 5 | |
 /// | 6 | writes with a number, and with the time since when they may have been stored; [`Operation::Clock`] |
 /// | 7 | the lowest format that the client speaks, in each request |
+/// | 8 | turns of writes, and the operations of which [`Operation::lowest_format`] says so |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
-    highest: STATING,
+    highest: 8,
 };
 
 /// The first format in which writes have numbers and servers tell their clocks.
@@ -33,12 +34,37 @@ pub(super) const STATING: u8 = 7;
 /// The format of replies that a metadata store keeps.
 pub const STORED_REPLIES: u8 = 6;
 
+/// The first format whose servers are asked for more than names, attributes and data, and whose writes have a turn.
+pub const EXTENDED: u8 = 8;
+
 /// What both sides call this protocol in their errors.
 const PROTOCOL: &str = "the file system's protocol";
 
-/// [`Operation::Write`] and [`Operation::Clock`] on the wire.
+/// [`Operation::Write`] on the wire.
 const WRITE: u8 = 65;
-const CLOCK: u8 = 74;
+
+impl Operation {
+    /// The lowest format that has it.
+    pub fn lowest_format(&self) -> u8 {
+        match self {
+            Operation::Clock => NUMBERED_WRITES,
+            Operation::Write { turn: 1.., .. }
+            | Operation::Append { .. }
+            | Operation::BeginAppend { .. }
+            | Operation::EndAppend { .. }
+            | Operation::CancelAppend { .. }
+            | Operation::Grow { .. }
+            | Operation::SetXattr { .. }
+            | Operation::RemoveXattr { .. }
+            | Operation::GetXattr { .. }
+            | Operation::ListXattrs { .. }
+            | Operation::Exchange { .. }
+            | Operation::PunchData { .. }
+            | Operation::ReserveData { .. } => EXTENDED,
+            _ => FORMATS.lowest,
+        }
+    }
+}
 
 impl Request {
     /// The request in the highest of `formats`, of a client that speaks no lower one than the lowest of them.
@@ -57,14 +83,20 @@ impl Request {
         match &self.operation {
             Operation::Write {
                 object,
+                number,
+                repeated,
                 at_least,
                 regions,
                 memory,
                 inline,
                 ..
-            } if formats.highest < NUMBERED_WRITES => {
+            } if formats.highest < EXTENDED => {
                 out.u8(WRITE);
                 object.encode(&mut out);
+                if formats.highest >= NUMBERED_WRITES {
+                    out.u64(*number);
+                    put_option(repeated, &mut out, Wire::encode);
+                }
                 out.u64(*at_least);
                 regions.encode(&mut out);
                 put_list(memory, &mut out);
@@ -139,7 +171,17 @@ impl Reply {
             value => return unknown("reply kind", value),
         };
         input.finish()?;
-        if format < NUMBERED_WRITES && matches!(result, Ok(ReplyBody::Clock(_))) {
+        let lowest = match result {
+            Ok(ReplyBody::Clock(_)) => NUMBERED_WRITES,
+            Ok(
+                ReplyBody::Turn { .. }
+                | ReplyBody::Punched { .. }
+                | ReplyBody::Xattr(_)
+                | ReplyBody::XattrNames(_),
+            ) => EXTENDED,
+            _ => format,
+        };
+        if format < lowest {
             return unknown("reply body", format);
         }
         Ok((Self { result }, format))
@@ -177,6 +219,13 @@ pub fn refused_text(format: u8, failure: Failure) -> String {
     }
 }
 
+/// The error of a client that needs a format above the one that its server speaks.
+pub fn lacking_text(needed: u8, spoken: u8) -> String {
+    alloc::format!(
+        "this needs format {needed} of {PROTOCOL}, and the server speaks none above {spoken}; upgrade the server"
+    )
+}
+
 /// What the client of a request speaks, as far as requests of this format say it.
 fn stated(format: u8, input: &mut Reader<'_>) -> Result<Formats, Malformed> {
     let lowest = match format >= STATING {
@@ -203,24 +252,31 @@ fn take_format(input: &mut Reader<'_>) -> Result<u8, Malformed> {
 }
 
 fn take_operation(format: u8, input: &mut Reader<'_>) -> Result<Operation, Malformed> {
-    if format >= NUMBERED_WRITES {
-        return Operation::decode(input);
-    }
     let mut rest = input.clone();
     match rest.u8("operation")? {
-        WRITE => {
+        WRITE if format < EXTENDED => {
             *input = rest;
+            let has_number = format >= NUMBERED_WRITES;
             Ok(Operation::Write {
                 object: ObjectId::decode(input)?,
-                number: 0,
-                repeated: None,
+                number: match has_number {
+                    true => input.u64("number")?,
+                    false => 0,
+                },
+                repeated: match has_number {
+                    true => take!(option, input, "repeated"),
+                    false => None,
+                },
                 at_least: input.u64("at_least")?,
                 regions: Regions::decode(input)?,
                 memory: take!(list(codec::MIN_DESCRIPTOR_BYTES), input, "memory"),
                 inline: take!(bytes(MAX_MESSAGE_BYTES), input, "inline"),
+                turn: 0,
             })
         }
-        CLOCK => unknown("operation", CLOCK),
-        _ => Operation::decode(input),
+        code => match Operation::decode(input)? {
+            operation if operation.lowest_format() <= format => Ok(operation),
+            _ => unknown("operation", code),
+        },
     }
 }

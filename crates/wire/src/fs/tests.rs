@@ -1,5 +1,6 @@
 //! Golden bytes of each kind, round trips, and inputs that are none.
 
+mod attributes;
 mod data;
 mod formats;
 
@@ -149,6 +150,33 @@ fn golden_operations_on_objects() {
                 },
             },
             "0b 0900000000000000 12 08000000 ffffffffffffffff 02000000",
+        ),
+        (
+            Operation::Append {
+                object,
+                data: vec![6],
+            },
+            "20 0900000000000000 01000000 06",
+        ),
+        (Operation::BeginAppend { object }, "21 0900000000000000"),
+        (
+            Operation::EndAppend {
+                object,
+                turn: 7,
+                end: 5,
+                modified: time,
+                version: 4,
+                reached: vec![Reach {
+                    position: 1,
+                    end: 3,
+                }],
+            },
+            "22 0900000000000000 0700000000000000 0500000000000000 ffffffffffffffff 02000000
+             0400000000000000 01000000 0100 0300000000000000",
+        ),
+        (
+            Operation::CancelAppend { object, turn: 7 },
+            "23 0900000000000000 0700000000000000",
         ),
         (
             Operation::Truncate { object, size: 5 },
@@ -455,7 +483,7 @@ fn refuses_what_is_out_of_bounds() {
             "{result:?}"
         );
     };
-    for code in [0, 26, 63, 75, 84, 127, 128, 130, 255] {
+    for code in [0, 26, 63, 77, 84, 127, 128, 130, 255] {
         unknown(Operation::from_bytes(&[code]));
     }
     let path = Place {
@@ -631,6 +659,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
             bytes()
         )
             .prop_map(|(object, regions, memory, inline)| Operation::Write {
+                turn: inline.len() as u64 / 2,
                 object,
                 number: memory.len() as u64,
                 repeated: (inline.len() % 2 == 1).then_some(Moment { boot: 1, at: 2 }),
@@ -639,6 +668,9 @@ fn any_operation() -> impl Strategy<Value = Operation> {
                 memory,
                 inline,
             }),
+        (object(), bytes()).prop_map(|(object, data)| Operation::Append { object, data }),
+        (object(), any::<u64>())
+            .prop_map(|(object, turn)| Operation::CancelAppend { object, turn }),
         vec(object(), 0..30).prop_map(|objects| Operation::Exist { objects }),
         (check_cursor(), any::<bool>())
             .prop_map(|(after, repair)| Operation::Check { after, repair }),

@@ -13,6 +13,7 @@ enum Last {
     Write(u64, usize),
     Tiles(u64, u64, u64),
     Cut(u64),
+    Punch(u64, u64),
 }
 
 fn last_steps() -> Vec<Last> {
@@ -28,6 +29,10 @@ fn last_steps() -> Vec<Last> {
         Last::Cut(2 * BLOCK as u64),
         Last::Cut(0),
         Last::Cut(60_000),
+        Last::Punch(0, 40_000),
+        Last::Punch(3000, 20_000),
+        Last::Punch(4096, 100),
+        Last::Punch(30_000, 4 * GROUP_BYTES),
     ]
 }
 
@@ -57,6 +62,13 @@ fn carry_out(store: &Store, last: &Last, version: u64, model: &mut Vec<u8>) -> f
         Last::Cut(size) => {
             model.truncate(size as usize);
             store.truncate(object, size, version, 0)
+        }
+        Last::Punch(offset, len) => {
+            let size = model.len() as u64;
+            let (from, to) = (offset.min(size), (offset + len).min(size));
+            model[from as usize..to as usize].fill(0);
+            let datafile = store.find_or_make(object, 0)?;
+            punch_hole(&datafile, (offset, len), &mut Scratch::default())
         }
     }
 }
@@ -190,6 +202,7 @@ fn lose_power(path: &std::path::Path, changes: &[Change], keep: impl Fn(usize) -
         match change {
             Change::Put(offset, bytes) => file.write_all_at(bytes, *offset).unwrap(),
             Change::SetLen(len) => file.set_len(*len).unwrap(),
+            Change::Free(offset, len) => super::super::disk::free(&file, *offset, *len).unwrap(),
             Change::Synced => {}
         }
     }
@@ -221,6 +234,9 @@ fn what_was_synced_and_not_overwritten_is_readable_after_a_loss_of_power() {
             note(&mut newest, &[(offset, len as u64)], &bytes);
             write(&make(&store, 3), offset, &bytes).unwrap();
         }
+        let hole = (30_000, 10_000);
+        let part = (hole.0, hole.1 as u64);
+        punch_hole(&make(&store, 3), part, &mut Scratch::default()).unwrap();
         let changes = steps::recorded();
         drop(store);
         let path = paths::path(&directory.path().join("objects"), object);
@@ -236,8 +252,8 @@ fn what_was_synced_and_not_overwritten_is_readable_after_a_loss_of_power() {
         assert_eq!(datafile.header().trust, Trust::Unsynced);
         let found = read(&datafile, 0, 60_000, 0).unwrap();
         let overwritten = |at: usize| {
-            let mut written = written.iter();
-            written.any(|&(offset, len)| (offset as usize..offset as usize + len).contains(&at))
+            let mut all = written.iter().copied().chain([hole]);
+            all.any(|(offset, len)| (offset as usize..offset as usize + len).contains(&at))
         };
         for (at, byte) in found.iter().enumerate() {
             // A byte that was not overwritten is as it was synced.

@@ -32,11 +32,12 @@ fn golden_operations_on_data() {
                 },
                 memory: vec![],
                 inline: vec![6],
+                turn: 7,
             },
             format!(
                 "41 0900000000000000 0300000000000000
                  01 04000000000000000000000000000000 0500000000000000 0800000000000000 02 0700000000000000 {DESCRIPTOR} 00000000
-                 01000000 06"
+                 01000000 06 0700000000000000"
             ),
         ),
         (
@@ -103,6 +104,26 @@ fn golden_operations_on_data() {
         ),
         (Operation::Clock, "4a".into()),
         (
+            Operation::PunchData {
+                object,
+                number: 3,
+                repeated: Some(Moment { boot: 4, at: 5 }),
+                at_least: 8,
+                region,
+            },
+            "4b 0900000000000000 0300000000000000
+             01 04000000000000000000000000000000 0500000000000000 0800000000000000 0100000000000000 0200000000000000"
+                .into(),
+        ),
+        (
+            Operation::ReserveData {
+                object,
+                at_least: 8,
+                region,
+            },
+            "4c 0900000000000000 0800000000000000 0100000000000000 0200000000000000".into(),
+        ),
+        (
             Operation::CheckData {
                 datafiles: vec![(object, 3)],
             },
@@ -140,4 +161,7 @@ fn golden_results_on_holes() {
     let first = Some(Region { offset: 1, len: 2 });
     let expected = "19 01 0100000000000000 0200000000000000";
     golden(&ReplyBody::Data { first }, expected);
+    golden(&ReplyBody::Punched { next: None }, "28 00");
+    let next = Some(7);
+    golden(&ReplyBody::Punched { next }, "28 01 0700000000000000");
 }

@@ -43,7 +43,7 @@ fn request(operation: Operation) -> Request {
     }
 }
 
-fn write(number: u64, repeated: Option<Moment>) -> Operation {
+fn write(number: u64, repeated: Option<Moment>, turn: u64) -> Operation {
     Operation::Write {
         object: ObjectId(9),
         number,
@@ -52,6 +52,7 @@ fn write(number: u64, repeated: Option<Moment>) -> Operation {
         regions: Regions::Here(vec![Region { offset: 1, len: 2 }]),
         memory: vec![],
         inline: vec![6, 7],
+        turn,
     }
 }
 
@@ -81,18 +82,25 @@ fn golden_requests_of_each_format() {
         (
             only(5),
             "05",
-            write(0, None),
+            write(0, None, 0),
             format!("41 0900000000000000 {WRITTEN}"),
         ),
         (only(6), "06", status.clone(), "47".to_owned()),
-        (only(6), "06", write(3, repeated), numbered.clone()),
+        (only(6), "06", write(3, repeated, 0), numbered.clone()),
         (five_to_seven, "07", status.clone(), "47".to_owned()),
-        (five_to_seven, "07", write(3, repeated), numbered),
-        (only(7), "07", status, "47".to_owned()),
+        (five_to_seven, "07", write(3, repeated, 0), numbered.clone()),
+        (only(7), "07", status.clone(), "47".to_owned()),
+        (only(8), "08", status, "47".to_owned()),
+        (
+            only(8),
+            "08",
+            write(3, repeated, 6),
+            format!("{numbered} 0600000000000000"),
+        ),
     ];
     for (formats, first, operation, expected) in cases {
         let lowest = match formats.highest {
-            7 => format!("{:02x}", formats.lowest),
+            7.. => format!("{:02x}", formats.lowest),
             _ => String::new(),
         };
         let bytes = from_hex(&format!(
@@ -121,6 +129,44 @@ fn format_5_has_no_clock() {
 }
 
 #[test]
+fn formats_before_8_have_no_turns() {
+    let object = ObjectId(9);
+    let node = Node {
+        object,
+        attributes: attributes(),
+        body: Body::Link(Vec::new()),
+    };
+    let operations = [
+        write(3, None, 6),
+        Operation::Append {
+            object,
+            data: vec![1],
+        },
+        Operation::BeginAppend { object },
+        Operation::CancelAppend { object, turn: 6 },
+    ];
+    for operation in operations {
+        assert_eq!(operation.lowest_format(), EXTENDED);
+        let bytes = request(operation.clone()).to_bytes(FORMATS);
+        let read = Request::from_bytes(&bytes).map(|(request, _)| request.operation);
+        assert_eq!(read, Ok(operation.clone()));
+        if !matches!(operation, Operation::Write { .. }) {
+            let mut older = bytes;
+            older[0] = EXTENDED - 1;
+            assert!(Request::from_bytes(&older).is_err(), "{operation:?}");
+        }
+    }
+    for (format, fits) in [(7, false), (8, true)] {
+        let result = Ok(ReplyBody::Turn {
+            turn: 6,
+            node: Box::new(node.clone()),
+        });
+        let tells = Reply { result }.to_bytes(format);
+        assert_eq!(Reply::from_bytes(&tells).is_ok(), fits);
+    }
+}
+
+#[test]
 fn what_other_clients_speak_is_known_as_far_as_they_say_it() {
     let of = |highest, lowest| Formats { lowest, highest };
     let cases = [
@@ -128,12 +174,13 @@ fn what_other_clients_speak_is_known_as_far_as_they_say_it() {
         (&[4, 1][..], Some(Formats::only(4))),
         (&[1, 9], Some(Formats::only(1))),
         // Of newer ones, whose formats meet ours or do not.
-        (&[8, 6], Some(of(8, 6))),
+        (&[9, 6], Some(of(9, 6))),
         (&[9, 9], Some(of(9, 9))),
         (&[200, 1], Some(of(200, 1))),
         // Ours.
         (&[5, 0], Some(Formats::only(5))),
-        (&[7, 5], Some(FORMATS)),
+        (&[7, 5], Some(of(7, 5))),
+        (&[8, 5], Some(FORMATS)),
         // Nonsense.
         (&[0, 0], None),
         (&[9, 0], None),

@@ -1,0 +1,106 @@
+//! Holes: made, found and kept by programs.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::io::Errno;
+
+use super::{Mounted, can_mount, shell};
+use crate::stand::Stand;
+
+const MIB: u64 = 1 << 20;
+
+/// Where the data of a file lie.
+fn data_of(file: &File) -> Vec<(u64, u64)> {
+    let (mut at, mut all) = (0, Vec::new());
+    loop {
+        match seek(file, SeekFrom::Data(at)) {
+            Ok(data) => {
+                at = seek(file, SeekFrom::Hole(data)).unwrap();
+                all.push((data, at));
+            }
+            Err(Errno::NXIO) => return all,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn programs_make_find_and_keep_holes() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let (one, other) = (Mounted::new(&stand), Mounted::new(&stand));
+    shell(
+        one.path(),
+        "head -c 8M /dev/urandom >file; cp file whole
+         fallocate --punch-hole --offset 1M --length 4M file
+         fallocate --zero-range --keep-size --offset 7M --length 3M file
+         test $(stat -c %s file) = 8388608
+         head -c 4M /dev/zero | cmp -n 4194304 --ignore-initial=0:1M - file
+         cmp -n 1048576 file whole
+         cmp -n 2097152 --ignore-initial=5M file whole
+         head -c 1M /dev/zero | cmp -n 1048576 --ignore-initial=0:7M - file",
+    );
+    let file = File::open(other.at("file")).unwrap();
+    let front: Vec<(u64, u64)> = data_of(&file).into_iter().take(2).collect();
+    assert_eq!(front, [(0, MIB), (5 * MIB, 7 * MIB)]);
+    // A copy has the same holes, and a file that is all hole has no data.
+    shell(
+        other.path(),
+        "cp --sparse=always file copy; cmp file copy; truncate -s 100G empty; cp --sparse=auto empty empty2
+         test $(stat -c %s empty2) = 107374182400",
+    );
+    let copy = File::open(one.at("copy")).unwrap();
+    assert_eq!(data_of(&copy), [(0, MIB), (5 * MIB, 7 * MIB)]);
+    assert_eq!(data_of(&File::open(one.at("empty2")).unwrap()), []);
+    // Room is reserved, and the file as large as was asked for.
+    shell(
+        one.path(),
+        "fallocate -l 3M reserved; test $(stat -c %s reserved) = 3145728
+         fallocate -n -l 5M reserved; test $(stat -c %s reserved) = 3145728
+         head -c 3M /dev/zero | cmp - reserved
+         fallocate --dig-holes whole; cmp -n 1048576 file whole",
+    );
+}
+
+#[test]
+fn what_moves_data_is_refused_and_what_is_open_sees_holes() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let (one, other) = (Mounted::new(&stand), Mounted::new(&stand));
+    let open = |mounted: &Mounted| {
+        let mut options = File::options();
+        options.read(true).write(true).create(true);
+        options.open(mounted.at("file")).unwrap()
+    };
+    let (file, again) = (open(&one), open(&other));
+    file.write_all_at(&[7; 200_000], 0).unwrap();
+    for refused in [
+        FallocateFlags::COLLAPSE_RANGE,
+        FallocateFlags::INSERT_RANGE,
+        FallocateFlags::PUNCH_HOLE,
+    ] {
+        let result = fallocate(&file, refused, 0, 4096);
+        assert_eq!(result, Err(Errno::OPNOTSUPP), "{refused:?}");
+    }
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let mut byte = [1];
+    // What this mount has in the kernel's cache is a hole as well.
+    file.read_exact_at(&mut byte, 150_000).unwrap();
+    assert_eq!(byte, [7]);
+    fallocate(&file, punch, 100_000, 80_000).unwrap();
+    file.read_exact_at(&mut byte, 150_000).unwrap();
+    assert_eq!(byte, [0]);
+    assert_eq!(seek(&again, SeekFrom::Hole(0)), Ok(102_400));
+    assert_eq!(seek(&again, SeekFrom::Data(102_400)), Ok(176_128));
+    assert_eq!(seek(&again, SeekFrom::Hole(200_000)), Err(Errno::NXIO));
+    again.read_exact_at(&mut byte, 179_999).unwrap();
+    assert_eq!(byte, [0]);
+    again.read_exact_at(&mut byte, 180_000).unwrap();
+    assert_eq!(byte, [7]);
+}

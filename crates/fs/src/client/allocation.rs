@@ -1,0 +1,329 @@
+//! Holes that are made in files, room that is reserved for them, and where holes begin and end.
+//!
+//! A part of a file is one part of each of its datafiles. Servers make holes in steps of bounded length, all servers at once.
+
+use causeway_bmi::Memory;
+use causeway_wire::fs::{Distribution, Errno, MAX_STUFFED_BYTES, Operation, Region, ReplyBody};
+
+use rustix::fs::FallocateFlags;
+
+use super::call::Call;
+use super::call_error::{CallError, done, object_name, take_reply, unexpected_reply};
+use super::connection::Client;
+use super::file::{File, version};
+use super::io::{FORM_CHANGES, Form, check_end, keeps_changing, striping};
+use super::nodes::node;
+use super::transfer::{IoKind, IoList};
+use crate::Error;
+use crate::distribution::MAX_FILE_BYTES;
+
+/// What is to be done with a part of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allocation {
+    /// Reserve room, so that writing there does not fail for want of it. What is there stays.
+    Reserve,
+    /// Make a hole, whose room the servers get back. The size stays.
+    Punch,
+    /// The part reads as zeros, and has room reserved.
+    Zero,
+}
+
+impl Allocation {
+    /// What the flags of Linux's `fallocate` mean, and whether the size stays. `None` for those that are not possible: parts
+    /// can neither be taken out of a file nor put into one.
+    pub fn of_flags(flags: i32) -> Option<(Self, bool)> {
+        let flags = FallocateFlags::from_bits_retain(flags as u32);
+        let keep_size = flags.contains(FallocateFlags::KEEP_SIZE);
+        match flags.difference(FallocateFlags::KEEP_SIZE) {
+            rest if rest.is_empty() => Some((Self::Reserve, keep_size)),
+            FallocateFlags::PUNCH_HOLE if keep_size => Some((Self::Punch, true)),
+            FallocateFlags::ZERO_RANGE => Some((Self::Zero, keep_size)),
+            _ => None,
+        }
+    }
+}
+
+/// A server's position in a distribution, and where its part begins and ends in the datafile.
+type Part = (usize, u64, u64);
+
+/// What a part of a file is of each datafile.
+fn parts(distribution: &Distribution, part: Region) -> Result<Vec<Part>, CallError> {
+    let striping = striping(distribution)?;
+    let end = part.offset.saturating_add(part.len);
+    let each = (0..striping.servers()).map(|position| {
+        let start = striping.datafile_size(position, part.offset);
+        (position, start, striping.datafile_size(position, end))
+    });
+    Ok(each.filter(|(_, start, end)| start < end).collect())
+}
+
+impl Client {
+    /// Makes a hole of a part of a file, zeros it or reserves room for it. The file gets as large as the part reaches, unless
+    /// `keep_size` is set or a hole is made: that leaves the size as it is.
+    ///
+    /// Fails with `ENOSPC` if a server's disk is full; then some of the room may have been reserved. Room behind the end
+    /// is given back when a hole is made there, or the file is removed.
+    pub fn allocate_part(
+        &mut self,
+        file: &mut File,
+        part: Region,
+        what: Allocation,
+        keep_size: bool,
+    ) -> Result<(), Error> {
+        self.try_allocate(file, part, what, keep_size)
+            .map_err(|error| error.during("allocate", &object_name(file.node.object)))
+    }
+
+    fn try_allocate(
+        &mut self,
+        file: &mut File,
+        part: Region,
+        what: Allocation,
+        keep_size: bool,
+    ) -> Result<(), CallError> {
+        if part.len == 0 {
+            return Err(CallError::local(Errno::EINVAL, "a part of no bytes"));
+        }
+        self.check_access(file, IoKind::Write)?;
+        let end = part.offset.saturating_add(part.len);
+        check_end(end)?;
+        if what != Allocation::Reserve {
+            self.make_zeros(file, part)?;
+        }
+        if what == Allocation::Punch {
+            return Ok(());
+        }
+        self.reserve(file, part)?;
+        if !keep_size {
+            let object = file.node.object;
+            let before = version(&file.node);
+            self.resize(file, &Operation::Grow { object, size: end })?;
+            if version(&file.node) != before {
+                // Datafiles that followed a truncation have given room back.
+                self.reserve(file, part)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a part of a file read as zeros, as far as the file goes, and gives its room back.
+    fn make_zeros(&mut self, file: &mut File, part: Region) -> Result<(), CallError> {
+        for _ in 0..FORM_CHANGES {
+            let is_done = match self.form(file)? {
+                Form::Striped(distribution) => self.punch(file, &distribution, part)?,
+                Form::Stuffed { moving: false } => {
+                    let size = file.node.attributes.size.min(MAX_STUFFED_BYTES as u64);
+                    let len = size.saturating_sub(part.offset).min(part.len);
+                    let (regions, memory) =
+                        ([Region { len, ..part }], [Memory::zeroed(len as usize)]);
+                    let list = IoList {
+                        regions: &regions,
+                        memory: &memory,
+                    };
+                    len == 0 || self.write_stuffed(file, list)?
+                }
+                Form::Stuffed { .. } => {
+                    self.unstuff(file)?;
+                    false
+                }
+            };
+            if is_done {
+                return Ok(());
+            }
+        }
+        Err(keeps_changing())
+    }
+
+    /// Makes a hole in the datafiles. Returns `false` if the file was truncated meanwhile, which `file` then shows.
+    fn punch(
+        &mut self,
+        file: &mut File,
+        distribution: &Distribution,
+        part: Region,
+    ) -> Result<bool, CallError> {
+        file.opened_content = None;
+        let servers = self.io_servers(distribution)?;
+        self.will_change(file, &servers)?;
+        let object = file.node.object;
+        let mut left = parts(distribution, part)?;
+        while !left.is_empty() {
+            let calls = self.calls_for(distribution, &left, |position, region| {
+                Operation::PunchData {
+                    object,
+                    number: 0,
+                    repeated: None,
+                    at_least: file.least_length(position),
+                    region,
+                }
+            })?;
+            let results = self.rpc.call_all(calls);
+            let Some(replies) = self.unless_missing(file, results)? else {
+                return Ok(false);
+            };
+            let mut rest = Vec::new();
+            for ((position, start, end), reply) in left.into_iter().zip(replies) {
+                match take_reply!(reply, ReplyBody::Punched { next } => next)? {
+                    Some(next) if next > start && next < end => rest.push((position, next, end)),
+                    None => {}
+                    next => return Err(unexpected_reply(&ReplyBody::Punched { next })),
+                }
+            }
+            left = rest;
+        }
+        // Only the times change.
+        let extend = Operation::Extend {
+            object,
+            end: 0,
+            modified: crate::clock::now(),
+            version: 0,
+            reached: Vec::new(),
+        };
+        file.see(self.mutate(extend).and_then(node)?)?;
+        Ok(true)
+    }
+
+    /// A request to the server of each part.
+    fn calls_for(
+        &mut self,
+        distribution: &Distribution,
+        parts: &[Part],
+        operation: impl Fn(usize, Region) -> Operation,
+    ) -> Result<Vec<Call>, CallError> {
+        let calls = parts.iter().map(|&(position, start, end)| {
+            let region = Region {
+                offset: start,
+                len: end - start,
+            };
+            let server = self.io_server(distribution, position)?;
+            Ok(Call::query(server, operation(position, region)))
+        });
+        calls.collect()
+    }
+
+    /// Reserves room for a part of a file, which is moved to datafiles for that.
+    fn reserve(&mut self, file: &mut File, part: Region) -> Result<(), CallError> {
+        for _ in 0..FORM_CHANGES {
+            let Form::Striped(distribution) = self.form(file)? else {
+                self.unstuff(file)?;
+                continue;
+            };
+            let servers = self.io_servers(&distribution)?;
+            self.will_change(file, &servers)?;
+            let object = file.node.object;
+            let parts = parts(&distribution, part)?;
+            let calls = self.calls_for(&distribution, &parts, |position, region| {
+                Operation::ReserveData {
+                    object,
+                    at_least: file.least_length(position),
+                    region,
+                }
+            })?;
+            let results = self.rpc.call_all(calls);
+            if let Some(replies) = self.unless_missing(file, results)? {
+                return replies.into_iter().try_for_each(done);
+            }
+        }
+        Err(keeps_changing())
+    }
+
+    /// The first byte from `offset` on that lies in no hole; `None` if there is none in front of the end, and if `offset`
+    /// is not.
+    pub fn seek_data(&mut self, file: &mut File, offset: u64) -> Result<Option<u64>, Error> {
+        self.next_data(file, offset)
+            .map(|data| data.map(|data| data.offset))
+    }
+
+    /// The first byte from `offset` on that lies in a hole, or the end of the file; `None` if `offset` is not in front
+    /// of that.
+    pub fn seek_hole(&mut self, file: &mut File, offset: u64) -> Result<Option<u64>, Error> {
+        self.try_seek_hole(file, offset)
+            .map_err(|error| error.during("find a hole", &object_name(file.node.object)))
+    }
+
+    fn try_seek_hole(&mut self, file: &mut File, offset: u64) -> Result<Option<u64>, CallError> {
+        self.check_access(file, IoKind::Read)?;
+        for _ in 0..FORM_CHANGES {
+            let size = file.node.attributes.size;
+            if offset >= size {
+                return Ok(None);
+            }
+            match self.form(file)? {
+                Form::Striped(distribution) => {
+                    if let Some(hole) = self.first_hole(file, &distribution, (offset, size))? {
+                        return Ok(Some(hole));
+                    }
+                }
+                Form::Stuffed { .. } => return Ok(Some(size)),
+            }
+        }
+        Err(keeps_changing())
+    }
+
+    /// The first hole of any datafile, or the file's end. `None` if the file was truncated meanwhile, which `file` then
+    /// shows.
+    fn first_hole(
+        &mut self,
+        file: &mut File,
+        distribution: &Distribution,
+        (offset, size): (u64, u64),
+    ) -> Result<Option<u64>, CallError> {
+        let striping = striping(distribution)?;
+        let object = file.node.object;
+        let whole = Region {
+            offset,
+            len: size - offset,
+        };
+        let mut left = parts(distribution, whole)?;
+        let mut hole = size;
+        while !left.is_empty() {
+            let calls = self.calls_for(distribution, &left, |position, region| {
+                Operation::FindData {
+                    object,
+                    at_least: file.least_length(position),
+                    offset: region.offset,
+                }
+            })?;
+            let results = self.rpc.call_all(calls);
+            let Some(replies) = self.unless_missing(file, results)? else {
+                return Ok(None);
+            };
+            let mut rest = Vec::new();
+            for ((position, start, end), reply) in left.into_iter().zip(replies) {
+                let first = take_reply!(reply, ReplyBody::Data { first } => first)?;
+                match first {
+                    Some(data)
+                        if data.offset <= start && data.offset.saturating_add(data.len) > start =>
+                    {
+                        rest.push((position, data.offset.saturating_add(data.len), end));
+                    }
+                    _ => hole = hole.min(striping.file_offset(position, start)),
+                }
+            }
+            // Holes behind the first one do not matter.
+            rest.retain(|&(position, start, end)| {
+                start < end && striping.file_offset(position, start) < hole
+            });
+            left = rest;
+        }
+        Ok(Some(hole.max(offset).min(MAX_FILE_BYTES)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_move_data_are_refused() {
+        let of = Allocation::of_flags;
+        assert_eq!(of(0), Some((Allocation::Reserve, false)));
+        assert_eq!(of(1), Some((Allocation::Reserve, true)));
+        assert_eq!(of(3), Some((Allocation::Punch, true)));
+        assert_eq!(of(0x10), Some((Allocation::Zero, false)));
+        assert_eq!(of(0x11), Some((Allocation::Zero, true)));
+        // Collapsing, inserting, unsharing, both at once, a hole that would change the size, and what there is not.
+        for refused in [0x08, 0x20, 0x40, 0x13, 2, 1 << 20, -1] {
+            assert_eq!(of(refused), None);
+        }
+    }
+}

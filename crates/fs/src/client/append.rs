@@ -1,0 +1,175 @@
+//! Writing behind the end of a file, wherever other clients move that: what is appended by one call lies in one piece, and
+//! overlaps nothing that others append.
+//!
+//! The metadata server appends to small files itself. To a striped one, one client at a time appends: the metadata server
+//! gives it the turn and tells it the end, the client writes there, and ends its turn with the new size, which makes what it
+//! has written a part of the file. A client that takes too long loses its turn, and begins again.
+
+use std::time::Instant;
+
+use causeway_bmi::Memory;
+use causeway_sys::memory::with_foreign_read_only;
+use causeway_wire::fs::{Errno, MAX_STUFFED_BYTES, Operation, Region, ReplyBody};
+
+use super::call_error::{CallError, done, object_name, take_reply};
+use super::connection::Client;
+use super::file::File;
+use super::io::{Form, check_end, in_rounds, keeps_changing};
+use super::nodes::{consistent, node};
+use super::transfer::{IoKind, IoList};
+use crate::Error;
+
+impl Client {
+    /// Writes all of `from` behind the end of a file. Returns the byte behind the last one written.
+    pub fn append(&mut self, file: &mut File, from: &[u8]) -> Result<u64, Error> {
+        with_foreign_read_only(from, |memory| {
+            self.append_list(file, std::slice::from_ref(memory))
+        })
+    }
+
+    /// Writes memory fragments behind each other behind the end of a file, in one piece if they have at most 64 MiB. Returns the
+    /// byte behind the last one written.
+    pub fn append_list(&mut self, file: &mut File, memory: &[Memory]) -> Result<u64, Error> {
+        let mut end = file.node.attributes.size;
+        // Where it lies is found out at each round.
+        let regions = [Region {
+            offset: 0,
+            len: memory.iter().map(|fragment| fragment.len() as u64).sum(),
+        }];
+        let list = IoList {
+            regions: &regions,
+            memory,
+        };
+        in_rounds(list, |list| {
+            end = self.append_round(file, list.memory, list.len())?;
+            Ok(())
+        })
+        .map(|()| end)
+        .map_err(|error| error.during("append", &object_name(file.node.object)))
+    }
+
+    /// Writes memory at an offset or, if that is absent, behind the end of a file. Returns the byte behind the last one
+    /// written.
+    pub fn write_memory(
+        &mut self,
+        file: &mut File,
+        offset: Option<u64>,
+        memory: &[Memory],
+    ) -> Result<u64, Error> {
+        let Some(offset) = offset else {
+            return self.append_list(file, memory);
+        };
+        let len = memory.iter().map(|fragment| fragment.len() as u64).sum();
+        self.write_list(file, &[Region { offset, len }], memory)?;
+        Ok(offset.saturating_add(len))
+    }
+
+    fn append_round(
+        &mut self,
+        file: &mut File,
+        memory: &[Memory],
+        len: u64,
+    ) -> Result<u64, CallError> {
+        self.check_access(file, IoKind::Write)?;
+        file.forget_content();
+        let deadline = Instant::now() + self.rpc.timeout;
+        loop {
+            let end = match self.form(file)? {
+                Form::Striped(_) => self.append_striped(file, memory, len)?,
+                Form::Stuffed { moving: false } if len <= MAX_STUFFED_BYTES as u64 => {
+                    self.append_stuffed(file, memory)?
+                }
+                Form::Stuffed { .. } => {
+                    self.unstuff(file)?;
+                    None
+                }
+            };
+            if let Some(end) = end {
+                return Ok(end);
+            }
+            if Instant::now() >= deadline {
+                return Err(keeps_changing());
+            }
+        }
+    }
+
+    /// Appends beside the metadata. Returns nothing if the file has outgrown that place, which `file` then shows.
+    fn append_stuffed(
+        &mut self,
+        file: &mut File,
+        memory: &[Memory],
+    ) -> Result<Option<u64>, CallError> {
+        let object = file.node.object;
+        self.will_change(file, &[self.metadata])?;
+        let data = memory.iter().flat_map(Memory::to_vec).collect();
+        match self
+            .mutate(Operation::Append { object, data })
+            .and_then(node)
+        {
+            Ok(node) => {
+                file.see(node)?;
+                Ok(Some(file.node.attributes.size))
+            }
+            Err(error) if matches!(error.errno, Errno::NOT_STUFFED | Errno::MOVING) => {
+                self.refresh_node(file)?;
+                Ok(None)
+            }
+            Err(error) if error.errno == Errno::STUFFED => {
+                self.unstuff(file)?;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Appends in turn. Returns nothing if the turn was lost, or the file was truncated meanwhile.
+    fn append_striped(
+        &mut self,
+        file: &mut File,
+        memory: &[Memory],
+        len: u64,
+    ) -> Result<Option<u64>, CallError> {
+        let object = file.node.object;
+        let reply = self.query(Operation::BeginAppend { object })?;
+        let (turn, node) = take_reply!(reply, ReplyBody::Turn { turn, node } => (turn, *node))?;
+        file.see(consistent(node)?)?;
+        let appended = self.write_in_turn(file, turn, memory, len);
+        match &appended {
+            Ok(Some(_)) => return appended,
+            // It is taken away, or its server replies to nothing.
+            Err(error) if error.errno == Errno::ETIMEDOUT => return appended,
+            Ok(None) | Err(_) => {}
+        }
+        let cancel = Operation::CancelAppend { object, turn };
+        let cancelled = self.query(cancel).and_then(done);
+        match appended {
+            Err(error) if matches!(error.errno, Errno::OVERTAKEN | Errno::STALE_VERSION) => {
+                self.refresh_node(file)?;
+            }
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+        cancelled.map(|()| None)
+    }
+
+    fn write_in_turn(
+        &mut self,
+        file: &mut File,
+        turn: u64,
+        memory: &[Memory],
+        len: u64,
+    ) -> Result<Option<u64>, CallError> {
+        let Form::Striped(distribution) = self.form(file)? else {
+            return Ok(None);
+        };
+        let offset = file.node.attributes.size;
+        let end = offset.saturating_add(len);
+        check_end(end)?;
+        let list = IoList {
+            regions: &[Region { offset, len }],
+            memory,
+        };
+        let is_written = self.write_striped(file, &distribution, list, end, Some(turn))?;
+        Ok(is_written.then_some(end))
+    }
+}

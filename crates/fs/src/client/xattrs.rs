@@ -1,0 +1,81 @@
+//! Extended attributes of objects.
+
+use causeway_wire::fs::{
+    Errno, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, ObjectId, Operation, ReplyBody,
+    SetXattrMode,
+};
+
+use super::call_error::{CallError, object_name, take_reply};
+use super::connection::Client;
+use crate::Error;
+
+/// Refuses what no message can carry.
+fn check(name: &[u8], value: &[u8]) -> Result<(), CallError> {
+    if name.is_empty() || name.len() > MAX_XATTR_NAME_BYTES {
+        let message = format!(
+            "the name of an extended attribute has 1 to {MAX_XATTR_NAME_BYTES} bytes, not {}",
+            name.len()
+        );
+        return Err(CallError::local(Errno::ERANGE, message));
+    }
+    if value.len() > MAX_XATTR_VALUE_BYTES {
+        let message = format!(
+            "an extended attribute has at most {MAX_XATTR_VALUE_BYTES} bytes, not {}",
+            value.len()
+        );
+        return Err(CallError::local(Errno::E2BIG, message));
+    }
+    Ok(())
+}
+
+impl Client {
+    /// Gives an object an extended attribute. The name begins with its name space: `user.`, `trusted.` or `security.`.
+    pub fn set_xattr(
+        &mut self,
+        object: ObjectId,
+        name: &[u8],
+        value: &[u8],
+        mode: SetXattrMode,
+    ) -> Result<(), Error> {
+        let subject = object_name(object);
+        check(name, value).map_err(|error| error.during("setxattr", &subject))?;
+        let operation = Operation::SetXattr {
+            object,
+            name: name.to_vec(),
+            value: value.to_vec(),
+            mode,
+        };
+        self.mutate_done("setxattr", &subject, operation)
+    }
+
+    /// Removes an extended attribute; fails with `ENODATA` if there is none of that name.
+    pub fn remove_xattr(&mut self, object: ObjectId, name: &[u8]) -> Result<(), Error> {
+        let subject = object_name(object);
+        check(name, &[]).map_err(|error| error.during("removexattr", &subject))?;
+        let operation = Operation::RemoveXattr {
+            object,
+            name: name.to_vec(),
+        };
+        self.mutate_done("removexattr", &subject, operation)
+    }
+
+    /// The value of an extended attribute; fails with `ENODATA` if there is none of that name.
+    pub fn xattr(&mut self, object: ObjectId, name: &[u8]) -> Result<Vec<u8>, Error> {
+        let operation = Operation::GetXattr {
+            object,
+            name: name.to_vec(),
+        };
+        check(name, &[])
+            .and_then(|()| self.query(operation))
+            .and_then(|reply| take_reply!(reply, ReplyBody::Xattr(value) => value))
+            .map_err(|error| error.during("getxattr", &object_name(object)))
+    }
+
+    /// The names of an object's extended attributes that the caller may know.
+    pub fn xattrs(&mut self, object: ObjectId) -> Result<Vec<Vec<u8>>, Error> {
+        self.query(Operation::ListXattrs { object })
+            .and_then(|reply| take_reply!(reply, ReplyBody::XattrNames(names) => names))
+            .map(|names| names.into_iter().map(|name| name.name).collect())
+            .map_err(|error| error.during("listxattr", &object_name(object)))
+    }
+}

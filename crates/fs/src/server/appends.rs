@@ -1,0 +1,200 @@
+//! Appending in turns: requests to the metadata server, and clients that die while they have the turn.
+
+use std::time::Instant;
+
+use causeway_bmi::{Addr, Completion, Memory, OpId, Posted};
+use causeway_wire::fs::{Errno, Failure, ObjectId, Operation, Reply, ReplyBody, Request};
+
+use super::append_turns::{Waiting, Watched};
+use super::events::{Loop, Purpose};
+use super::ticket::{ReplyTo, Ticket};
+use crate::error::failure;
+
+/// Clients send nothing under this tag: a receive for it ends with their connection.
+const NO_MESSAGE: u64 = u64::MAX;
+
+impl Loop {
+    /// A client asks for its turn; the reply comes when it is.
+    pub(super) fn begin_append(
+        &mut self,
+        to: ReplyTo,
+        object: ObjectId,
+        request: Request,
+    ) -> Result<Option<ReplyBody>, Failure> {
+        self.check_metadata()?;
+        let client = request.client;
+        let waiting = Waiting { to, request };
+        match self
+            .appends
+            .turns
+            .wait(object, (client, to.from), waiting, self.round_at)
+        {
+            Ok(given_up) => {
+                if let Some(other) = given_up.filter(|other| *other != object) {
+                    self.give_turn(other);
+                }
+                self.give_turn(object);
+                self.watch_turn(object);
+                Ok(None)
+            }
+            Err(_) => Err(failure(
+                Errno::RETRY,
+                "too many clients wait for their turn to append",
+            )),
+        }
+    }
+
+    /// A client has appended. Only the one that has the turn may say so; the request of another one may be a repeated one
+    /// whose reply is known.
+    pub(super) fn end_append(
+        &mut self,
+        to: ReplyTo,
+        mut request: Request,
+    ) -> Result<Option<ReplyBody>, Failure> {
+        let client = request.client;
+        let mut ending = None;
+        if let Operation::EndAppend { object, turn, .. } = &mut request.operation {
+            match self.appends.turns.begin_end(*object, *turn, client) {
+                true => ending = Some((*object, *turn)),
+                false => *turn = 0,
+            }
+        }
+        let taken = self.take_metadata_request(to, request);
+        if let (Ok(ticket), Some(ending)) = (&taken, ending) {
+            self.appends.endings.insert(*ticket, ending);
+        }
+        taken.map(|_| None)
+    }
+
+    /// A client gives its turn back.
+    pub(super) fn cancel_append(&mut self, object: ObjectId, turn: u64, client: u128) -> ReplyBody {
+        // From now on it is as if it were carried out.
+        if self.appends.turns.begin_end(object, turn, client) {
+            self.end_turn(object, turn);
+        }
+        ReplyBody::Done
+    }
+
+    /// A metadata request has been carried out: if it ended a turn, the next one begins.
+    pub(super) fn note_finished(&mut self, ticket: Ticket) {
+        if let Some((object, turn)) = self.appends.endings.remove(&ticket) {
+            self.end_turn(object, turn);
+        }
+    }
+
+    /// Takes turns away that others have waited for too long.
+    pub(super) fn take_overdue_turns(&mut self) {
+        if self
+            .appends
+            .turns
+            .next_due()
+            .is_none_or(|due| due > self.round_at)
+        {
+            return;
+        }
+        for (object, turn) in self.appends.turns.overdue(self.round_at) {
+            tracing::warn!(
+                object = object.0,
+                "a client has not appended in time, and another one gets its turn"
+            );
+            self.end_turn(object, turn);
+        }
+    }
+
+    /// When a turn is to be taken away, if any is.
+    pub(super) fn next_overdue_turn(&self) -> Option<Instant> {
+        self.appends.turns.next_due()
+    }
+
+    fn end_turn(&mut self, object: ObjectId, turn: u64) {
+        if !self.appends.turns.end(object, turn) {
+            return;
+        }
+        let mut ended = self
+            .appends
+            .watched
+            .iter()
+            .filter(|(_, watched)| watched.object == object && watched.turn == turn);
+        if let Some((&number, watched)) = ended.next() {
+            let receive = watched.receive;
+            self.appends.watched.remove(&number);
+            self.bmi.cancel(receive);
+        }
+        self.give_turn(object);
+    }
+
+    /// Gives the turn to the first of those that wait and are still there.
+    fn give_turn(&mut self, object: ObjectId) {
+        while let Some((turn, Waiting { to, request })) =
+            self.appends.turns.next(object, self.round_at)
+        {
+            let result = match self.bmi.identity(to.from) {
+                Some(_) => self.turn_reply(turn, &request),
+                None => Err(failure(Errno::ECONNRESET, "the client has disconnected")),
+            };
+            let is_given = result.is_ok();
+            self.respond(to, &Reply { result });
+            if is_given {
+                return self.watch_turn(object);
+            }
+            self.appends.turns.end(object, turn);
+        }
+    }
+
+    fn turn_reply(&self, turn: u64, request: &Request) -> Result<ReplyBody, Failure> {
+        match self.read_metadata(request).map(|reply| reply.result) {
+            Some(Ok(ReplyBody::Node(node))) => Ok(ReplyBody::Turn { turn, node }),
+            Some(Err(failure)) => Err(failure),
+            _ => Err(failure(Errno::EIO, "the file's end cannot be read")),
+        }
+    }
+
+    /// Where others wait for a turn, its end by the death of the client wakes the loop.
+    fn watch_turn(&mut self, object: ObjectId) {
+        let Some((turn, from)) = self.appends.turns.wanted(object) else {
+            return;
+        };
+        let mut watched = self.appends.watched.values();
+        if watched.any(|watched| (watched.object, watched.turn) == (object, turn)) {
+            return;
+        }
+        self.appends.last_watch = self.appends.last_watch.wrapping_add(1);
+        let number = self.appends.last_watch;
+        match self.post_watch(from, number) {
+            Some(receive) => {
+                let watched = Watched {
+                    object,
+                    turn,
+                    receive,
+                };
+                self.appends.watched.insert(number, watched);
+            }
+            // It is gone already.
+            None => self.end_turn(object, turn),
+        }
+    }
+
+    fn post_watch(&mut self, from: Addr, number: u32) -> Option<OpId> {
+        self.bmi.identity(from)?;
+        let user = Purpose::Watch.user(Ticket {
+            slot: 0,
+            generation: number,
+        });
+        let into = [Memory::zeroed(1)];
+        let posted = self
+            .bmi
+            .post_recv(from, &into, NO_MESSAGE, self.context, user);
+        match posted {
+            Ok(Posted::Pending(receive)) => Some(receive),
+            Ok(Posted::Complete(_)) | Err(_) => None,
+        }
+    }
+
+    /// The receive that watched a client has ended: the client is gone, or it was cancelled.
+    pub(super) fn watch_ended(&mut self, ticket: Ticket, completion: &Completion) {
+        if let Some(watched) = self.appends.watched.remove(&ticket.generation) {
+            tracing::debug!(?completion.result, "a client is gone that had the turn to append");
+            self.end_turn(watched.object, watched.turn);
+        }
+    }
+}

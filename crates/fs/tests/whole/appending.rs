@@ -1,0 +1,317 @@
+//! Several processes that append to one file at once, some of which are killed, stopped, or disturbed by truncations: every
+//! record is whole, each that was acknowledged is there once, and readers never see anything else.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Lines};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use causeway_fs::client::{Client, CreateOptions, File};
+use causeway_fs::config::Configuration;
+use causeway_wire::fs::{Body, Errno};
+use causeway_wire::random::SplitMix64;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::cluster::{Fixture, Shape, client, pattern};
+
+const PATH: &[u8] = b"/log";
+/// Bytes in front of a record's content: who appended it, and its number there.
+const HEAD: usize = 16;
+
+/// Record `number` of an appender.
+fn record(appender: u64, number: u64, len: usize) -> Vec<u8> {
+    let mut bytes = [appender.to_le_bytes(), number.to_le_bytes()].concat();
+    bytes.extend(pattern(appender << 32 | number, len - HEAD));
+    bytes
+}
+
+/// The appenders and numbers of the records that the bytes consist of.
+fn records(bytes: &[u8], len: usize) -> Vec<(u64, u64)> {
+    assert_eq!(bytes.len() % len, 0, "a part of a record");
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+    let check = |(index, found): (usize, &[u8])| {
+        let (appender, number) = (word(&found[..8]), word(&found[8..HEAD]));
+        let is_whole = found == record(appender, number, len);
+        assert!(is_whole, "record {index} is not whole: {appender} {number}");
+        (appender, number)
+    };
+    bytes.chunks(len).enumerate().map(check).collect()
+}
+
+fn content(client: &mut Client) -> Vec<u8> {
+    let mut file = client.open(PATH).unwrap();
+    let mut bytes = vec![0xee; file.node.attributes.size as usize];
+    let count = client.read_at(&mut file, 0, &mut bytes).unwrap();
+    bytes.truncate(count);
+    bytes
+}
+
+fn create(client: &mut Client) -> File {
+    client.create(PATH, &CreateOptions::default()).unwrap()
+}
+
+/// A process that appends records of `len` bytes, says so after each, and ends after `count` or a failure.
+fn append_records(configuration: &Path, appender: u64, len: usize, count: u64) {
+    let configuration = Configuration::load(configuration).unwrap();
+    let mut client = client(&configuration);
+    let mut file = client.open(PATH).unwrap();
+    for number in 0..count {
+        match client.append(&mut file, &record(appender, number, len)) {
+            Ok(_) => println!("appended {number}"),
+            Err(error) => {
+                println!("failed {number} {error}");
+                return;
+            }
+        }
+    }
+}
+
+/// Not a test of its own: appenders of the other tests are this program, run with this test and more arguments. Without
+/// them it appends to a file of its own.
+#[test]
+fn appending_process() {
+    if std::env::var_os("CAUSEWAY_TEST_APPENDER").is_none() {
+        let fixture = Fixture::start(&Shape::default());
+        create(&mut fixture.client());
+        append_records(&fixture.config_file(), 3, 5000, 10);
+        let found = records(&content(&mut fixture.client()), 5000);
+        assert!(found.into_iter().eq((0..10).map(|number| (3, number))));
+        return;
+    }
+    let arguments: Vec<String> = std::env::args().collect();
+    let [.., configuration, appender, len, count] = &arguments[..] else {
+        panic!("the configuration, the appender, and its records must come last");
+    };
+    let number = |text: &String| text.parse::<u64>().unwrap();
+    let len = number(len) as usize;
+    append_records(configuration.as_ref(), number(appender), len, number(count));
+    std::process::exit(0);
+}
+
+struct Appender {
+    number: u64,
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    acknowledged: Vec<u64>,
+    /// A record whose fate the appender does not know.
+    failed: Option<u64>,
+}
+
+impl Appender {
+    fn start(fixture: &Fixture, number: u64, len: usize, count: u64) -> Self {
+        let words = ["--exact", "appending::appending_process", "--nocapture"];
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(words)
+            .arg("--test-threads=1")
+            .arg(fixture.config_file())
+            .args([number, len as u64, count].map(|word| word.to_string()))
+            .env("CAUSEWAY_TEST_APPENDER", "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        Self {
+            number,
+            process,
+            lines,
+            acknowledged: Vec::new(),
+            failed: None,
+        }
+    }
+
+    /// Waits for the next record; `false` at the end.
+    fn next(&mut self) -> bool {
+        for line in self.lines.by_ref().map_while(Result::ok) {
+            // Behind what the test program itself says, on the same line.
+            if let Some((_, number)) = line.split_once("appended ") {
+                self.acknowledged.push(number.parse().unwrap());
+                return true;
+            }
+            if let Some((_, failure)) = line.split_once("failed ") {
+                println!("appender {}: {failure}", self.number);
+                let number = failure.split(' ').next().unwrap();
+                self.failed = Some(number.parse().unwrap());
+            }
+        }
+        false
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+
+    /// Waits for its end. What it was appending when it ended may be there, or not.
+    fn finish(mut self) -> Self {
+        while self.next() {}
+        self.process.wait().unwrap();
+        self
+    }
+}
+
+/// Everything that was acknowledged is there, in each appender's order; and of the others at most what came next.
+fn check(appenders: &[Appender], found: &[(u64, u64)]) {
+    let mut by_appender: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for (appender, number) in found {
+        by_appender.entry(*appender).or_default().push(*number);
+    }
+    for appender in appenders {
+        let found = by_appender.remove(&appender.number).unwrap_or_default();
+        let count = appender.acknowledged.len() as u64;
+        let known: Vec<u64> = (0..count).collect();
+        assert_eq!(appender.acknowledged, known);
+        let with_next: Vec<u64> = (0..=count).collect();
+        assert!(
+            found == known || found == with_next,
+            "appender {} has {} records, {count} were acknowledged",
+            appender.number,
+            found.len()
+        );
+    }
+    assert!(by_appender.is_empty(), "{by_appender:?}");
+}
+
+/// Reads the file again and again: it consists of whole records at every moment.
+fn read_meanwhile(fixture: &Fixture, len: usize, done: &AtomicBool) {
+    let mut client = fixture.client();
+    while !done.load(Ordering::Acquire) {
+        records(&content(&mut client), len);
+    }
+}
+
+fn shapes() -> [(Shape, usize, u64); 3] {
+    let tcp = Shape {
+        tcp: true,
+        ..Shape::default()
+    };
+    [
+        // Inside requests, in memory that servers reach, and over a network.
+        (Shape::default(), 3000, 60),
+        (Shape::default(), 100_000, 40),
+        (tcp, 70_000, 40),
+    ]
+}
+
+#[test]
+fn a_killed_appender_leaves_no_hole_and_takes_no_record_along() {
+    let mut dice = SplitMix64::new(rustix::process::getpid().as_raw_nonzero().get() as u64);
+    for (shape, len, count) in shapes() {
+        let fixture = Fixture::start(&shape);
+        create(&mut fixture.client());
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| read_meanwhile(&fixture, len, &done));
+            let mut appenders: Vec<Appender> = (0..4)
+                .map(|number| Appender::start(&fixture, number, len, count))
+                .collect();
+            // In the middle of whatever they do then.
+            for victim in 0..2 {
+                for _ in 0..dice.below(count / 2) {
+                    appenders[victim].next();
+                }
+                appenders[victim].signal(Signal::KILL);
+            }
+            let appenders: Vec<Appender> = appenders.into_iter().map(Appender::finish).collect();
+            done.store(true, Ordering::Release);
+            for survivor in &appenders[2..] {
+                assert_eq!(survivor.acknowledged.len() as u64, count);
+            }
+            check(&appenders, &records(&content(&mut fixture.client()), len));
+        });
+        fixture.cluster.stop().unwrap();
+    }
+}
+
+/// It loses its turn to others. What it had on the way then overwrites nothing of theirs.
+#[test]
+fn a_stopped_appender_does_not_keep_others_waiting() {
+    let shape = Shape {
+        timeout_ms: 4_000,
+        ..Shape::default()
+    };
+    let mut dice = SplitMix64::new(rustix::process::getpid().as_raw_nonzero().get() as u64);
+    for len in [3000, 100_000] {
+        const MANY: u64 = 1 << 40;
+        let fixture = Fixture::start(&shape);
+        create(&mut fixture.client());
+        let mut stopped = Appender::start(&fixture, 0, len, MANY);
+        for _ in 0..=10 + dice.below(50) {
+            assert!(stopped.next());
+        }
+        stopped.signal(Signal::STOP);
+        let others: Vec<Appender> = (1..4)
+            .map(|number| Appender::start(&fixture, number, len, 20))
+            .map(Appender::finish)
+            .collect();
+        for other in &others {
+            assert_eq!(other.acknowledged.len(), 20, "{:?}", other.failed);
+        }
+        stopped.signal(Signal::CONT);
+        for _ in 0..3 {
+            stopped.next();
+        }
+        stopped.signal(Signal::KILL);
+        let mut all = vec![stopped.finish()];
+        all.extend(others);
+        check(&all, &records(&content(&mut fixture.client()), len));
+        fixture.cluster.stop().unwrap();
+    }
+}
+
+/// What is appended while another client truncates the file begins at its end as it is then.
+#[test]
+fn a_truncation_leaves_no_zeros_before_what_is_appended() {
+    const LEN: usize = 9000;
+    let fixture = Fixture::start(&Shape::default());
+    let mut truncating = fixture.client();
+    let mut file = create(&mut truncating);
+    let appenders: Vec<Appender> = (0..2)
+        .map(|number| Appender::start(&fixture, number, LEN, 60))
+        .collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for appender in appenders {
+                let appender = appender.finish();
+                assert_eq!(appender.acknowledged.len(), 60, "{:?}", appender.failed);
+            }
+            done.store(true, Ordering::Release);
+        });
+        while !done.load(Ordering::Acquire) {
+            truncating.truncate(&mut file, 0).unwrap();
+            records(&content(&mut truncating), LEN);
+        }
+    });
+    records(&content(&mut truncating), LEN);
+}
+
+/// Where the position is afterwards, and that records cross the border at which a file moves to the I/O servers.
+#[test]
+fn small_and_large_records_of_two_clients_come_one_after_the_other() {
+    let fixture = Fixture::start(&Shape::default());
+    let mut clients = [fixture.client(), fixture.client()];
+    let mut files = clients.each_mut().map(create);
+    let mut expected = Vec::new();
+    for (number, len) in [5, 9000, 9000, 0, 1, 300_000, 4096, 4097]
+        .into_iter()
+        .enumerate()
+    {
+        let bytes = pattern(number as u64, len);
+        let which = number % 2;
+        let end = clients[which].append(&mut files[which], &bytes).unwrap();
+        expected.extend(bytes);
+        if len > 0 {
+            assert_eq!(end, expected.len() as u64);
+        }
+    }
+    for (client, file) in clients.iter_mut().zip(&mut files) {
+        assert!(content(client) == expected);
+        client.fsync(file).unwrap();
+    }
+    assert!(matches!(files[0].node.body, Body::Striped { .. }));
+    clients[0].unlink(PATH).unwrap();
+    for (client, file) in clients.iter_mut().zip(&mut files) {
+        let error = client.append(file, b"late").unwrap_err();
+        assert_eq!(error.errno, Errno::ESTALE, "{error}");
+    }
+}

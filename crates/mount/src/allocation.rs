@@ -1,0 +1,35 @@
+//! Holes: made and found by programs, and room that is reserved.
+
+use causeway_fs::client::Allocation;
+use causeway_wire::fs::{Errno, ObjectId, Region};
+
+use crate::attributes::{Failed, Outcome};
+use crate::operations::Mounted;
+
+/// From where a seek counts, of those that the kernel passes on.
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
+
+impl Mounted {
+    /// Reserves room for a part of a file, zeros it or makes a hole of it, as the flags say.
+    pub(crate) fn allocate(&self, object: ObjectId, part: Region, flags: i32) -> Outcome {
+        let (what, keep_size) = Allocation::of_flags(flags).ok_or(Failed(Errno::EOPNOTSUPP))?;
+        self.with_file(object, |client, file| {
+            client.allocate_part(file, part, what, keep_size)
+        })
+    }
+
+    /// Where the next data or the next hole is.
+    pub(crate) fn seek(&self, object: ObjectId, offset: u64, whence: i32) -> Outcome<u64> {
+        let found = self.with_file(object, |client, file| {
+            // Other clients may have changed the size.
+            client.open_again(file)?;
+            match whence {
+                SEEK_DATA => client.seek_data(file, offset).map(Ok),
+                SEEK_HOLE => client.seek_hole(file, offset).map(Ok),
+                _ => Ok(Err(Failed(Errno::EINVAL))),
+            }
+        })??;
+        found.ok_or(Failed(Errno::ENXIO))
+    }
+}

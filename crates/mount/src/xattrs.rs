@@ -1,0 +1,95 @@
+//! Extended attributes, as the kernel asks for them.
+
+use causeway_wire::fs::{Errno, ObjectId, SetXattrMode};
+
+use crate::attributes::{Failed, Outcome};
+use crate::clients::User;
+use crate::operations::Mounted;
+
+/// The kernel asks for it before each write, and it means nothing here: mounts are `nosuid`.
+const CAPABILITY: &[u8] = b"security.capability";
+/// Flags of `setxattr`.
+const CREATE: i32 = 1;
+const REPLACE: i32 = 2;
+
+/// Whether the servers know nothing of an attribute: of those that are no user's, programs ask for many.
+fn is_refused(name: &[u8]) -> bool {
+    name == CAPABILITY || name.starts_with(b"system.")
+}
+
+/// What is sent for a request that has room for `size` bytes.
+pub(crate) enum Answer {
+    /// How many bytes there are: all that was asked for.
+    Size(u32),
+    /// The bytes.
+    Data(Vec<u8>),
+}
+
+fn sized(bytes: Vec<u8>, size: u32) -> Outcome<Answer> {
+    let len = u32::try_from(bytes.len()).map_err(|_| Failed(Errno::E2BIG))?;
+    match size {
+        0 => Ok(Answer::Size(len)),
+        _ if len <= size => Ok(Answer::Data(bytes)),
+        _ => Err(Failed(Errno::ERANGE)),
+    }
+}
+
+impl Mounted {
+    pub(crate) fn set_xattr(
+        &self,
+        user: User,
+        object: ObjectId,
+        (name, value): (&[u8], &[u8]),
+        flags: i32,
+    ) -> Outcome {
+        if is_refused(name) {
+            return Err(Failed(Errno::EOPNOTSUPP));
+        }
+        let mode = match flags {
+            0 => SetXattrMode::Any,
+            CREATE => SetXattrMode::Create,
+            REPLACE => SetXattrMode::Replace,
+            _ => return Err(Failed(Errno::EINVAL)),
+        };
+        self.clients.for_user(user, false, |client| {
+            client.set_xattr(object, name, value, mode)
+        })
+    }
+
+    pub(crate) fn xattr(
+        &self,
+        user: User,
+        object: ObjectId,
+        name: &[u8],
+        size: u32,
+    ) -> Outcome<Answer> {
+        if is_refused(name) {
+            return Err(Failed(Errno::EOPNOTSUPP));
+        }
+        let value = self
+            .clients
+            .for_user(user, false, |client| client.xattr(object, name))?;
+        sized(value, size)
+    }
+
+    /// The names, each with a NUL behind it.
+    pub(crate) fn xattrs(&self, user: User, object: ObjectId, size: u32) -> Outcome<Answer> {
+        let names = self
+            .clients
+            .for_user(user, false, |client| client.xattrs(object))?;
+        let mut bytes = Vec::new();
+        for name in names {
+            bytes.extend_from_slice(&name);
+            bytes.push(0);
+        }
+        sized(bytes, size)
+    }
+
+    pub(crate) fn remove_xattr(&self, user: User, object: ObjectId, name: &[u8]) -> Outcome {
+        if is_refused(name) {
+            return Err(Failed(Errno::EOPNOTSUPP));
+        }
+        self.clients
+            .for_user(user, false, |client| client.remove_xattr(object, name))
+    }
+}

@@ -1,0 +1,181 @@
+//! What requests and replies speak of: objects and their attributes, and where content lies.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::ObjectId;
+use crate::codec::fields::*;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
+
+/// How far a scrub has come: everything before this byte of this object's datafile was verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScrubPosition {
+    /// The datafile's object.
+    pub object: ObjectId,
+    /// Which byte.
+    pub offset: u64,
+}
+
+/// Something wrong with a datafile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataFault {
+    /// The datafile's object.
+    pub object: ObjectId,
+    /// First byte concerned.
+    pub offset: u64,
+    /// Number of bytes; all others if the whole datafile is concerned.
+    pub len: u64,
+    /// What is wrong.
+    pub text: String,
+}
+
+/// A striped file and what its datafiles must hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StripedFile {
+    /// The object.
+    pub object: ObjectId,
+    /// Its servers' numbers.
+    pub servers: Vec<u16>,
+    /// See [`Body::Striped`].
+    pub lengths: Vec<u64>,
+}
+
+/// A time since the epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Timestamp {
+    /// Seconds, negative before 1970.
+    pub seconds: i64,
+    /// Nanoseconds, 0 to 999,999,999.
+    pub nanoseconds: u32,
+}
+
+/// Attributes to change; absent ones stay.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SetAttributes {
+    /// Permission bits.
+    pub mode: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Access time.
+    pub accessed: Option<Timestamp>,
+    /// Modification time.
+    pub modified: Option<Timestamp>,
+    /// A directory's default distribution.
+    pub distribution: Option<DistributionHint>,
+}
+
+/// A requested distribution of new files; 0 leaves a value to the file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DistributionHint {
+    /// Bytes of a strip, a multiple of 4 KiB and at least [`MAX_STUFFED_BYTES`](super::MAX_STUFFED_BYTES).
+    pub strip_size: u32,
+    /// Number of servers.
+    pub servers: u16,
+    /// First server plus one; 0 spreads files over servers.
+    pub start: u16,
+}
+
+/// How a file's bytes are striped over its servers: strip `i` lies on `servers[i % servers.len()]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Distribution {
+    /// Bytes of a strip.
+    pub strip_size: u32,
+    /// Numbers of I/O servers in the file system's layout, each once.
+    pub servers: Vec<u16>,
+}
+
+codes! {
+    /// Whether an extended attribute may be there when it is set.
+    pub enum SetXattrMode: "way to set an extended attribute" {
+        /// It may.
+        Any = 0,
+        /// It must not.
+        Create = 1,
+        /// It must.
+        Replace = 2,
+    }
+}
+
+/// The name of an extended attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct XattrName {
+    /// With its name space in front, such as `user.`.
+    pub name: Vec<u8>,
+}
+
+codes! {
+    /// What kind of object.
+    pub enum Kind: "kind" {
+        /// A file.
+        File = 1,
+        /// A directory.
+        Directory = 2,
+        /// A symbolic link.
+        SymbolicLink = 3,
+    }
+}
+
+/// An object's attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Number of names (for a directory 2 plus its sub-directories).
+    pub links: u32,
+    /// Bytes of a file or of a link's target; entries of a directory.
+    pub size: u64,
+    /// Last access (kept as last set, not by reading).
+    pub accessed: Timestamp,
+    /// Last change of content.
+    pub modified: Timestamp,
+    /// Last change of attributes.
+    pub changed: Timestamp,
+}
+
+/// An object as the metadata server describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Which object.
+    pub object: ObjectId,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// Where its content is.
+    pub body: Body,
+}
+
+/// Where an object's content is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// A directory, with the distribution that new files inherit.
+    Directory(DistributionHint),
+    /// A symbolic link's target.
+    Link(Vec<u8>),
+    /// A small file beside its metadata; the content if it was asked for.
+    Stuffed {
+        /// How it will be striped when it grows.
+        distribution: Distribution,
+        /// The content, if asked for.
+        content: Option<Vec<u8>>,
+        /// The content is frozen: it is on its way to the first server.
+        moving: bool,
+    },
+    /// A file in datafiles.
+    Striped {
+        /// How it is striped.
+        distribution: Distribution,
+        /// Counts truncations.
+        version: u64,
+        /// The size that datafiles must first be truncated to, if a truncation was not finished.
+        truncating: Option<u64>,
+        /// How long the datafiles must be at least, in the order of the servers; 0 where nothing must be.
+        lengths: Vec<u64>,
+    },
+}
