@@ -222,7 +222,7 @@ impl OpenFile {
     fn find(&self, offset: i64, whence: Whence) -> Result<u64, Error> {
         let found = match u64::try_from(offset) {
             Ok(from) => self.with(|client, file| {
-                client.open_again(file)?;
+                client.look_again(file)?;
                 match whence {
                     Whence::Hole => client.seek_hole(file, from),
                     _ => client.seek_data(file, from),

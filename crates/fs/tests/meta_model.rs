@@ -269,10 +269,10 @@ impl Model {
     }
 
     fn exchange(&mut self, first: &str, second: &str, now: i64) -> Outcome<()> {
-        let (first, second) = (self.end(first)?, self.end(second)?);
-        let (End::Name(one, one_name, one_slash), End::Name(two, two_name, two_slash)) =
-            (first, second)
-        else {
+        let End::Name(one, one_name, one_slash) = self.end(first)? else {
+            return Err(Errno::EBUSY);
+        };
+        let End::Name(two, two_name, two_slash) = self.end(second)? else {
             return Err(Errno::EBUSY);
         };
         let mut moved = Vec::new();

@@ -23,7 +23,7 @@ impl Mounted {
     pub(crate) fn seek(&self, object: ObjectId, offset: u64, whence: i32) -> Outcome<u64> {
         let found = self.with_file(object, |client, file| {
             // Other clients may have changed the size.
-            client.open_again(file)?;
+            client.look_again(file)?;
             match whence {
                 SEEK_DATA => client.seek_data(file, offset).map(Ok),
                 SEEK_HOLE => client.seek_hole(file, offset).map(Ok),

@@ -34,21 +34,12 @@ pub use identity::{
 };
 pub use moment::Moment;
 pub use objects::{
-    Attributes, Body, DataFault, Distribution, DistributionHint, Kind, Node, ScrubPosition,
-    SetAttributes, SetXattrMode, StripedFile, Timestamp, XattrName,
+    Attributes, Body, DataFault, Distribution, DistributionHint, Kind, Node, ObjectId,
+    ScrubPosition, SetAttributes, SetXattrMode, StripedFile, Timestamp, XattrName,
 };
 pub use place::Place;
 pub use regions::{Reach, Region, Regions};
 pub use sums::WantedSums;
-
-/// Names an object (file, directory, symbolic link) for ever.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ObjectId(pub u64);
-
-impl ObjectId {
-    /// The root directory.
-    pub const ROOT: ObjectId = ObjectId(1);
-}
 
 /// Longest name of a directory entry, in bytes.
 pub const MAX_NAME_BYTES: usize = 255;

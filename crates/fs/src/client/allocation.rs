@@ -2,8 +2,7 @@
 //!
 //! A part of a file is one part of each of its datafiles. Servers make holes in steps of bounded length, all servers at once.
 
-use causeway_bmi::Memory;
-use causeway_wire::fs::{Distribution, Errno, MAX_STUFFED_BYTES, Operation, Region, ReplyBody};
+use causeway_wire::fs::{Distribution, Errno, Operation, Region, ReplyBody};
 
 use rustix::fs::FallocateFlags;
 
@@ -13,7 +12,7 @@ use super::connection::Client;
 use super::file::{File, version};
 use super::io::{FORM_CHANGES, Form, check_end, keeps_changing, striping};
 use super::nodes::node;
-use super::transfer::{IoKind, IoList};
+use super::transfer::IoKind;
 use crate::Error;
 use crate::distribution::MAX_FILE_BYTES;
 
@@ -111,17 +110,7 @@ impl Client {
         for _ in 0..FORM_CHANGES {
             let is_done = match self.form(file)? {
                 Form::Striped(distribution) => self.punch(file, &distribution, part)?,
-                Form::Stuffed { moving: false } => {
-                    let size = file.node.attributes.size.min(MAX_STUFFED_BYTES as u64);
-                    let len = size.saturating_sub(part.offset).min(part.len);
-                    let (regions, memory) =
-                        ([Region { len, ..part }], [Memory::zeroed(len as usize)]);
-                    let list = IoList {
-                        regions: &regions,
-                        memory: &memory,
-                    };
-                    len == 0 || self.write_stuffed(file, list)?
-                }
+                // How long the file is now, only its server knows: zeros written to a content that has become shorter would make it longer.
                 Form::Stuffed { .. } => {
                     self.unstuff(file)?;
                     false
@@ -170,16 +159,22 @@ impl Client {
             }
             left = rest;
         }
-        // Only the times change.
+        self.tell_of_change(file)?;
+        Ok(true)
+    }
+
+    /// Tells the metadata server that datafiles have changed: the file's times do. If it was removed meanwhile, what the request has
+    /// made is removed again.
+    fn tell_of_change(&mut self, file: &mut File) -> Result<(), CallError> {
         let extend = Operation::Extend {
-            object,
+            object: file.node.object,
             end: 0,
             modified: crate::clock::now(),
             version: 0,
             reached: Vec::new(),
         };
         file.see(self.mutate(extend).and_then(node)?)?;
-        Ok(true)
+        Ok(())
     }
 
     /// A request to the server of each part.
@@ -219,6 +214,7 @@ impl Client {
                 }
             })?;
             let results = self.rpc.call_all(calls);
+            self.tell_of_change(file)?;
             if let Some(replies) = self.unless_missing(file, results)? {
                 return replies.into_iter().try_for_each(done);
             }

@@ -173,6 +173,13 @@ impl Client {
         Ok(())
     }
 
+    /// Reads the node of an open file again, and nothing of its content.
+    pub fn look_again(&mut self, file: &mut File) -> Result<(), Error> {
+        self.open_again(file)?;
+        file.opened_content = None;
+        Ok(())
+    }
+
     /// Makes (or, unless exclusive, opens) a file.
     pub fn create(&mut self, at: impl Into<Place>, options: &CreateOptions) -> Result<File, Error> {
         let place = at.into();

@@ -99,7 +99,7 @@ impl Rpc {
         }
     }
 
-    fn set_format(&mut self, server: usize, format: u8) {
+    pub(super) fn set_format(&mut self, server: usize, format: u8) {
         if let Some(link) = self.links.get_mut(server) {
             link.format = format;
         }

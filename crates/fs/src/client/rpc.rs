@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bmi::{Access, Addr, Bmi, Config, Context, Memory, Posted, RegionDescriptor, Waker};
 use causeway_wire::datafile::Binding;
-use causeway_wire::fs::formats::{NUMBERED_WRITES, lacking_text};
+use causeway_wire::fs::formats::{FORMATS, NUMBERED_WRITES, lacking_text};
 use causeway_wire::fs::{
     Caller, Errno, Generation, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, ReplyBody, Request,
     Target,
@@ -395,6 +395,12 @@ impl Rpc {
         if needed > formats.highest {
             for region in &exports {
                 self.bmi.unexport(addr, region);
+            }
+            // The server may have been upgraded since. If not, it refuses, and this does not come again.
+            if !pending.raised && needed <= FORMATS.highest {
+                pending.raised = true;
+                self.set_format(pending.call.server, FORMATS.highest);
+                return self.attempt(pending, index);
             }
             let text = lacking_text(needed, formats.highest);
             return Err(self.error_at(pending.call.server, Errno::EOPNOTSUPP, text));

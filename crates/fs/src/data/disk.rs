@@ -3,12 +3,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use causeway_sys::memory::Memory;
 use causeway_sys::nowait;
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::retry_on_intr;
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
+use rustix::io::{Errno, retry_on_intr};
 
 #[cfg(test)]
 use super::steps;
@@ -94,6 +94,12 @@ pub(super) fn free(file: &File, offset: u64, len: u64) -> io::Result<()> {
 
 /// Has the file system reserve room for a part of the file, whose length and content stay.
 pub(super) fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    // Where there is too little, some file systems reserve what there is, and keep that.
+    let free = fstatvfs(file)?;
+    let missing = len.saturating_sub(file.metadata()?.blocks().saturating_mul(512));
+    if free.f_blocks > 0 && missing > free.f_bfree.saturating_mul(free.f_frsize) {
+        return Err(Errno::NOSPC.into());
+    }
     let reserved = || fallocate(file, FallocateFlags::KEEP_SIZE, offset, len);
     Ok(retry_on_intr(reserved)?)
 }

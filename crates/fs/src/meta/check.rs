@@ -239,6 +239,8 @@ fn inspect(view: &dyn View, key: &[u8], effort: &mut Effort) -> Outcome<Vec<Find
         }
         Key::Xattrs(object) => {
             let record = view.get(key)?.unwrap_or_default();
+            // Most other records have less than this.
+            effort.work += record.len() / 1024;
             let what = match (XattrsRecord::from_bytes(&record), find(view, object)?) {
                 (Err(_), _) => "are damaged",
                 (Ok(_), Lookup::Missing) => "are kept, and it does not exist",

@@ -55,6 +55,8 @@ fn removes(operation: &Operation, reply: &Reply) -> bool {
         | Operation::Check { repair: true, .. } => true,
         // What was written to a file that has been removed.
         Operation::Extend { .. }
+        | Operation::Grow { .. }
+        | Operation::EndAppend { .. }
         | Operation::FinishTruncate { .. }
         | Operation::FinishUnstuff { .. } => reply.result.is_err(),
         _ => false,

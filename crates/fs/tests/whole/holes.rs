@@ -193,3 +193,29 @@ fn a_hole_that_is_made_is_found() {
     }
     assert_eq!(client.open(b"/file").unwrap().node.attributes.size, size);
 }
+
+/// A client that has opened a file before others changed it makes zeros of what is there now, and the file no longer than it is.
+#[test]
+fn zeros_are_made_of_what_other_clients_have_written() {
+    for what in [Allocation::Punch, Allocation::Zero] {
+        let fixture = Fixture::start(&Shape::default());
+        let (mut client, mut other) = (fixture.client(), fixture.client());
+        let mut file = client.create(b"/file", &CreateOptions::default()).unwrap();
+        let mut same = other.open(b"/file").unwrap();
+        other.write_at(&mut same, 0, &pattern(1, 10_000)).unwrap();
+        let part = |len: u64| Region { offset: 0, len };
+        client
+            .allocate_part(&mut file, part(5000), what, true)
+            .unwrap();
+        let mut found = vec![0xee; 10_000];
+        assert_eq!(other.read_at(&mut same, 0, &mut found).unwrap(), 10_000);
+        assert!(found[..5000].iter().all(|byte| *byte == 0), "{what:?}");
+        assert!(found[5000..] == pattern(1, 10_000)[5000..], "{what:?}");
+        other.truncate(&mut same, 10).unwrap();
+        client
+            .allocate_part(&mut file, part(100), what, true)
+            .unwrap();
+        let again = other.open(b"/file").unwrap();
+        assert_eq!(again.node.attributes.size, 10, "{what:?}");
+    }
+}

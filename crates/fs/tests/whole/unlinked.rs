@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use causeway_fs::client::CreateOptions;
-use causeway_wire::fs::Errno;
+use causeway_fs::client::{Allocation, CreateOptions};
+use causeway_wire::fs::{Errno, Region};
 
 use crate::cluster::{Fixture, Shape, pattern};
 
@@ -26,9 +26,9 @@ fn wait_for_none(left: impl Fn() -> usize) {
     }
 }
 
-/// A write to a removed file fails, and what it has stored does not stay.
+/// A write to a removed file fails, as does reserving room for it, and what they have stored does not stay.
 #[test]
-fn a_write_after_the_removal_leaves_no_datafile() {
+fn a_change_after_the_removal_leaves_no_datafile() {
     let fixture = Fixture::start(&Shape::default());
     let configuration = fixture.cluster.configuration();
     let left = || -> usize {
@@ -53,4 +53,16 @@ fn a_write_after_the_removal_leaves_no_datafile() {
         assert_eq!(error.errno, Errno::ESTALE, "{error}");
     }
     wait_for_none(left);
+    for keep_size in [true, false] {
+        // Where the first server has no datafile, as in an empty file.
+        let part = Region {
+            offset: 64 << 10,
+            len: 64 << 10,
+        };
+        let error = writer
+            .allocate_part(&mut file, part, Allocation::Reserve, keep_size)
+            .unwrap_err();
+        assert_eq!(error.errno, Errno::ESTALE, "{error}");
+        wait_for_none(left);
+    }
 }

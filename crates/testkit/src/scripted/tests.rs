@@ -86,8 +86,8 @@ fn without_a_common_format_the_error_names_both_sides() {
 #[test]
 fn what_the_servers_format_lacks_is_an_error_that_names_both() {
     for (lowest, highest, is_lacking) in [(5, 7, true), (5, 5, true), (5, 8, false)] {
-        let spoken = Arc::new(Mutex::new(formats(lowest, highest)));
-        let (_directory, server, _) = counting(&spoken);
+        let spoken_there = Arc::new(Mutex::new(formats(lowest, highest)));
+        let (_directory, server, _) = counting(&spoken_there);
         let mut client = connect(&server).unwrap();
         let mut file = client.open(b"/f").unwrap();
         let error = client.append(&mut file, b"new").unwrap_err();
@@ -98,6 +98,10 @@ fn what_the_servers_format_lacks_is_an_error_that_names_both() {
             for part in ["format 8 ", &spoken, "upgrade the server", NAME] {
                 assert!(text.contains(part), "{text}");
             }
+            // An upgrade is found at the next try, even if the connection lives.
+            *spoken_there.lock().unwrap() = formats(5, 8);
+            let error = client.append(&mut file, b"new").unwrap_err();
+            assert_ne!(error.errno, Errno::EOPNOTSUPP, "{error}");
         }
     }
 }
@@ -130,7 +134,8 @@ fn servers_that_reply_in_no_format_of_the_request_are_not_asked_for_ever() {
     for (reply, most) in [
         (refusal(6), 4),
         (refusal(5), 4),
-        (refusal(7), 1),
+        (refusal(7), 4),
+        (refusal(8), 1),
         (refusal(0), 1),
         (refusal(200), 1),
         (done(5), 1),

@@ -1,6 +1,6 @@
 //! Memory objects: memory that peers can map. Which objects each side of a pair has of the other.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -19,11 +19,11 @@ const MAX_IMPORTED: usize = 64;
 /// would keep the caller waiting, and may be meant to be sparse.
 const PRESENT_BYTES: usize = 64 << 20;
 
-/// Both directions' objects of one pair.
+/// Both directions' objects of one pair: few, if any. Empty, trees take half the room of hash tables.
 #[derive(Default)]
 pub(super) struct Objects {
-    sent: HashSet<u64>,
-    imported: HashMap<u64, Imported>,
+    sent: BTreeSet<u64>,
+    imported: BTreeMap<u64, Imported>,
     uses: u64,
     /// Why the last region was not mapped, if it was not.
     refusal: Option<&'static str>,

@@ -3,9 +3,17 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::ObjectId;
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
+
+/// Names an object (file, directory, symbolic link) for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectId(pub u64);
+
+impl ObjectId {
+    /// The root directory.
+    pub const ROOT: ObjectId = ObjectId(1);
+}
 
 /// How far a scrub has come: everything before this byte of this object's datafile was verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

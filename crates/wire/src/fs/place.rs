@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::ObjectId;
+use super::objects::ObjectId;
 
 /// A path to walk from a directory. An empty path names the directory itself; a leading slash
 /// starts at the root; `.` and `..` are understood.

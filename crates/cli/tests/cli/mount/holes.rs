@@ -45,8 +45,12 @@ fn programs_make_find_and_keep_holes() {
          head -c 1M /dev/zero | cmp -n 1048576 --ignore-initial=0:7M - file",
     );
     let file = File::open(other.at("file")).unwrap();
-    let front: Vec<(u64, u64)> = data_of(&file).into_iter().take(2).collect();
-    assert_eq!(front, [(0, MIB), (5 * MIB, 7 * MIB)]);
+    // Zeros whose room is kept are a hole or data, as the disk of the servers has it.
+    let [first, second, ..] = data_of(&file)[..] else {
+        panic!("{:?}", data_of(&file));
+    };
+    assert_eq!((first, second.0), ((0, MIB), 5 * MIB));
+    assert!([7 * MIB, 8 * MIB].contains(&second.1), "{second:?}");
     // A copy has the same holes, and a file that is all hole has no data.
     shell(
         other.path(),

@@ -74,6 +74,8 @@ impl Service {
         operation: &Operation,
     ) -> Outcome<()> {
         let (Operation::Extend { object, .. }
+        | Operation::Grow { object, .. }
+        | Operation::EndAppend { object, .. }
         | Operation::FinishTruncate { object, .. }
         | Operation::FinishUnstuff { object }) = *operation
         else {

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causeway_wire::fs::{Errno, Operation, Request};
+use causeway_wire::fs::{Errno, MAX_STUFFED_BYTES, Operation, Request};
+use causeway_wire::store::MAX_XATTRS_BYTES;
 
 use super::{Outcome, Service, fail};
 use crate::locks;
@@ -18,8 +19,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// a name and a path of usual length.
 const CHANGE_BYTES: u64 = 1 << 10;
 
+/// Bytes that a change may write beside [`CHANGE_BYTES`]: records are written whole.
 fn content_bytes(operation: &Operation) -> u64 {
     match operation {
+        Operation::SetXattr { .. } | Operation::RemoveXattr { .. } => MAX_XATTRS_BYTES as u64,
+        Operation::Append { .. } => MAX_STUFFED_BYTES as u64,
         Operation::Create { content, .. } => content.len() as u64,
         Operation::WriteStuffed { data, .. } => data.len() as u64,
         _ => 0,
