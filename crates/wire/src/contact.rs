@@ -4,6 +4,7 @@
 //! The formats stand among a process's addresses, as one of the scheme `mpi`: `mpi://1-1`. Builds that do not know it pass over an
 //! address whose scheme is that of none of their methods, and so understand everything besides.
 
+use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -49,31 +50,29 @@ pub struct Contact {
     pub formats: Formats,
 }
 
-/// A list of addresses that states formats, too.
+/// A list of addresses that states formats, too, before them; the first one alone needs no statement.
 pub fn with_formats(formats: Formats, addresses: &str) -> String {
+    if formats == UNSTATED {
+        return addresses.to_owned();
+    }
     let comma = if addresses.is_empty() { "" } else { "," };
     alloc::format!("{SCHEME}{}{comma}{addresses}", formats.to_text())
 }
 
-/// The addresses of a list without what states formats, and the formats.
+/// The addresses of a list without what states formats, and the formats. Of each pair there is one list.
 pub fn split_formats(list: &str) -> Result<(String, Formats), Malformed> {
-    let mut formats = None;
-    let mut addresses = String::with_capacity(list.len());
-    let mut is_first = true;
-    for piece in list.split(',') {
-        if let Some(text) = piece.strip_prefix(SCHEME) {
-            match (Formats::of_text(text), formats) {
-                (Some(stated), None) => formats = Some(stated),
-                _ => return unknown("statement of formats", text.len() as u64),
-            }
-            continue;
+    let (formats, addresses) = match list.strip_prefix(SCHEME) {
+        None => (UNSTATED, list),
+        Some(rest) => {
+            let (text, addresses) = rest.split_once(',').unwrap_or((rest, ""));
+            (Formats::of_text(text).unwrap_or(UNSTATED), addresses)
         }
-        if !core::mem::take(&mut is_first) {
-            addresses.push(',');
-        }
-        addresses.push_str(piece);
+    };
+    let is_stated_there = addresses.split(',').any(|piece| piece.starts_with(SCHEME));
+    match is_stated_there || with_formats(formats, addresses) != list {
+        true => unknown("statement of formats", list.len() as u64),
+        false => Ok((addresses.to_owned(), formats)),
     }
-    Ok((addresses, formats.unwrap_or(UNSTATED)))
 }
 
 /// A process that takes part in a new communicator.
@@ -197,17 +196,23 @@ mod tests {
 
     #[test]
     fn bytes_are_those_of_the_format() {
-        let group = group("mpi://1-1");
-        let call = Meeting::Call {
-            reply: 2,
-            root: 0,
-            group: [member()].into(),
+        let stated = Formats {
+            lowest: 1,
+            highest: 2,
         };
-        golden(&call, &alloc::format!("000200000000000000{group}"));
-        golden(
-            &Meeting::Group([member()].into()),
-            &alloc::format!("01{group}"),
-        );
+        for (formats, far) in [(UNSTATED, ""), (stated, "mpi://1-2")] {
+            let mut member = member();
+            member.contact.formats = formats;
+            let members = group(far);
+            let call = Meeting::Call {
+                reply: 2,
+                root: 0,
+                group: [member.clone()].into(),
+            };
+            golden(&call, &alloc::format!("000200000000000000{members}"));
+            let group = Meeting::Group([member].into());
+            golden(&group, &alloc::format!("01{members}"));
+        }
         golden(&Meeting::Refused("no".into()), "02020000006e6f");
     }
 
@@ -233,21 +238,15 @@ mod tests {
     }
 
     #[test]
-    fn formats_are_found_among_addresses() {
+    fn formats_are_found_before_addresses_and_nowhere_else() {
         let (two, ten) = ("tcp://10.0.0.1:1", "tcp://10.0.0.2:1");
         let stated = Formats {
             lowest: 2,
             highest: 10,
         };
-        for list in [
-            alloc::format!("mpi://2-10,{two},{ten}"),
-            alloc::format!("{two},mpi://2-10,{ten}"),
-            alloc::format!("{two},{ten},mpi://2-10"),
-        ] {
-            let contact = read(&list).unwrap();
-            assert_eq!(contact.formats, stated);
-            assert_eq!(contact.far, alloc::format!("{two},{ten}"));
-        }
+        let contact = read(&alloc::format!("mpi://2-10,{two},{ten}")).unwrap();
+        assert_eq!(contact.formats, stated);
+        assert_eq!(contact.far, alloc::format!("{two},{ten}"));
         assert_eq!(read("mpi://2-10").unwrap().far, "");
         assert_eq!(
             with_formats(stated, two),
@@ -259,7 +258,10 @@ mod tests {
             "mpi://2",
             "mpi://2-1",
             "mpi://0-1",
-            "mpi://1-1,mpi://1-1",
+            "mpi://1-1",
+            "mpi://2-10,",
+            "mpi://2-10,mpi://2-10",
+            "tcp://10.0.0.1:1,mpi://2-10",
         ] {
             assert!(read(nonsense).is_err(), "{nonsense}");
         }
