@@ -2,7 +2,7 @@
 
 use causeway_cosched::{Arrival, Pick, Settings, Strategy};
 
-use super::dispatch::{HIGHEST, LEVELS, Row, Table, Woken};
+use super::dispatch::{HIGHEST, LEVELS, Moved, Row, Table, Woken};
 use super::programs::Grain;
 use crate::engine::{NANOSECOND, Time};
 use crate::profile::units::Kind;
@@ -101,6 +101,8 @@ pub struct Costs {
     pub table: Table,
     /// Which blocked threads it raises.
     pub woken: Woken,
+    /// What remains of the class's level when the driver has moved a thread.
+    pub moved: Moved,
     /// Messages.
     pub messages: Messages,
     /// The strategies.
@@ -144,11 +146,12 @@ impl Costs {
     pub fn read(file: &str, text: &str) -> Result<Self, FileError> {
         let mut file = Source { file, text }.document()?;
         let host = file.part("host", host)?;
-        let (table, woken) = file.part("ts_dptbl", table)?;
+        let (table, woken, moved) = file.part("ts_dptbl", table)?;
         let costs = Self {
             host,
             table,
             woken,
+            moved,
             messages: file.part("messages", messages)?,
             times: file.part("strategies", times)?,
             grains: grains(&mut file)?,
@@ -194,7 +197,7 @@ const WOKEN: [(usize, &str); 6] = [
     (47, "woken_47"),
 ];
 
-fn table(section: &mut Section<'_>) -> Result<(Table, Woken), FileError> {
+fn table(section: &mut Section<'_>) -> Result<(Table, Woken, Moved), FileError> {
     let mut table: Table = [Row::default(); LEVELS];
     for (first, key) in QUANTA {
         let quantum = positive(section, key)?;
@@ -218,7 +221,12 @@ fn table(section: &mut Section<'_>) -> Result<(Table, Woken), FileError> {
         ("once in a while", Woken::RaisedOnceInAWhile),
     ];
     let woken = section.word("woken", &words)?.value;
-    Ok((table, woken))
+    let words = [
+        ("keeps its own", Moved::KeepsItsOwn),
+        ("changes", Moved::Changes),
+    ];
+    let moved = section.word("moved", &words)?.value;
+    Ok((table, woken, moved))
 }
 
 fn messages(section: &mut Section<'_>) -> Result<Messages, FileError> {

@@ -3,6 +3,9 @@
 //! 60 levels, the highest first. A thread that has used up its quantum falls to a lower level and goes behind all others there; one
 //! that is preempted keeps its place at the head; one that was blocked comes back at the head of its level, mostly a higher one; and once
 //! in a while all threads are raised to the highest level, which is what keeps them from starving.
+//!
+//! A driver moves threads between queues: it boosts and lowers them. The class, which knows nothing of that, goes on from the
+//! level that it has given the thread itself ([`Moved`]).
 
 use std::collections::VecDeque;
 
@@ -35,6 +38,16 @@ pub enum Woken {
     RaisedOnceInAWhile,
 }
 
+/// What remains of a thread's own level when the driver has put it into the queue of another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Moved {
+    /// All: the thread has one quantum of the other level, then falls from its own, and one that blocks comes back at its own.
+    #[default]
+    KeepsItsOwn,
+    /// Nothing: it is as if the class had given it the other level.
+    Changes,
+}
+
 /// The table of the class.
 pub type Table = [Row; LEVELS];
 
@@ -48,7 +61,10 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Thread {
+    /// The level that it is dispatched at.
     level: u8,
+    /// The level that the class has given it.
+    own: u8,
     left: Time,
     state: State,
     /// It was blocked while all others were raised.
@@ -60,6 +76,7 @@ struct Thread {
 pub struct Dispatcher {
     table: Table,
     woken: Woken,
+    moved: Moved,
     threads: Vec<Thread>,
     queues: Vec<VecDeque<u16>>,
     /// A bit for each level that has a ready thread.
@@ -69,9 +86,10 @@ pub struct Dispatcher {
 
 impl Dispatcher {
     /// A dispatcher of so many threads, none of which has begun.
-    pub fn new(table: Table, woken: Woken, threads: usize) -> Self {
+    pub fn new(table: Table, woken: Woken, moved: Moved, threads: usize) -> Self {
         let thread = Thread {
             level: HIGHEST,
+            own: HIGHEST,
             left: table[usize::from(HIGHEST)].quantum,
             state: State::Gone,
             missed_raise: false,
@@ -79,6 +97,7 @@ impl Dispatcher {
         Self {
             table,
             woken,
+            moved,
             threads: vec![thread; threads],
             queues: vec![VecDeque::new(); LEVELS],
             occupied: 0,
@@ -142,11 +161,25 @@ impl Dispatcher {
         }
     }
 
-    /// Gives a thread a level, and the whole quantum of it.
+    /// The class gives a thread a level, and the whole quantum of it.
     fn place(&mut self, thread: u16, level: u8) {
+        self.dispatch_at(thread, level);
+        let known = &mut self.threads[usize::from(thread)];
+        known.own = level;
+        known.missed_raise = false;
+    }
+
+    /// The driver puts a thread into a level's queue, and gives it the whole quantum of that.
+    fn move_to(&mut self, thread: u16, level: u8) {
+        match self.moved {
+            Moved::KeepsItsOwn => self.dispatch_at(thread, level),
+            Moved::Changes => self.place(thread, level),
+        }
+    }
+
+    fn dispatch_at(&mut self, thread: u16, level: u8) {
         let known = &mut self.threads[usize::from(thread)];
         known.level = level;
-        known.missed_raise = false;
         known.left = self.table[usize::from(level)].quantum;
     }
 
@@ -189,7 +222,8 @@ impl Dispatcher {
     /// The thread that runs has used up its quantum: it falls, and goes behind all others there.
     pub fn expire(&mut self) {
         if let Some(running) = self.running.take() {
-            let expired = self.table[usize::from(self.level(running))].expired;
+            let own = self.threads[usize::from(running)].own;
+            let expired = self.table[usize::from(own)].expired;
             self.place(running, expired);
             self.enqueue(running, false);
         }
@@ -209,44 +243,46 @@ impl Dispatcher {
         }
     }
 
-    /// A blocked thread becomes ready, first of its level: of the one that the table gives it, or of that which it had.
+    /// A blocked thread becomes ready, first of its level: of the one that the table gives it, or of its own.
     pub fn wake(&mut self, thread: u16) {
         if !self.is_asleep(thread) {
             return;
         }
-        let known = self.threads[usize::from(thread)];
+        let known = &mut self.threads[usize::from(thread)];
+        let own = known.own;
+        known.level = own;
         let is_raised = match self.woken {
             Woken::Raised => true,
-            Woken::RaisedOnceInAWhile => known.missed_raise && known.level < HIGHEST,
+            Woken::RaisedOnceInAWhile => known.missed_raise && own < HIGHEST,
         };
         if is_raised {
-            self.place(thread, self.table[usize::from(known.level)].woken);
+            self.place(thread, self.table[usize::from(own)].woken);
         }
         self.enqueue(thread, true);
     }
 
-    /// Raises a thread to the highest level, first there, if it is not blocked.
+    /// The driver raises a thread to the highest level, first there, if it is not blocked.
     pub fn boost(&mut self, thread: u16) {
         match self.threads[usize::from(thread)].state {
             State::Ready => {
                 self.dequeue(thread);
-                self.place(thread, HIGHEST);
+                self.move_to(thread, HIGHEST);
                 self.enqueue(thread, true);
             }
-            State::Running => self.place(thread, HIGHEST),
+            State::Running => self.move_to(thread, HIGHEST),
             State::Asleep | State::Gone => {}
         }
     }
 
-    /// Gives a thread a lower level: of all that are ready there it comes last.
+    /// The driver puts a thread into the queue of a lower level: of all that are ready there it comes last.
     pub fn lower(&mut self, thread: u16, level: u8) {
         match self.threads[usize::from(thread)].state {
             State::Ready => {
                 self.dequeue(thread);
-                self.place(thread, level);
+                self.move_to(thread, level);
                 self.enqueue(thread, false);
             }
-            State::Running => self.place(thread, level),
+            State::Running => self.move_to(thread, level),
             State::Asleep | State::Gone => {}
         }
     }
@@ -302,7 +338,7 @@ mod tests {
 
     #[test]
     fn threads_of_a_level_take_turns_and_fall() {
-        let mut dispatcher = Dispatcher::new(table(), Woken::Raised, 3);
+        let mut dispatcher = Dispatcher::new(table(), Woken::Raised, Moved::KeepsItsOwn, 3);
         for thread in 0..3 {
             dispatcher.begin(thread);
         }
@@ -317,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_preempted_thread_stays_first_and_keeps_what_is_left() {
-        let mut dispatcher = Dispatcher::new(table(), Woken::Raised, 3);
+        let mut dispatcher = Dispatcher::new(table(), Woken::Raised, Moved::KeepsItsOwn, 3);
         dispatcher.begin(0);
         dispatcher.begin(1);
         assert_eq!(running(&mut dispatcher), 0);
@@ -329,7 +365,7 @@ mod tests {
 
     #[test]
     fn who_was_blocked_comes_back_high_and_first() {
-        let mut dispatcher = Dispatcher::new(table(), Woken::Raised, 2);
+        let mut dispatcher = Dispatcher::new(table(), Woken::Raised, Moved::KeepsItsOwn, 2);
         dispatcher.begin(0);
         dispatcher.begin(1);
         assert_eq!(running(&mut dispatcher), 0);
@@ -346,7 +382,8 @@ mod tests {
 
     #[test]
     fn who_was_blocked_for_a_short_time_comes_back_where_it_was() {
-        let mut dispatcher = Dispatcher::new(table(), Woken::RaisedOnceInAWhile, 1);
+        let mut dispatcher =
+            Dispatcher::new(table(), Woken::RaisedOnceInAWhile, Moved::KeepsItsOwn, 1);
         dispatcher.begin(0);
         running(&mut dispatcher);
         dispatcher.expire();
@@ -365,8 +402,40 @@ mod tests {
     }
 
     #[test]
+    fn the_class_goes_on_from_its_own_level_when_a_boost_is_over() {
+        for (moved, after) in [(Moved::KeepsItsOwn, 39), (Moved::Changes, 49)] {
+            let mut dispatcher = Dispatcher::new(table(), Woken::RaisedOnceInAWhile, moved, 1);
+            dispatcher.begin(0);
+            running(&mut dispatcher);
+            dispatcher.expire();
+            dispatcher.boost(0);
+            running(&mut dispatcher);
+            assert_eq!(dispatcher.level(0), HIGHEST);
+            assert_eq!(dispatcher.left(0), table()[59].quantum);
+            dispatcher.expire();
+            assert_eq!(dispatcher.level(0), after, "{moved:?}");
+        }
+    }
+
+    #[test]
+    fn a_boosted_thread_that_blocks_comes_back_at_its_own_level() {
+        let woken = Woken::RaisedOnceInAWhile;
+        let mut dispatcher = Dispatcher::new(table(), woken, Moved::KeepsItsOwn, 1);
+        dispatcher.begin(0);
+        running(&mut dispatcher);
+        dispatcher.expire();
+        running(&mut dispatcher);
+        dispatcher.boost(0);
+        dispatcher.block();
+        dispatcher.wake(0);
+        assert_eq!(dispatcher.level(0), 49);
+        dispatcher.raise_all();
+        assert_eq!(dispatcher.level(0), HIGHEST);
+    }
+
+    #[test]
     fn a_boosted_thread_is_next_and_a_raised_one_keeps_its_order() {
-        let mut dispatcher = Dispatcher::new(table(), Woken::Raised, 4);
+        let mut dispatcher = Dispatcher::new(table(), Woken::Raised, Moved::KeepsItsOwn, 4);
         for thread in 0..4 {
             dispatcher.begin(thread);
         }

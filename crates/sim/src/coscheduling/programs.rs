@@ -142,10 +142,10 @@ fn rank(number: usize) -> u8 {
     number as u8
 }
 
-/// Both sides send, then both receive.
+/// Both sides send, then both receive: a face of each direction, which on two ranks in a dimension are the same neighbour's.
 fn exchange(ops: &mut Vec<Op>, partner: usize, bytes: u32) {
-    ops.push(Op::Send(rank(partner), bytes));
-    ops.push(Op::Wait(rank(partner)));
+    ops.extend([Op::Send(rank(partner), bytes); 2]);
+    ops.extend([Op::Wait(rank(partner)); 2]);
 }
 
 /// A barrier or a sum over all: with partners at distances 1, 2 and 4.
@@ -159,14 +159,15 @@ fn combine(ops: &mut Vec<Op>, me: usize, bytes: u32) {
 /// Bytes of a barrier's message, and of a sum's.
 const SMALL: u32 = 8;
 
-/// LIFE: ranks lie on a torus of 2 by 4; each exchanges its sub-matrix's borders with its four neighbours, computes the next
-/// generation, and meets all others in a barrier.
+/// LIFE: ranks lie on a torus of 2 by 4; each computes the next generation, exchanges its sub-matrix's borders with its four
+/// neighbours, and meets all others in a barrier. (The text has distinct phases, and a barrier between iterations; that the barrier
+/// follows the exchange it does not say.)
 pub fn life(name: &str, grain: Grain) -> Program {
     let body = |me: usize| {
         let (row, column) = (me / 4, me % 4);
         let across = [row * 4 + (column + 1) % 4, row * 4 + (column + 3) % 4];
         let other_row = (1 - row) * 4 + column;
-        let mut ops = Vec::new();
+        let mut ops = vec![Op::Compute(grain.compute)];
         for to in across {
             ops.push(Op::Send(rank(to), grain.message));
         }
@@ -177,7 +178,6 @@ pub fn life(name: &str, grain: Grain) -> Program {
         for from in across.into_iter().chain([other_row, other_row]) {
             ops.push(Op::Receive(rank(from)));
         }
-        ops.push(Op::Compute(grain.compute));
         combine(&mut ops, me, SMALL);
         ops
     };

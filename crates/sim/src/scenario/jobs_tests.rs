@@ -51,10 +51,13 @@ fn jobs_have_what_is_theirs_of_processors() {
     assert_eq!(found, measured(&steps[0]));
     assert_ne!(found, measured(&steps[1]), "seeds make a difference");
     let value = |case: &str, metric: &str| find(&found, case, metric).value;
-    // 300 iterations take 1.3 s alone. Two of these jobs and a sequential one share the first node.
+    // 300 iterations take 1.2 s alone, and processes begin up to 0.1 s apart. Two of these jobs and a sequential one share the first
+    // node; two without that take up to 8.76 times as long as one with PB in Table 6.6 (219 s for 25).
     for job in ["pb/job-0/LIFE (12 %)", "pb/job-1/LIFE (12 %)"] {
         let slowdown = value(&format!("{job}/completion"), "slowdown");
-        assert!((1.2..6.0).contains(&slowdown), "{slowdown}");
+        assert!((1.2..8.76).contains(&slowdown), "{slowdown}");
+        let alone = value(&format!("{job}/completion"), "time_us") / slowdown;
+        assert!((1.15e6..1.4e6).contains(&alone), "{alone} µs alone");
         let spinning = value(&format!("{job}/spinning"), "share");
         assert!(spinning < value(&format!("{job}/processors"), "share"));
         let shares = find(&found, &format!("{job}/node-0"), "share");
