@@ -129,8 +129,13 @@ fn check(client: &Client, file: &File, how: Opening, path: &[u8]) -> Result<(), 
     Ok(())
 }
 
-/// Opens or makes a file.
-fn open(client: &mut Client, path: &[u8], how: Opening, info: &Info) -> Result<File, Error> {
+/// Opens or makes a file, with hints, in a file system with so many I/O servers.
+fn open(
+    client: &mut Client,
+    path: &[u8],
+    how: Opening,
+    (info, servers): (&Info, usize),
+) -> Result<File, Error> {
     let find = |client: &mut Client| client.stat(path, true).map(File::new);
     let file = match how.create {
         false => find(client)?,
@@ -142,7 +147,7 @@ fn open(client: &mut Client, path: &[u8], how: Opening, info: &Info) -> Result<F
                 mode: how
                     .permissions
                     .map_or(usual.mode, |bits| bits as u16 & 0o777),
-                distribution: hints::distribution(info),
+                distribution: hints::distribution(info, servers),
                 ..usual
             };
             match client.create(Place::from(path), &options) {
@@ -164,7 +169,8 @@ impl FileSystem for CausewayFiles {
     fn open(&self, name: &Path, how: Opening, info: &Info) -> io::Result<Arc<dyn Storage>> {
         let path = path(name)?;
         let connection = self.connection(info)?;
-        let opened = connection.call(|client| open(client, path, how, info));
+        let servers = connection.configuration.io_servers().len();
+        let opened = connection.call(|client| open(client, path, how, (info, servers)));
         let file = opened.map_err(|error| as_io(&error))?;
         Ok(Arc::new(FsFile::new(connection, path, file)))
     }
