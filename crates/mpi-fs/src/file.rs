@@ -4,13 +4,13 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use causeway_fs::Error;
-use causeway_fs::client::{Client, File};
+use causeway_fs::client::{Allocation, Client, File};
 use causeway_mpi::io::storage::{Extent, Lock, Storage};
 use causeway_sys::memory::Memory;
 use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Body, Node, ObjectId, Region};
+use causeway_wire::fs::{Body, Errno, Node, ObjectId, Region};
 
-use crate::files::{Connection, as_io};
+use crate::connection::{Connection, as_io};
 use crate::hints;
 
 /// Extents that are handed over at a time: a list of them goes to each server in one request.
@@ -90,12 +90,21 @@ impl Storage for FsFile {
         self.call(|client, file| client.truncate(file, size))
     }
 
-    /// Servers take space when it is written.
     fn allocate(&self, size: u64) -> io::Result<()> {
-        match self.size()? < size {
-            true => self.resize(size),
-            false => Ok(()),
+        if size == 0 {
+            return Ok(());
         }
+        let whole = Region {
+            offset: 0,
+            len: size,
+        };
+        self.call(|client, file| {
+            match client.allocate_part(file, whole, Allocation::Reserve, false) {
+                // Servers of before: they take space when it is written.
+                Err(error) if error.errno == Errno::EOPNOTSUPP => client.grow(file, size),
+                done => done,
+            }
+        })
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -1,70 +1,28 @@
 //! Opening files, and removing them.
 
-use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use causeway_fs::Error;
-use causeway_fs::client::{Client, ClientOptions, CreateOptions, File};
+use causeway_fs::client::{Client, CreateOptions, File};
 use causeway_fs::config::Configuration;
 use causeway_mpi::info::Info;
 use causeway_mpi::io::storage::{FileSystem, Opening, Storage};
 use causeway_wire::fs::{Body, Errno, Place};
 
+use crate::connection::{Connection, as_io, lock};
 use crate::file::{FsFile, node_of};
 use crate::hints;
 
 /// What the names of files begin with that are on the parallel file system.
 const PREFIX: &str = "causeway:";
 
-/// The client of one file system.
-pub(crate) struct Connection {
-    configuration: Configuration,
-    /// `None` until something is asked of the servers: a process that only opens files that another one tells it of has none.
-    client: Mutex<Option<Client>>,
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = &self.configuration.name;
-        f.debug_struct("Connection").field("name", name).finish()
-    }
-}
-
 /// All files on parallel file systems that this process opens.
 #[derive(Debug, Default)]
 pub struct CausewayFiles {
     /// The connections that are in use, and the one that was used last.
     connections: Mutex<Vec<Arc<Connection>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Connection {
-    /// Does something with the client, which one thread at a time has.
-    pub(crate) fn call<T>(
-        &self,
-        work: impl FnOnce(&mut Client) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let mut client = lock(&self.client);
-        let client = match &mut *client {
-            Some(client) => client,
-            none => none.insert(Client::connect(
-                &self.configuration,
-                ClientOptions::default(),
-            )?),
-        };
-        work(client)
-    }
-}
-
-/// An error as the operating system would have it, with the client library's text: what, where, why, and what to do.
-pub(crate) fn as_io(error: &Error) -> io::Error {
-    let kind = io::Error::from_raw_os_error(error.system_number().into()).kind();
-    io::Error::new(kind, error.text())
 }
 
 /// The path of a name.
@@ -129,8 +87,13 @@ fn check(client: &Client, file: &File, how: Opening, path: &[u8]) -> Result<(), 
     Ok(())
 }
 
-/// Opens or makes a file.
-fn open(client: &mut Client, path: &[u8], how: Opening, info: &Info) -> Result<File, Error> {
+/// Opens or makes a file, with hints, in a file system with so many I/O servers.
+fn open(
+    client: &mut Client,
+    path: &[u8],
+    how: Opening,
+    (info, servers): (&Info, usize),
+) -> Result<File, Error> {
     let find = |client: &mut Client| client.stat(path, true).map(File::new);
     let file = match how.create {
         false => find(client)?,
@@ -142,7 +105,7 @@ fn open(client: &mut Client, path: &[u8], how: Opening, info: &Info) -> Result<F
                 mode: how
                     .permissions
                     .map_or(usual.mode, |bits| bits as u16 & 0o777),
-                distribution: hints::distribution(info),
+                distribution: hints::distribution(info, servers),
                 ..usual
             };
             match client.create(Place::from(path), &options) {
@@ -164,7 +127,8 @@ impl FileSystem for CausewayFiles {
     fn open(&self, name: &Path, how: Opening, info: &Info) -> io::Result<Arc<dyn Storage>> {
         let path = path(name)?;
         let connection = self.connection(info)?;
-        let opened = connection.call(|client| open(client, path, how, info));
+        let servers = connection.configuration.io_servers().len();
+        let opened = connection.call(|client| open(client, path, how, (info, servers)));
         let file = opened.map_err(|error| as_io(&error))?;
         Ok(Arc::new(FsFile::new(connection, path, file)))
     }

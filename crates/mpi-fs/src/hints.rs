@@ -30,18 +30,18 @@ pub(crate) fn configuration(info: &Info) -> Option<&Path> {
     (!value.is_empty()).then(|| Path::new(OsStr::from_bytes(value)))
 }
 
-/// How a new file is to be striped.
-pub(crate) fn distribution(info: &Info) -> Option<DistributionHint> {
+/// How a new file is to be striped in a file system with so many I/O servers: it lies on no more than there are.
+pub(crate) fn distribution(info: &Info, servers: usize) -> Option<DistributionHint> {
+    let most = u16::try_from(servers).unwrap_or(u16::MAX);
+    let among = |number: u64| u16::try_from(number).unwrap_or(u16::MAX).min(most);
     let is_strip = |strip: &u32| {
         (*strip as usize).is_multiple_of(BLOCK_BYTES as usize)
             && *strip as usize >= MAX_STUFFED_BYTES
     };
     let hint = DistributionHint {
         strip_size: number(info, STRIP).filter(is_strip).unwrap_or(0),
-        servers: number(info, SERVERS).unwrap_or(0),
-        start: number::<u16>(info, FIRST)
-            .and_then(|first| first.checked_add(1))
-            .unwrap_or(0),
+        servers: number(info, SERVERS).map_or(0, among),
+        start: number(info, FIRST).map_or(0, |first: u64| among(first.saturating_add(1))),
     };
     (hint != DistributionHint::default()).then_some(hint)
 }
@@ -68,13 +68,13 @@ mod tests {
 
     #[test]
     fn values_that_are_none_are_ignored() {
-        let of = |hints: &[(&str, &str)]| distribution(&info(hints));
+        let of = |hints: &[(&str, &str)]| distribution(&info(hints), 4);
         assert_eq!(of(&[]), None);
         assert_eq!(
             of(&[(STRIP, "1000"), (SERVERS, "many"), (FIRST, "-1")]),
             None
         );
-        assert_eq!(of(&[(STRIP, "4096"), (SERVERS, "70000")]), None);
+        assert_eq!(of(&[(STRIP, "4096"), (SERVERS, "0")]), None);
         let wanted = DistributionHint {
             strip_size: 65_536,
             servers: 2,
@@ -82,6 +82,15 @@ mod tests {
         };
         let given = [(STRIP, "65536"), (SERVERS, " 2"), (FIRST, "0")];
         assert_eq!(of(&given), Some(wanted));
+        let all = DistributionHint {
+            strip_size: 0,
+            servers: 4,
+            start: 4,
+        };
+        for beyond in ["5", "70000", "18446744073709551615"] {
+            let given = [(SERVERS, beyond), (FIRST, beyond)];
+            assert_eq!(of(&given), Some(all), "{beyond}");
+        }
     }
 
     #[test]

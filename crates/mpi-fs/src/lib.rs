@@ -7,6 +7,7 @@
 //! What this crate does not do: whatever MPI's processes do together. That is in `causeway_mpi::io`, the same for all kinds of storage.
 #![forbid(unsafe_code)]
 
+mod connection;
 pub mod file;
 pub mod files;
 pub mod hints;

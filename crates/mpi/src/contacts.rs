@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use causeway_sys::random;
 use causeway_sys::secret::Secret;
-use causeway_wire::contact::{Contact, FORMATS};
+use causeway_wire::contact::{Contact, FILES, FORMATS};
 use causeway_wire::formats::Formats;
 
 use crate::abi;
@@ -61,6 +61,8 @@ pub(crate) struct Contacts {
     pub(crate) own: Contact,
     /// By this process's numbers of them.
     identities: Vec<Identity>,
+    /// Which formats of MPI's messages each speaks, likewise.
+    formats: Vec<Formats>,
     by_identity: HashMap<Identity, u32>,
     /// The first process of each host.
     hosts: HashMap<String, u32>,
@@ -77,6 +79,7 @@ impl Contacts {
         Self {
             own,
             identities: Vec::new(),
+            formats: Vec::new(),
             by_identity: HashMap::new(),
             hosts: HashMap::new(),
             methods,
@@ -86,9 +89,10 @@ impl Contacts {
     }
 
     /// Adds a process, whose number is the next one. Returns the first process of its host.
-    pub(crate) fn add(&mut self, identity: Identity, host: &str) -> u32 {
+    pub(crate) fn add(&mut self, identity: Identity, formats: Formats, host: &str) -> u32 {
         let number = self.identities.len() as u32;
         self.identities.push(identity);
+        self.formats.push(formats);
         self.by_identity.insert(identity, number);
         *self.hosts.entry(host.to_owned()).or_insert(number)
     }
@@ -101,6 +105,11 @@ impl Contacts {
     /// Who the process with this number is.
     pub(crate) fn identity(&self, process: u32) -> Option<Identity> {
         self.identities.get(process as usize).copied()
+    }
+
+    /// Which formats of MPI's messages the process with this number speaks.
+    pub(crate) fn formats(&self, process: u32) -> Option<Formats> {
+        self.formats.get(process as usize).copied()
     }
 
     /// Whether a process is of another world than this one.
@@ -117,6 +126,20 @@ pub(crate) fn check_formats(whose: &str, theirs: Formats) -> Result<()> {
         None => {
             let why = FORMATS.mismatch(theirs, "MPI's messages");
             Err(Error::new(abi::ERR_OTHER, format!("{whose}: {why}")))
+        }
+    }
+}
+
+/// An error if a process speaks none of the formats with files.
+pub(crate) fn check_file_formats(whose: &str, theirs: Formats) -> Result<()> {
+    match FORMATS.common(theirs) {
+        Some(format) if format >= FILES => Ok(()),
+        _ => {
+            let text = format!(
+                "{whose}: it speaks {theirs} of MPI's messages, and files are opened together from format {FILES} on; run a \
+                 build on all sides that speaks it"
+            );
+            Err(Error::new(abi::ERR_OTHER, text))
         }
     }
 }
@@ -206,7 +229,20 @@ mod tests {
         let error = check_formats("rank 1", theirs(above, above + 1)).expect_err("they have none");
         assert_eq!(
             error.text(),
-            "rank 1: it speaks formats 2 to 3 of MPI's messages, this process format 1; run builds on both sides that share one"
+            "rank 1: it speaks formats 3 to 4 of MPI's messages, this process formats 1 to 2; run builds on both sides that share one"
+        );
+    }
+
+    #[test]
+    fn files_are_not_opened_with_processes_of_the_first_format() {
+        for good in [FORMATS, Formats::only(2)] {
+            check_file_formats("rank 1", good).expect("both speak format 2");
+        }
+        let error = check_file_formats("rank 1", Formats::only(1)).expect_err("it is too old");
+        assert_eq!(
+            error.text(),
+            "rank 1: it speaks format 1 of MPI's messages, and files are opened together from format 2 on; run a build on all sides \
+             that speaks it"
         );
     }
 
@@ -221,11 +257,12 @@ mod tests {
             ..Contact::default()
         };
         let mut contacts = Contacts::new(own, methods);
-        assert_eq!(contacts.add((5, 0), "a"), 0);
-        assert_eq!(contacts.add((5, 1), "b"), 1);
-        assert_eq!(contacts.add((9, 0), "a"), 0);
+        assert_eq!(contacts.add((5, 0), FORMATS, "a"), 0);
+        assert_eq!(contacts.add((5, 1), FORMATS, "b"), 1);
+        assert_eq!(contacts.add((9, 0), Formats::only(1), "a"), 0);
         assert_eq!(contacts.find((9, 0)), Some(2));
         assert_eq!(contacts.find((9, 1)), None);
+        assert_eq!(contacts.formats(2), Some(Formats::only(1)));
         assert!(contacts.is_stranger(2) && !contacts.is_stranger(1));
     }
 }

@@ -16,8 +16,6 @@ use crate::contacts::Contacts;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::io::file::File;
-use crate::io::posix::PosixFiles;
-use crate::io::storage::FileSystem;
 use crate::launcher::Launcher;
 use crate::matching::Mpi;
 use crate::message::Message;
@@ -72,8 +70,7 @@ pub struct Process {
     /// The areas of communicators.
     pub(crate) areas: Vec<Weak<Area>>,
     pub(crate) files: Table<File>,
-    /// Where files are: the operating system's first.
-    pub(crate) file_systems: Vec<Arc<dyn FileSystem>>,
+    pub(crate) file_systems: crate::io::opening::FileSystems,
     /// Bytes that a process collects at a time in collective access to files.
     pub(crate) file_buffer: u64,
     /// Completions that were just taken, to be looked at.
@@ -236,7 +233,7 @@ impl Process {
             windows: Windows::new(notices),
             areas: Vec::new(),
             files: Table::new(Kind::File, abi::ERR_FILE),
-            file_systems: vec![Arc::new(PosixFiles)],
+            file_systems: Default::default(),
             file_buffer: crate::io::file::BUFFER,
             taken: Vec::new(),
             universe_size: None,

@@ -153,7 +153,7 @@ fn alone(methods: Methods) -> Result<Met> {
     };
     let mut contacts = Contacts::new(own, methods);
     let host = contacts.own.host.clone();
-    contacts.add((contacts.own.world, 0), &host);
+    contacts.add((contacts.own.world, 0), contacts.own.formats, &host);
     Ok(Met {
         endpoint,
         peers: vec![peer],
@@ -278,7 +278,8 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
             false => launcher.get(other, &tcp_key_of(other))?,
         };
         peers.push(look_up(&mut endpoint, &format!("rank {other}"), &address)?);
-        hosts.push(contacts.add((world, other), &published.host));
+        let identity = (world, other);
+        hosts.push(contacts.add(identity, published.formats, &published.host));
     }
     Ok(Met {
         endpoint,

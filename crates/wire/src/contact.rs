@@ -1,7 +1,7 @@
 //! What processes of MPI programs tell each other so that programs that were started apart can meet (MPI 5.0 chapter 11.7 to
 //! 11.9): who they are, how they are reached, and which formats of MPI's messages they speak.
 //!
-//! The formats stand among a process's addresses, as one of the scheme `mpi`: `mpi://1-1`. Builds that do not know it pass over an
+//! The formats stand among a process's addresses, as one of the scheme `mpi`: `mpi://1-2`. Builds that do not know it pass over an
 //! address whose scheme is that of none of their methods, and so understand everything besides.
 
 use alloc::borrow::ToOwned;
@@ -18,7 +18,13 @@ use crate::formats::Formats;
 /// ([`crate::bmi`]).
 ///
 /// If the formats of any two processes of a group overlap, there are formats that the whole group speaks.
-pub const FORMATS: Formats = Formats::only(1);
+pub const FORMATS: Formats = Formats {
+    lowest: 1,
+    highest: FILES,
+};
+
+/// The lowest format in which processes do the same with files as this build's do.
+pub const FILES: u8 = 2;
 
 /// What builds speak that do not state it.
 const UNSTATED: Formats = Formats::only(1);

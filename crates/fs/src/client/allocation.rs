@@ -105,6 +105,26 @@ impl Client {
         Ok(())
     }
 
+    /// Makes a file at least as large as `size`, and reserves no room. It never cuts what others write meanwhile. Servers of all
+    /// formats can do it: it is what follows a write that ends there.
+    pub fn grow(&mut self, file: &mut File, size: u64) -> Result<(), Error> {
+        self.try_grow(file, size)
+            .map_err(|error| error.during("grow", &object_name(file.node.object)))
+    }
+
+    fn try_grow(&mut self, file: &mut File, size: u64) -> Result<(), CallError> {
+        self.check_access(file, IoKind::Write)?;
+        check_end(size)?;
+        let extend = Operation::Extend {
+            object: file.node.object,
+            end: size,
+            modified: crate::clock::now(),
+            version: 0,
+            reached: Vec::new(),
+        };
+        self.resize(file, &extend)
+    }
+
     /// Has a part of a file read as zeros, as far as the file goes, and gives its room back.
     fn make_zeros(&mut self, file: &mut File, part: Region) -> Result<(), CallError> {
         for _ in 0..FORM_CHANGES {

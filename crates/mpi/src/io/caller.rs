@@ -71,8 +71,43 @@ pub(crate) fn agree_on<T>(
     what: &str,
     arguments: [i64; 2],
 ) -> Result<T> {
-    let agreed = agree_on_first(caller, communicator, result, (what, arguments), [0; 4]);
-    agreed.map(|(value, _)| value)
+    let class = class_of(&result);
+    let all = tell(caller, communicator, [class, arguments[0], arguments[1]])?;
+    judge(&all, result, what, arguments)
+}
+
+/// Numbers that the first process finds out for all.
+pub(crate) type Found = [i64; 5];
+
+fn class_of<T>(result: &Result<T>) -> i64 {
+    result
+        .as_ref()
+        .err()
+        .map_or(abi::SUCCESS, Error::code)
+        .into()
+}
+
+/// This process's result, if all have told that theirs is good, with the same arguments. Each has told the class of its error,
+/// its arguments, and what else there is.
+fn judge<T, const N: usize>(
+    all: &[[i64; N]],
+    result: Result<T>,
+    what: &str,
+    arguments: [i64; 2],
+) -> Result<T> {
+    let value = result?;
+    let failed = all
+        .iter()
+        .position(|numbers| numbers[0] != abi::SUCCESS.into());
+    if let Some(rank) = failed {
+        let text = format!("it has failed on rank {rank}");
+        return Err(Error::new(all[rank][0] as i32, text));
+    }
+    if !all.iter().all(|numbers| numbers[1..3] == arguments) {
+        let text = format!("{what} is not the same on all processes");
+        return Err(Error::new(abi::ERR_NOT_SAME, text));
+    }
+    Ok(value)
 }
 
 /// The same, for a step in which the first process finds numbers out for all, which are returned to all.
@@ -80,25 +115,22 @@ pub(crate) fn agree_on_first<T>(
     caller: &mut impl Caller,
     communicator: usize,
     result: Result<T>,
-    (what, [first, second]): (&str, [i64; 2]),
-    [one, two, three, four]: [i64; 4],
-) -> Result<(T, [i64; 4])> {
-    let class = result.as_ref().err().map_or(abi::SUCCESS, Error::code);
-    let own = [class.into(), first, second, one, two, three, four];
+    (what, arguments): (&str, [i64; 2]),
+    found: Found,
+) -> Result<(T, Found)> {
+    let ([first, second], [one, two, three, four, five]) = (arguments, found);
+    let own = [
+        class_of(&result),
+        first,
+        second,
+        one,
+        two,
+        three,
+        four,
+        five,
+    ];
     let all = tell(caller, communicator, own)?;
-    let value = result?;
-    let failed = all
-        .iter()
-        .position(|[class, ..]| *class != abi::SUCCESS.into());
-    if let Some(rank) = failed {
-        let text = format!("it has failed on rank {rank}");
-        return Err(Error::new(all[rank][0] as i32, text));
-    }
-    let is_same = |numbers: &[i64; 7]| numbers[1..3] == [first, second];
-    if !all.iter().all(is_same) {
-        let text = format!("{what} is not the same on all processes");
-        return Err(Error::new(abi::ERR_NOT_SAME, text));
-    }
+    let value = judge(&all, result, what, arguments)?;
     let [_, _, _, found @ ..] = all[0];
     Ok((value, found))
 }

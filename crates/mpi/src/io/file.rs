@@ -34,6 +34,8 @@ pub struct File {
     /// It was written, and not synchronised since.
     pub(crate) is_dirty: bool,
     pub(crate) hints: Hints,
+    /// What the program has said when it opened the file: storage may find the file by it.
+    pub(crate) info: Info,
     /// The handle of its error handler.
     pub(crate) error_handler: usize,
     pub(crate) split: Option<Split>,

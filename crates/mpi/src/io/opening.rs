@@ -3,14 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use causeway_wire::formats::Formats;
+
 use crate::abi;
+use crate::contacts;
 use crate::error::{Error, Result};
+use crate::group::Group;
 use crate::info::Info;
 use crate::process::Process;
 
-use super::caller::{Caller, agree, agree_on_first, tell, tell_all};
+use super::caller::{Caller, Found, agree, agree_on, agree_on_first, tell, tell_all};
 use super::file::{File, Hints};
 use super::pointer::SharedPointer;
+use super::posix::PosixFiles;
 use super::storage::{FileSystem, Opening, Storage, failed};
 use super::view::View;
 
@@ -53,16 +58,25 @@ fn permissions(info: &Info) -> Option<u32> {
     value.filter(|bits| *bits <= 0o777)
 }
 
+/// Where files are: the operating system's first.
+pub(crate) struct FileSystems(Vec<Arc<dyn FileSystem>>);
+
+impl Default for FileSystems {
+    fn default() -> Self {
+        Self(vec![Arc::new(PosixFiles)])
+    }
+}
+
 impl Process {
     /// Has the files of one more file system opened.
     pub fn add_file_system(&mut self, files: Arc<dyn FileSystem>) {
-        self.file_systems.push(files);
+        self.file_systems.0.push(files);
     }
 
     /// Where a file with this name is.
     fn file_system(&self, name: &Path) -> Result<Arc<dyn FileSystem>> {
         let name = name.as_os_str().as_encoded_bytes();
-        let all = self.file_systems.iter();
+        let all = self.file_systems.0.iter();
         let fitting = all.filter(|files| name.starts_with(files.prefix().as_bytes()));
         // The operating system's files have the empty prefix.
         let found = fitting.max_by_key(|files| files.prefix().len());
@@ -134,13 +148,26 @@ impl First {
     }
 
     /// The numbers that all processes need: bytes of what is told, where pointers begin, and how the shared one is found.
-    fn numbers(&self) -> [i64; 4] {
-        let name = self.shared.as_ref().map_or([-1; 2], SharedPointer::name);
-        [self.told.len() as i64, self.at as i64, name[0], name[1]]
+    fn numbers(&self) -> Found {
+        let name = self.shared.as_ref().and_then(|shared| shared.name().ok());
+        let [process, descriptor, mark] = name.unwrap_or([-1; 3]);
+        let told = self.told.len() as i64;
+        [told, self.at as i64, process, descriptor, mark]
     }
 }
 
-/// The same, with a communicator of the file's own. The first process opens the file, and makes it if it has to be made; the others
+/// An error if a process of the group speaks no format in which processes do the same with files.
+fn check_formats(process: &Process, group: &Group) -> Result<()> {
+    let members = (0..).zip(group.members());
+    members
+        .filter_map(|(rank, member)| Some((rank, process.contacts.formats(*member)?)))
+        .try_for_each(|(rank, formats): (u32, Formats)| {
+            contacts::check_file_formats(&format!("rank {rank}"), formats)
+        })
+}
+
+/// The same, with a communicator of the file's own. The processes agree on the mode first, so that none makes a file that is not
+/// opened: a step that builds do alike that know format 1 alone, and so learn from it that the file is not opened. Then the first process opens the file, and makes it if it has to be made; the others
 /// open what it tells them of, or find the file by its name.
 fn open_with(
     caller: &mut impl Caller,
@@ -150,11 +177,21 @@ fn open_with(
     info: &Info,
     error_handler: usize,
 ) -> Result<usize> {
-    let (rank, group, files) = caller.with(|process| {
+    let (rank, group, is_near, files) = caller.with(|process| {
         let it = process.communicator(communicator)?;
         let (rank, group) = (it.rank(), Arc::clone(it.group()));
-        Ok((rank, group, process.file_system(name)))
+        let host = |rank: u32| {
+            let member = group.members().get(rank as usize)?;
+            process.hosts.get(*member as usize)
+        };
+        let is_near = host(rank).is_some_and(|own| host(0) == Some(own));
+        let fits = check_formats(process, &group);
+        let files = fits.and_then(|()| process.file_system(name));
+        Ok((rank, group, is_near, files))
     })?;
+    let checked = check_mode(mode).and(files);
+    let same = [mode.into(), 0];
+    let files = agree_on(caller, communicator, checked, "the mode", same)?;
     let has = |bits: i32| mode & bits != 0;
     let how = Opening {
         read: !has(abi::MODE_WRONLY),
@@ -163,23 +200,16 @@ fn open_with(
         exclusive: has(abi::MODE_CREATE) && has(abi::MODE_EXCL) && rank == 0,
         permissions: permissions(info),
     };
-    let checked = check_mode(mode).and(files);
-    let first = match (rank, &checked) {
-        (0, Ok(files)) => Some(First::open(&**files, name, how, mode, info)),
-        _ => None,
+    let first = match rank {
+        0 => First::open(&*files, name, how, mode, info).map(Some),
+        _ => Ok(None),
     };
-    let (files, first) = match (checked, first.transpose()) {
-        (Ok(files), Ok(first)) => (Ok(files), first),
-        (Err(error), _) | (_, Err(error)) => (Err(error), None),
+    let found = match &first {
+        Ok(Some(first)) => first.numbers(),
+        _ => Found::default(),
     };
-    let found = first.as_ref().map_or([0; 4], First::numbers);
-    let (files, [told, at, process, descriptor]) = agree_on_first(
-        caller,
-        communicator,
-        files,
-        ("the mode", [mode.into(), 0]),
-        found,
-    )?;
+    let (first, [told, at, shared @ ..]) =
+        agree_on_first(caller, communicator, first, ("the mode", same), found)?;
     let told = tell_all(
         caller,
         communicator,
@@ -190,7 +220,8 @@ fn open_with(
         Some(first) => (Ok(first.storage), first.shared),
         None => (
             told.and_then(|told| opened(name, files.join(name, how, info, &told))),
-            SharedPointer::find([process, descriptor]).ok(),
+            // Elsewhere another process may have the same number.
+            is_near.then(|| SharedPointer::find(shared).ok()).flatten(),
         ),
     };
     let class = storage.as_ref().err().map_or(abi::SUCCESS, Error::code);
@@ -226,6 +257,7 @@ fn open_with(
             is_atomic: false,
             is_dirty: false,
             hints,
+            info: info.clone(),
             error_handler,
             split: None,
         })
@@ -254,7 +286,7 @@ pub fn close(caller: &mut impl Caller, file: usize) -> Result<usize> {
         Ok((process.files.remove(file)?, rank))
     })?;
     let (name, handler) = (closed.name.clone(), closed.error_handler);
-    let files = Arc::clone(&closed.file_system);
+    let (files, info) = (Arc::clone(&closed.file_system), closed.info.clone());
     let is_deleted = closed.has(abi::MODE_DELETE_ON_CLOSE);
     drop(closed);
     let mut deleted = Ok(());
@@ -262,7 +294,7 @@ pub fn close(caller: &mut impl Caller, file: usize) -> Result<usize> {
         // All have closed it then.
         agree(caller, communicator, Ok(()))?;
         let own = match rank {
-            0 => remove(&*files, &name, &Info::default()),
+            0 => remove(&*files, &name, &info),
             _ => Ok(()),
         };
         deleted = agree(caller, communicator, own);

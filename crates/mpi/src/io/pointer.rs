@@ -14,6 +14,7 @@ use causeway_engine::Memory;
 use causeway_sys::memfd;
 
 use crate::abi;
+use crate::contacts;
 use crate::error::{Error, Result};
 
 use super::storage::Lock;
@@ -43,7 +44,9 @@ impl Drop for Locked<'_> {
     }
 }
 
-const BYTES: usize = 8;
+/// Where the number lies that tells this memory from others, bytes.
+const MARK: usize = 8;
+const BYTES: usize = 16;
 
 fn failed(error: &io::Error) -> Error {
     let text = format!("the memory of the shared file pointer: {error}");
@@ -63,17 +66,22 @@ impl SharedPointer {
     pub(crate) fn make(at: u64) -> Result<Self> {
         let made = memfd::create_fixed("causeway-file-pointer", BYTES).and_then(Self::of);
         let made = made.map_err(|error| failed(&error))?;
+        made.word(MARK)?
+            .store(contacts::number()?, Ordering::SeqCst);
         made.set(at)?;
         Ok(made)
     }
 
-    /// The numbers by which others of this host find it, as long as this process keeps it.
-    pub(crate) fn name(&self) -> [i64; 2] {
-        [std::process::id().into(), self.file.as_raw_fd().into()]
+    /// The numbers by which others of this host find it, as long as this process keeps it: where it is, and its mark.
+    pub(crate) fn name(&self) -> Result<[i64; 3]> {
+        let mark = self.word(MARK)?.load(Ordering::SeqCst);
+        let descriptor = self.file.as_raw_fd().into();
+        Ok([std::process::id().into(), descriptor, mark as i64])
     }
 
-    /// Finds one of another process.
-    pub(crate) fn find([process, descriptor]: [i64; 2]) -> Result<Self> {
+    /// Finds one of another process of this host. Where processes have other numbers than the one that has made it knows, there may be
+    /// another one behind its name, which has another mark.
+    pub(crate) fn find([process, descriptor, mark]: [i64; 3]) -> Result<Self> {
         let find = || {
             let path = PathBuf::from(format!("/proc/{process}/fd/{descriptor}"));
             let file = memfd::Foreign::find(&path)?.open(true)?;
@@ -82,7 +90,11 @@ impl SharedPointer {
                 len => Err(io::Error::other(format!("it has {len} bytes"))),
             }
         };
-        find().map_err(|error| failed(&error))
+        let found = find().map_err(|error| failed(&error))?;
+        match found.word(MARK)?.load(Ordering::SeqCst) == mark as u64 {
+            true => Ok(found),
+            false => Err(failed(&io::Error::other("it is another file's"))),
+        }
     }
 
     /// Locks the file, as [`super::storage::Storage::lock`] does, among the processes that have this pointer.
@@ -106,24 +118,42 @@ impl SharedPointer {
         }
     }
 
-    fn word(&self) -> Result<&AtomicU64> {
-        let word = self.memory.word(0);
+    fn word(&self, offset: usize) -> Result<&AtomicU64> {
+        let word = self.memory.word(offset);
         word.ok_or_else(|| Error::new(abi::ERR_INTERN, "the shared file pointer is no word"))
     }
 
     /// Where it stands.
     pub(crate) fn get(&self) -> Result<u64> {
-        Ok(self.word()?.load(Ordering::SeqCst))
+        Ok(self.word(0)?.load(Ordering::SeqCst))
     }
 
     /// Puts it somewhere.
     pub(crate) fn set(&self, value: u64) -> Result<()> {
-        self.word()?.store(value, Ordering::SeqCst);
+        self.word(0)?.store(value, Ordering::SeqCst);
         Ok(())
     }
 
     /// Moves it on; returns where it stood.
     pub(crate) fn add(&self, many: u64) -> Result<u64> {
-        Ok(self.word()?.fetch_add(many, Ordering::SeqCst))
+        Ok(self.word(0)?.fetch_add(many, Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_with_another_mark_is_not_taken_for_it() {
+        let made = SharedPointer::make(5).expect("memory");
+        let name = made.name().expect("a name");
+        let found = SharedPointer::find(name).expect("it is there");
+        assert_eq!(found.add(2).expect("it moves"), 5);
+        assert_eq!(made.get().expect("it has moved"), 7);
+        let [process, descriptor, mark] = name;
+        assert!(SharedPointer::find([process, descriptor, mark ^ 1]).is_err());
+        let other = SharedPointer::make(0).expect("memory");
+        assert_ne!(other.name().expect("a name")[2], mark);
     }
 }

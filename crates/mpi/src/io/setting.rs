@@ -117,7 +117,7 @@ pub fn set_size(caller: &mut impl Caller, file: usize, size: i64, allocate: bool
         _ => None,
     };
     let len = told.as_ref().map_or(0, Vec::len) as i64;
-    let found = [len, 0, 0, 0];
+    let found = [len, 0, 0, 0, 0];
     let ((), [len, ..]) =
         agree_on_first(caller, communicator, done, ("the size", [size, 0]), found)?;
     let learnt = tell_all(caller, communicator, told.as_deref(), len)?;

@@ -290,14 +290,13 @@ fn spread(wanted: &[Wanted], window: &Memory, start: u64, into_window: bool) {
 /// Reads or writes as planned. Returns how many bytes of this process's data were there.
 pub(crate) fn carry_out(caller: &mut impl Caller, access: &Access, plan: &Plan) -> Result<u64> {
     let opened = &access.opened;
-    let mut result = Ok(());
+    let mut done = Ok(());
     let window = temporary(plan.window as usize);
     let window = agree(caller, opened.communicator, window)?;
     for round in 0..plan.rounds() {
-        let done = one_round(caller, access, plan, round, &window)?;
-        result = result.and(done);
+        one_round(caller, access, plan, round, &window, &mut done)?;
     }
-    agree(caller, opened.communicator, result)?;
+    agree(caller, opened.communicator, done)?;
     if access.writes {
         return Ok(access.stream.len() as u64);
     }
@@ -308,14 +307,24 @@ pub(crate) fn carry_out(caller: &mut impl Caller, access: &Access, plan: &Plan) 
     Ok(there.end - there.start)
 }
 
-/// One window of each collector's. The inner result is that of the storage: the others must not wait for one that fails.
+/// Has the storage do something unless it has failed before: a server that is gone costs its whole time-out each time that it is
+/// called.
+fn unless_failed(done: &mut Result<()>, what: &str, call: impl FnOnce() -> std::io::Result<()>) {
+    if done.is_ok() {
+        *done = call().map_err(|error| failed(what, &error));
+    }
+}
+
+/// One window of each collector's. `done` is what the storage has done so far: processes go on to exchange when theirs has
+/// failed, for others must not wait for them.
 fn one_round(
     caller: &mut impl Caller,
     access: &Access,
     plan: &Plan,
     round: u64,
     window: &Memory,
-) -> Result<Result<()>> {
+    done: &mut Result<()>,
+) -> Result<()> {
     let opened = &access.opened;
     let (mut extents, mut parts) = (Vec::new(), Vec::new());
     for node in 0..plan.size {
@@ -341,14 +350,17 @@ fn one_round(
         exchange(caller, opened.communicator, parts, &theirs)?;
         spread(&wanted, window, start, true);
         let runs = runs(&wanted, 0);
-        let written = opened.storage.write(&runs, &parts_of(&runs));
-        return Ok(written.map_err(|error| failed("writing", &error)));
+        unless_failed(done, "writing", || {
+            opened.storage.write(&runs, &parts_of(&runs))
+        });
+        return Ok(());
     }
     let runs = runs(&wanted, GAP);
-    let read = opened.storage.read(&runs, &parts_of(&runs));
+    unless_failed(done, "reading", || {
+        opened.storage.read(&runs, &parts_of(&runs)).map(drop)
+    });
     spread(&wanted, window, start, false);
-    exchange(caller, opened.communicator, theirs, &parts)?;
-    Ok(read.map(drop).map_err(|error| failed("reading", &error)))
+    exchange(caller, opened.communicator, theirs, &parts)
 }
 
 #[cfg(test)]
@@ -381,6 +393,24 @@ mod tests {
         let spans = [[0, 2 * large, 65_536], [65_536, 2 * large + 65_536, 65_536]];
         assert!(of(&spans).is_none());
         assert!(of(&[[0, 0, 1], [0, 0, 1]]).is_none());
+    }
+
+    #[test]
+    fn storage_that_has_failed_is_not_called_again() {
+        let mut done = Ok(());
+        let mut calls = 0;
+        for round in 0..4 {
+            unless_failed(&mut done, "writing", || {
+                calls += 1;
+                match round {
+                    0 => Ok(()),
+                    _ => Err(std::io::ErrorKind::TimedOut.into()),
+                }
+            });
+        }
+        assert_eq!(calls, 2);
+        let error = done.expect_err("a call has failed");
+        assert!(error.text().starts_with("writing: "), "{}", error.text());
     }
 
     #[test]

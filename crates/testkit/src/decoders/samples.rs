@@ -310,14 +310,8 @@ fn operations() -> Vec<Operation> {
         },
         Operation::ListXattrs { object },
         Operation::Exchange {
-            first: Place {
-                base: object,
-                path: b"one".to_vec(),
-            },
-            second: Place {
-                base: ObjectId::ROOT,
-                path: b"two".to_vec(),
-            },
+            first: Place::from((object, &b"one"[..])),
+            second: Place::from((ObjectId::ROOT, &b"two"[..])),
         },
         Operation::Grow {
             object,

@@ -1,0 +1,51 @@
+//! The client of a file system, and its errors.
+
+use std::fmt;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use causeway_fs::Error;
+use causeway_fs::client::{Client, ClientOptions};
+use causeway_fs::config::Configuration;
+
+/// The client of one file system.
+pub(crate) struct Connection {
+    pub(crate) configuration: Configuration,
+    /// `None` until something is asked of the servers: a process that only opens files that another one tells it of has none.
+    pub(crate) client: Mutex<Option<Client>>,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.configuration.name;
+        f.debug_struct("Connection").field("name", name).finish()
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connection {
+    /// Does something with the client, which one thread at a time has.
+    pub(crate) fn call<T>(
+        &self,
+        work: impl FnOnce(&mut Client) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut client = lock(&self.client);
+        let client = match &mut *client {
+            Some(client) => client,
+            none => none.insert(Client::connect(
+                &self.configuration,
+                ClientOptions::default(),
+            )?),
+        };
+        work(client)
+    }
+}
+
+/// An error as the operating system would have it, with the client library's text: what, where, why, and what to do.
+pub(crate) fn as_io(error: &Error) -> io::Error {
+    let kind = io::Error::from_raw_os_error(error.system_number().into()).kind();
+    io::Error::new(kind, error.text())
+}
