@@ -1,54 +1,73 @@
-//! Which of two ways to do the same is faster, found out while the work is done.
+//! Which of some ways to do the same is fastest, found out while the work is done.
 //!
 //! Machines differ in it, and a virtual machine's processors are moved about while it runs. So now and then some pieces of
-//! work are done in the way that is not preferred, and the times of the fastest runs of either way are compared.
+//! work are done in a way that is not preferred, each of those in its turn, and the times of the fastest runs of both are compared.
 
 use std::time::{Duration, Instant};
 
-/// Turns of a cycle that go to the other way: the last ones.
+/// Turns of a cycle that go to another way: the last ones.
 const TRIED: u32 = 4;
-/// Turns in the first cycle, and the most in one: trying a way that takes twice as long costs 3 %.
+/// Turns in the first cycle, which is shorter where turns are, and in one behind others: trying a way that takes twice as long costs 3 %.
 const TURNS: (u32, u32) = (16, 128);
+const SHORT_TURNS: u32 = 8;
+/// A cycle has so many times as many turns if the way that is tried next has taken so many times as long when it was tried last, up
+/// to this: trying it costs as little then.
+const LONGER: u32 = 8;
+/// Turns of the preferred way that count: the last ones before another way's, so that both have found the same machine.
+const COMPARED: u32 = 16;
 /// The other way is preferred from the next cycle on if it has taken less than this part of the time.
 const BETTER: f64 = 15.0 / 16.0;
 
-/// Whose turn it is, and what each way has taken. See the module's page.
+/// Whose turn it is among so many ways, and what they have taken. See the module's page.
 #[derive(Debug)]
-pub struct Choice {
-    prefers_second: bool,
+pub struct Choice<const WAYS: usize> {
+    preferred: usize,
+    /// The way that is tried in this cycle.
+    tried: usize,
     /// Turns of the cycle that have begun, and how many it has.
     turn: u32,
     turns: u32,
-    /// The least time for a unit in this cycle, in nanoseconds: preferred, and other.
+    /// Turns of a cycle without slow ways.
+    usual: u32,
+    /// The least time for a unit in this cycle, in nanoseconds: preferred, and tried.
     least: [f64; 2],
+    /// How many times as long as the preferred way each has taken when it was tried last.
+    slowness: [u32; WAYS],
 }
 
 /// Work that is done in one way.
 #[derive(Debug)]
 pub struct Turn {
-    second: bool,
+    way: usize,
     is_other: bool,
-    /// The turn before was the other way's: this one finds what that has left, and does not count.
-    is_first: bool,
+    counts: bool,
     start: Instant,
 }
 
 impl Turn {
-    /// Whether it is the second way's.
+    /// The way, by its number from 0 on.
     #[inline]
-    pub fn is_second(&self) -> bool {
-        self.second
+    pub fn way(&self) -> usize {
+        self.way
     }
 }
 
-impl Choice {
-    /// A choice that begins with preferring the first or the second way.
-    pub fn new(prefers_second: bool) -> Self {
+impl<const WAYS: usize> Choice<WAYS> {
+    /// A choice that begins with preferring the way of this number, which is below `WAYS`.
+    pub fn new(preferred: usize) -> Self {
+        Self::with_turns(preferred, TURNS.0)
+    }
+
+    fn with_turns(preferred: usize, turns: u32) -> Self {
+        const { assert!(WAYS > 1) };
         Self {
-            prefers_second,
+            preferred,
+            tried: (preferred + 1) % WAYS,
             turn: 0,
-            turns: TURNS.0,
+            turns,
+            usual: turns,
             least: [f64::INFINITY; 2],
+            slowness: [1; WAYS],
         }
     }
 
@@ -59,21 +78,37 @@ impl Choice {
 
     fn begin_at(&mut self, start: Instant) -> Turn {
         if self.turn == self.turns {
-            let [preferred, other] = std::mem::replace(&mut self.least, [f64::INFINITY; 2]);
-            self.prefers_second ^= other < BETTER * preferred;
-            self.turn = 0;
-            self.turns = (2 * self.turns).min(TURNS.1);
+            self.next_cycle();
         }
         let tried_from = self.turns - TRIED;
         let is_other = self.turn >= tried_from;
+        // The first one of a way finds what another way has left.
         let is_first = self.turn == 0 || self.turn == tried_from;
+        let counts = !is_first && self.turn + COMPARED >= tried_from;
         self.turn += 1;
         Turn {
-            second: self.prefers_second != is_other,
+            way: if is_other { self.tried } else { self.preferred },
             is_other,
-            is_first,
+            counts,
             start,
         }
+    }
+
+    fn next_cycle(&mut self) {
+        let [preferred, other] = std::mem::replace(&mut self.least, [f64::INFINITY; 2]);
+        // Too large values saturate.
+        self.slowness[self.tried] = ((other / preferred) as u32).clamp(1, LONGER);
+        if other < BETTER * preferred {
+            self.slowness[self.preferred] = 1;
+            self.preferred = self.tried;
+        }
+        self.tried = (self.tried + 1) % WAYS;
+        if self.tried == self.preferred {
+            self.tried = (self.tried + 1) % WAYS;
+        }
+        self.turn = 0;
+        self.usual = (2 * self.usual).min(TURNS.1);
+        self.turns = self.usual * self.slowness[self.tried];
     }
 
     /// So many units have been done in a turn.
@@ -82,7 +117,7 @@ impl Choice {
     }
 
     fn end_at(&mut self, turn: &Turn, units: u64, now: Instant) {
-        if !turn.is_first && units > 0 {
+        if turn.counts && units > 0 {
             let least = &mut self.least[usize::from(turn.is_other)];
             let time: Duration = now.duration_since(turn.start);
             *least = least.min(time.as_nanos() as f64 / units as f64);
@@ -90,40 +125,40 @@ impl Choice {
     }
 }
 
-/// Pieces that are timed together: reading the clock is nothing beside them.
-const PIECES: u32 = 16;
+/// Pieces that are timed together, or fewer that have so many units together: reading the clock is nothing beside them.
+const PIECES: (u32, u64) = (16, 32 << 10);
 
-/// A choice for short pieces of work, many of which make a turn.
+/// A choice for short pieces of work, some of which make a turn. A unit is a byte that is copied, or what takes about as long.
 #[derive(Debug)]
-pub struct ShortChoice {
-    choice: Choice,
+pub struct ShortChoice<const WAYS: usize> {
+    choice: Choice<WAYS>,
     turn: Option<Turn>,
     /// Pieces left of the turn, and units so far.
     left: u32,
     units: u64,
 }
 
-impl ShortChoice {
-    /// A choice that begins with preferring the first or the second way.
-    pub fn new(prefers_second: bool) -> Self {
+impl<const WAYS: usize> ShortChoice<WAYS> {
+    /// As [`Choice::new`].
+    pub fn new(preferred: usize) -> Self {
         Self {
-            choice: Choice::new(prefers_second),
+            choice: Choice::with_turns(preferred, SHORT_TURNS),
             turn: None,
             left: 0,
             units: 0,
         }
     }
 
-    /// Whether the next piece of work is to be done in the second way.
+    /// The way in which the next piece of work is to be done, by its number.
     #[inline]
-    pub fn is_second(&self) -> bool {
+    pub fn way(&self) -> usize {
         match &self.turn {
-            Some(turn) => turn.second,
-            None => self.choice.prefers_second,
+            Some(turn) => turn.way,
+            None => self.choice.preferred,
         }
     }
 
-    /// A piece of work, of so many units, has been done as [`ShortChoice::is_second`] said. Reads the clock now and then.
+    /// A piece of work, of so many units, has been done as [`ShortChoice::way`] said. Reads the clock now and then.
     #[inline]
     pub fn did(&mut self, units: u64) {
         self.count(units, Instant::now);
@@ -133,13 +168,13 @@ impl ShortChoice {
     fn count(&mut self, units: u64, clock: impl FnOnce() -> Instant) {
         self.left = self.left.saturating_sub(1);
         self.units += units;
-        if self.left == 0 {
+        if self.left == 0 || self.units >= PIECES.1 {
             self.next_turn(clock());
         }
     }
 
     fn next_turn(&mut self, now: Instant) {
-        self.left = PIECES;
+        self.left = PIECES.0;
         let units = std::mem::take(&mut self.units);
         if let Some(turn) = &self.turn {
             self.choice.end_at(turn, units, now);
@@ -152,59 +187,77 @@ impl ShortChoice {
 mod tests {
     use super::*;
 
-    /// How long each of so many pieces of 100 units takes in either way: every tenth turn ten times as long.
-    fn nanos(piece: u32, second: bool, nanos: [u64; 2]) -> Duration {
+    /// How long a piece of 100 units takes that takes so many ns when nothing disturbs it: every tenth turn ten times as long.
+    fn time(piece: u32, nanos: u64) -> Duration {
         let disturbed = if piece % 160 < 16 { 10 } else { 1 };
-        Duration::from_nanos(nanos[usize::from(second)] * disturbed)
+        Duration::from_nanos(nanos * disturbed)
     }
 
-    /// Returns how many of so many pieces were done in the second way.
-    fn work(choice: &mut ShortChoice, clock: &mut Instant, pieces: u32, times: [u64; 2]) -> u32 {
-        let mut second = 0;
+    /// Does so many pieces; returns how many of them in each way.
+    fn work<const WAYS: usize>(
+        choice: &mut ShortChoice<WAYS>,
+        clock: &mut Instant,
+        pieces: u32,
+        times: [u64; WAYS],
+    ) -> [u32; WAYS] {
+        let mut done = [0; WAYS];
         for piece in 0..pieces {
-            let way = choice.is_second();
-            second += u32::from(way);
-            *clock += nanos(piece, way, times);
+            let way = choice.way();
+            done[way] += 1;
+            *clock += time(piece, times[way]);
             choice.count(100, || *clock);
         }
-        second
+        done
     }
 
     #[test]
-    fn the_faster_way_is_found_and_found_again_when_that_changes() {
-        let (mut choice, mut clock) = (ShortChoice::new(false), Instant::now());
-        work(&mut choice, &mut clock, 1000, [200, 100]);
-        let second = work(&mut choice, &mut clock, 10_000, [200, 100]);
-        assert!(second > 9_500, "{second}");
-        work(&mut choice, &mut clock, 5000, [100, 200]);
-        let second = work(&mut choice, &mut clock, 10_000, [100, 200]);
-        assert!(second < 500, "{second}");
+    fn the_fastest_way_is_found_and_found_again_when_that_changes() {
+        let (mut choice, mut clock) = (ShortChoice::new(0), Instant::now());
+        for times in [[300, 200, 100], [100, 200, 300], [200, 100, 150]] {
+            work(&mut choice, &mut clock, 30_000, times);
+            let done = work(&mut choice, &mut clock, 30_000, times);
+            let fastest = times.iter().position(|&time| time == 100).unwrap();
+            assert!(done[fastest] > 28_500, "{times:?} {done:?}");
+        }
+    }
+
+    #[test]
+    fn a_way_that_is_much_slower_is_tried_less_often() {
+        let (mut choice, mut clock) = (ShortChoice::new(0), Instant::now());
+        let mut spent = [0, 0];
+        for (of, times) in [[100, 200], [100, 800]].into_iter().enumerate() {
+            work(&mut choice, &mut clock, 20_000, times);
+            let [_, slow] = work(&mut choice, &mut clock, 200_000, times);
+            assert!(slow > 0);
+            spent[of] = slow * (times[1] - times[0]) as u32;
+        }
+        assert!(spent[1] < 2 * spent[0], "{spent:?}");
     }
 
     #[test]
     fn ways_that_hardly_differ_are_not_exchanged() {
-        for prefers_second in [false, true] {
-            let (mut choice, mut clock) = (ShortChoice::new(prefers_second), Instant::now());
+        for preferred in [0, 1] {
+            let (mut choice, mut clock) = (ShortChoice::new(preferred), Instant::now());
             for _ in 0..20 {
                 work(&mut choice, &mut clock, 1000, [100, 101]);
                 work(&mut choice, &mut clock, 1000, [101, 100]);
             }
-            assert_eq!(choice.choice.prefers_second, prefers_second);
+            assert_eq!(choice.choice.preferred, preferred);
         }
     }
 
     /// What passes between two turns counts for neither way, and turns of no work do not count.
     #[test]
     fn turns_are_timed_from_their_beginnings_to_their_ends() {
-        let (mut choice, mut clock) = (Choice::new(true), Instant::now());
+        let (mut choice, mut clock) = (Choice::<2>::new(1), Instant::now());
         let mut first = 0;
         for number in 0..1000 {
             let turn = choice.begin_at(clock);
-            first += u32::from(!turn.is_second());
+            first += u32::from(turn.way() == 0);
             let units = u64::from(number % 7 != 0);
-            clock += Duration::from_micros(if turn.is_second() { 20 } else { 10 } * units);
+            clock += Duration::from_micros([10, 20][turn.way()] * units);
             choice.end_at(&turn, units, clock);
-            clock += Duration::from_micros(if turn.is_second() { 1 } else { 100 });
+            clock += Duration::from_micros([100, 1][turn.way()]);
         }
         assert!(first > 900, "{first}");
     }

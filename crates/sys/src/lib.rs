@@ -10,7 +10,7 @@
 //! processes wake each other that share memory. A forked child must not touch
 //! what its parent shares with other processes: code that does asks [`fork`] first whether it still runs in the process that made it. The
 //! modules [`aliasing`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pinned`], [`pmix`], [`prices`], [`process`], [`random`], [`secret`], [`shared`], [`small`],
-//! [`thread`], [`trusted_file`], [`waits`] and [`word`] can be read on their own.
+//! [`stream`], [`thread`], [`trusted_file`], [`waits`] and [`word`] can be read on their own.
 //!
 //! This crate knows no protocol. It is one of six that may use `unsafe`, with
 //! `transport`, `bmi-c`, `mpi-c`, `fs-c` and `python`; each block says which invariant holds and who upholds it.
@@ -53,7 +53,7 @@ pub mod sleepers;
 pub mod small;
 pub mod socket;
 pub mod standby;
-mod stream;
+pub mod stream;
 pub mod thread;
 mod timing;
 pub mod trusted_file;

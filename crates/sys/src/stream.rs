@@ -6,7 +6,7 @@
 /// # Safety
 /// `from` must be valid for reads and `to` for writes of `len` bytes.
 #[cfg(target_arch = "x86_64")]
-pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
     const LINE: usize = 64;
     const STEP: usize = size_of::<__m128i>();
@@ -38,7 +38,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 /// # Safety
 /// As above.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's.
     unsafe { std::ptr::copy(from, to, len) };
 }

@@ -7,12 +7,16 @@ use std::time::Duration;
 use causeway_sys::blocks::Target;
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::Memory;
-use causeway_sys::{aliasing, futex, membarrier, small};
+use causeway_sys::{aliasing, futex, membarrier, small, stream};
 use causeway_wire::shm::{PairLayout, SLOT_BYTES, SLOT_WORD_BYTES, doorbell};
 
 use super::doorbell::{self as bell, BellMemory};
 use super::ring::RingMemory;
+use super::ways::Way;
 use crate::wake::Park;
+
+/// Shorter parts of packets are never copied past the caches.
+const SHORT_PART_BYTES: usize = 128;
 
 /// What a packet is gathered from.
 pub(super) trait Parts {
@@ -40,17 +44,25 @@ pub(super) trait Parts {
         unsafe { copy_each(self, to, len, |from, to, len| small::copy(from, to, len)) };
     }
 
-    /// The same by vector instructions: see [`Ways`](super::ways::Ways).
+    /// The same in another [`Way`] than the usual one.
     ///
     /// # Safety
     /// As [`Parts::copy_to`].
     #[inline(never)]
-    unsafe fn copy_in_vectors_to(&self, to: *mut u8, len: usize) {
+    unsafe fn copy_in_a_way_to(&self, to: *mut u8, len: usize, way: Way) {
         // SAFETY: the caller's promise.
         unsafe {
-            copy_each(self, to, len, |from, to, len| {
-                aliasing::copy_in_steps(from, to, len);
-            });
+            match way {
+                Way::Usual => self.copy_to(to, len),
+                Way::Vectors => copy_each(self, to, len, |from, to, len| {
+                    aliasing::copy_in_steps(from, to, len);
+                }),
+                // The header is a part of its own.
+                Way::Streamed => copy_each(self, to, len, |from, to, len| match len {
+                    0..=SHORT_PART_BYTES => small::copy(from, to, len),
+                    _ => stream::copy(from, to, len),
+                }),
+            }
         }
     }
 }
@@ -167,7 +179,7 @@ impl Parts for HeadAndFill<'_> {
     }
 
     /// The caller copies as it does.
-    unsafe fn copy_in_vectors_to(&self, to: *mut u8, len: usize) {
+    unsafe fn copy_in_a_way_to(&self, to: *mut u8, len: usize, _: Way) {
         // SAFETY: the caller's promise.
         unsafe { self.copy_to(to, len) };
     }
@@ -222,21 +234,15 @@ impl MappedRing {
     /// # Panics
     /// If it would not end inside the ring, or has other than `len` bytes.
     #[inline]
-    pub(super) fn fill(
-        &self,
-        slot: u64,
-        len: usize,
-        parts: &(impl Parts + ?Sized),
-        in_vectors: bool,
-    ) {
+    pub(super) fn fill(&self, slot: u64, len: usize, parts: &(impl Parts + ?Sized), way: Way) {
         assert!(slot < self.slots);
         assert!(len <= (self.slots - slot) as usize * SLOT_BYTES - SLOT_WORD_BYTES);
         // SAFETY: the range ends inside the ring. The producer gives free slots, so it alone uses them; a hostile peer may
         // read or write them all the same, which harms only the packet.
         unsafe {
-            match in_vectors {
-                false => parts.copy_to(self.payload(slot), len),
-                true => parts.copy_in_vectors_to(self.payload(slot), len),
+            match way {
+                Way::Usual => parts.copy_to(self.payload(slot), len),
+                _ => parts.copy_in_a_way_to(self.payload(slot), len, way),
             }
         }
     }
@@ -400,5 +406,40 @@ impl BellMemory for Bell {
 
     fn wake_parked(&self) {
         futex::wake(self.armed());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_packet_are_the_same_in_every_way() {
+        let bytes: Vec<u8> = (0..20_000u32).map(|at| (at % 251) as u8).collect();
+        for way in [Way::Usual, Way::Vectors, Way::Streamed] {
+            for (head, body) in [
+                (0, 0),
+                (16, 48),
+                (16, 600),
+                (130, 2049),
+                (7, 4608),
+                (16, 16_383),
+            ] {
+                for shift in [0, 1, 8, 63] {
+                    let len = head + body;
+                    let parts: &[&[u8]] = &[&bytes[shift..shift + head], &bytes[head..len]];
+                    let mut into = vec![0xee; len + 66];
+                    // SAFETY: `into` has as many bytes behind `shift`.
+                    unsafe { parts.copy_in_a_way_to(into.as_mut_ptr().add(shift), len, way) };
+                    let expected = [parts[0], parts[1]].concat();
+                    assert!(
+                        into[shift..shift + len] == expected,
+                        "{way:?} {head} {body} {shift}"
+                    );
+                    let others = into[..shift].iter().chain(&into[shift + len..]);
+                    assert!(others.copied().all(|byte| byte == 0xee));
+                }
+            }
+        }
     }
 }

@@ -33,7 +33,7 @@ use super::regions::{Exports, Imports};
 use super::ring::{Consumer, Producer, Sent};
 use super::split_copy::{self, Helper, Offers};
 use super::transfer::{self, Transfers};
-use super::ways::Ways;
+use super::ways::{Way, Ways};
 use crate::error::{PeerError, SendError, TOO_MANY_OPEN};
 use crate::method::{Direction, Outlet};
 
@@ -250,9 +250,12 @@ impl Pair {
         len: usize,
     ) -> bool {
         let differs = Ways::differ(len) && parts.is_copied();
-        let in_vectors = differs && self.ways.get_or_insert_default().in_vectors(len);
-        let fill = |ring: &MappedRing, slot| ring.fill(slot, len, parts, in_vectors);
-        let fetching = in_vectors || !differs;
+        let way = match differs {
+            true => self.ways.get_or_insert_default().next(len),
+            false => Way::Usual,
+        };
+        let fill = |ring: &MappedRing, slot| ring.fill(slot, len, parts, way);
+        let fetching = !differs || way.fetches_lines(len);
         let sent = self.producer.send((kind, fetching), len, fill);
         match sent {
             Sent::Published => {}

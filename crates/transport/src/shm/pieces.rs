@@ -67,7 +67,7 @@ const MOST_IN_TURN: u32 = 256;
 
 /// Whether the helpers of our transfers send pieces. It is chosen for all that are in progress at the same time.
 pub(super) struct Ways {
-    choices: [Choice; CLASSES.len() + 1],
+    choices: [Choice<2>; CLASSES.len() + 1],
     period: Option<Period>,
 }
 
@@ -103,7 +103,7 @@ impl Ways {
     /// Pieces, or none, until another way is found to be faster.
     pub(super) fn preferring(pieces: bool) -> Self {
         Self {
-            choices: std::array::from_fn(|_| Choice::new(pieces)),
+            choices: std::array::from_fn(|_| Choice::new(usize::from(pieces))),
             period: None,
         }
     }
@@ -126,7 +126,7 @@ impl Ways {
         period.begun += 1;
         period.open += 1;
         period.is_spoilt |= period.class != class;
-        period.turn.is_second() && len < MOST_BYTES
+        period.turn.way() == 1 && len < MOST_BYTES
     }
 
     /// A transfer of `len` bytes is over; whether all of it was `copied`.
