@@ -3,7 +3,8 @@
 //!
 //! The metadata server appends to small files itself. To a striped one, one client at a time appends: the metadata server
 //! gives it the turn and tells it the end, the client writes there, and ends its turn with the new size, which makes what it
-//! has written a part of the file. A client that takes too long loses its turn, and begins again.
+//! has written a part of the file. A client that takes too long loses its turn, and begins again. On which connections it
+//! writes is the matter of `turn`.
 
 use std::time::Instant;
 

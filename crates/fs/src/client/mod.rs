@@ -6,7 +6,7 @@
 //!
 //! Reading order: `connection` (what a client is), `call`, `call_error`, `rpc`, `pending` and `replies` (requests, replies,
 //! repetition), `session`, `link`, `introduce` and `identity` (which server is at an address), `file`, `nodes` and `names` (the
-//! name space), `transfer` (which bytes go where), `io` (reading and writing), `append` and `turn` (writing behind the end), `presence` (data that is missing),
+//! name space), `transfer` (which bytes go where), `io` (reading and writing), `append` (writing behind the end), `presence` (data that is missing),
 //! `verifiers` and `losses` (writes that were lost before a sync), `maintain` (for operators), `stages` (where the time goes).
 
 mod append;
