@@ -222,11 +222,11 @@ fn a_killed_appender_leaves_no_hole_and_takes_no_record_along() {
                 .map(|number| Appender::start(&fixture, number, len, count))
                 .collect();
             // In the middle of whatever they do then.
-            for victim in 0..2 {
+            for victim in &mut appenders[..2] {
                 for _ in 0..dice.below(count / 2) {
-                    appenders[victim].next();
+                    victim.next();
                 }
-                appenders[victim].signal(Signal::KILL);
+                victim.signal(Signal::KILL);
             }
             let appenders: Vec<Appender> = appenders.into_iter().map(Appender::finish).collect();
             done.store(true, Ordering::Release);
