@@ -229,6 +229,15 @@ impl<M: Matcher> Endpoint<M> {
         self.methods.slots[method].method.identity(handle)
     }
 
+    /// The connection under an address; `None` while messages cannot flow at once. As long as it is the same, the peer is the same
+    /// process. An operation that is posted now, before anything is tested or waited for, uses this connection or fails.
+    pub fn connection(&self, addr: Addr) -> Option<ConnectionId> {
+        let peer = self.find(addr)?;
+        let is_up = matches!(self.conversations.peers[peer].phase, Phase::Up);
+        let (method, handle) = self.connections.link(peer).filter(|_| is_up)?;
+        Some(ConnectionId(method, handle))
+    }
+
     /// The scheme of the method that a peer is connected by.
     pub fn method(&self, addr: Addr) -> Option<&'static str> {
         let peer = self.find(addr)?;

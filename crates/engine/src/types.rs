@@ -15,6 +15,10 @@ pub type Tag = u64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Addr(pub(crate) u64);
 
+/// A connection with a peer: unequal to each other one, also to later ones with the same peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionId(pub(crate) usize, pub(crate) causeway_transport::Peer);
+
 /// A completion queue: operations posted to it are tested apart from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Queue(pub(crate) u64);

@@ -6,6 +6,7 @@
 //! | `metadata/owner`, `data/owner` | [`PartIdentity`]: of which directory this is a part |
 //! | `enrolled` | [`Enrollment`]: which metadata have given it which number |
 //! | `metadata/failed-syncs`, `data/failed-syncs` | [`FailedSyncs`]: how often the disk failed to sync |
+//! | `metadata/turns` | [`TurnsSetAside`]: which numbers turns to append may have had |
 //!
 //! Each is lines of a name, a space and a value; the first line is the file's kind and format. A text is
 //! accepted only if it is exactly what would be written.
@@ -302,6 +303,36 @@ impl FailedSyncs {
     }
 }
 
+/// Which numbers may have been given to turns to append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TurnsSetAside {
+    /// None as high as this one was; at most [`TurnsSetAside::HIGHEST`].
+    pub below: u64,
+}
+
+impl TurnsSetAside {
+    /// What lies above it is never reached by counting.
+    pub const HIGHEST: u64 = 1 << 63;
+
+    /// The file's text.
+    pub fn to_text(&self) -> String {
+        format!("{}\nbelow {:016x}\n", first_line("turns"), self.below)
+    }
+
+    /// Reads what [`TurnsSetAside::to_text`] wrote.
+    pub fn parse(text: &str) -> Result<Self, Unreadable> {
+        let mut lines = Lines::new(text, "turns")?;
+        let number = |text: &str| u64::from_str_radix(text, 16).ok();
+        let set_aside = Self {
+            below: lines.value("below", |text| {
+                number(text).filter(|below| *below <= Self::HIGHEST)
+            })?,
+        };
+        let written = set_aside.to_text();
+        lines.finish(set_aside, text, &written)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,6 +352,8 @@ mod tests {
          server io0\n\
          generation 0000000000000009\n";
     const ENROLLMENT: &str = "causeway-enrollment 2\nindex 3\nincarnation 0000000000000008\n";
+
+    const TURNS: &str = "causeway-turns 2\nbelow 000000000000000c\n";
 
     fn identity() -> DirectoryIdentity {
         DirectoryIdentity {
@@ -353,6 +386,10 @@ mod tests {
         assert!(FailedSyncs::parse(&FAILED_SYNCS[1..]).is_err());
         assert!(FailedSyncs::parse(&FAILED_SYNCS.replace("0a", "0A")).is_err());
         assert_eq!(Enrollment::parse(ENROLLMENT), Ok(enrollment));
+        let turns = TurnsSetAside { below: 12 };
+        assert_eq!(turns.to_text(), TURNS);
+        assert_eq!(TurnsSetAside::parse(TURNS), Ok(turns));
+        assert!(TurnsSetAside::parse(&TURNS.replace("below 0", "below 9")).is_err());
     }
 
     #[test]

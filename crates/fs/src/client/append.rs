@@ -3,7 +3,8 @@
 //!
 //! The metadata server appends to small files itself. To a striped one, one client at a time appends: the metadata server
 //! gives it the turn and tells it the end, the client writes there, and ends its turn with the new size, which makes what it
-//! has written a part of the file. A client that takes too long loses its turn, and begins again.
+//! has written a part of the file. A client that takes too long loses its turn, and begins again. On which connections it
+//! writes is the matter of `turn`.
 
 use std::time::Instant;
 
@@ -17,6 +18,7 @@ use super::file::File;
 use super::io::{Form, check_end, in_rounds, keeps_changing};
 use super::nodes::{consistent, node};
 use super::transfer::{IoKind, IoList};
+use super::turn::HeldTurn;
 use crate::Error;
 
 impl Client {
@@ -130,10 +132,15 @@ impl Client {
         len: u64,
     ) -> Result<Option<u64>, CallError> {
         let object = file.node.object;
+        let connections = self.rpc.connections();
         let reply = self.query(Operation::BeginAppend { object })?;
         let (turn, node) = take_reply!(reply, ReplyBody::Turn { turn, node } => (turn, *node))?;
         file.see(consistent(node)?)?;
-        let appended = self.write_in_turn(file, turn, memory, len);
+        let held = HeldTurn {
+            number: turn,
+            connections,
+        };
+        let appended = self.write_in_turn(file, &held, memory, len);
         match &appended {
             Ok(Some(_)) => return appended,
             // It is taken away, or its server replies to nothing.
@@ -155,7 +162,7 @@ impl Client {
     fn write_in_turn(
         &mut self,
         file: &mut File,
-        turn: u64,
+        turn: &HeldTurn,
         memory: &[Memory],
         len: u64,
     ) -> Result<Option<u64>, CallError> {

@@ -2,7 +2,7 @@
 
 use causeway_wire::fs::{Operation, WantedSums};
 
-use super::transfer::{IoKind, Piece};
+use super::transfer::{IoKind, Piece, Turn};
 
 /// One request to one server.
 #[derive(Debug)]
@@ -51,9 +51,9 @@ impl Call {
     }
 
     /// Has a write belong to a turn to append.
-    pub(crate) fn set_turn(&mut self, turn: u64) {
+    pub(crate) fn set_turn(&mut self, turn: Turn) {
         if let Body::Data(IoKind::Write, piece) = &mut self.body {
-            piece.turn = turn;
+            piece.turn = Some(turn);
         }
     }
 

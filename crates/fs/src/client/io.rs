@@ -19,6 +19,7 @@ use super::file::{File, Written, version};
 use super::nodes::node;
 use super::stages::StageClock;
 use super::transfer::{IoKind, IoList, Planned, plan};
+use super::turn::HeldTurn;
 use crate::Error;
 use crate::cutter::Cutter;
 use crate::distribution::{MAX_FILE_BYTES, Striping};
@@ -332,21 +333,23 @@ impl Client {
     /// Writes to the datafiles, then tells the metadata server how far the file reaches: always,
     /// because another client may have truncated the file since this one saw its size. Returns `false` if another
     /// truncation has begun meanwhile, which `file` then shows: it may discard what was written, so the write must be
-    /// repeated after it. A `turn` to append ends thereby.
+    /// repeated after it. A `turn` to append ends thereby; `false` also says that nothing was written because it must begin again.
     pub(super) fn write_striped(
         &mut self,
         file: &mut File,
         distribution: &Distribution,
         list: IoList<'_>,
         end: u64,
-        turn: Option<u64>,
+        turn: Option<&HeldTurn>,
     ) -> Result<bool, CallError> {
         let clock = StageClock::start(self.record_stages);
         let servers = self.io_servers(distribution)?;
         self.will_change(file, &servers)?;
         let (planned, mut calls) = self.data_calls(file, distribution, list, IoKind::Write)?;
-        for call in &mut calls {
-            call.set_turn(turn.unwrap_or(0));
+        if let Some(turn) = turn
+            && !self.rpc.put_in_turn(&mut calls, turn)?
+        {
+            return Ok(false);
         }
         let clock = clock.next(&mut self.stages, "write: plan");
         let replies = self.rpc.call_all(calls);
@@ -373,7 +376,7 @@ impl Client {
             },
             Some(turn) => Operation::EndAppend {
                 object,
-                turn,
+                turn: turn.number,
                 end,
                 modified,
                 version: version_before,

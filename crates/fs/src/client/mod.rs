@@ -33,6 +33,7 @@ mod rpc;
 mod session;
 mod stages;
 mod transfer;
+mod turn;
 mod unacknowledged;
 mod verifiers;
 mod xattrs;

@@ -380,6 +380,7 @@ impl Rpc {
         let known = self.known(pending.call.server).map(|known| known.target);
         pending.sent_target = pending.given_target.or(known).unwrap_or_default();
         let addr = self.addr(pending.call.server)?;
+        self.check_turn(pending, addr)?;
         let mut exports = Vec::new();
         let formats = self.formats(pending.call.server);
         let has_clock = formats.highest >= NUMBERED_WRITES;
@@ -444,6 +445,10 @@ impl Rpc {
             Ok(Posted::Complete(done)) => attempt.note_receive(done.result),
             Err(error) => return Err(self.refused(pending.call.server, attempt, error)),
         }
+        if let Err(error) = self.check_turn(pending, addr) {
+            self.undo(attempt);
+            return Err(error);
+        }
         let message = Memory::from_vec(request.to_bytes(formats));
         match self
             .bmi
@@ -456,18 +461,39 @@ impl Rpc {
         Ok(attempt)
     }
 
-    /// Undoes an attempt whose posting was refused.
-    fn refused(
-        &mut self,
-        server: usize,
-        mut attempt: Attempt,
-        error: causeway_bmi::Error,
-    ) -> CallError {
+    /// Fails if a call belongs to a turn to append, and the server has another connection now than before that.
+    fn check_turn(&self, pending: &PendingCall, addr: Addr) -> Result<(), CallError> {
+        match &pending.call.body {
+            Body::Data(
+                _,
+                Piece {
+                    turn: Some(turn), ..
+                },
+            ) if self.bmi.connection(addr) != Some(turn.connection) => {
+                let text = "the connection was lost in the turn to append";
+                Err(self.error_at(pending.call.server, Errno::OVERTAKEN, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes back what was posted of an attempt that is not sent.
+    fn undo(&mut self, mut attempt: Attempt) {
         if let Some(op) = attempt.receive.take() {
             self.bmi.cancel(op);
             let _ = self.bmi.test(op, DRAIN);
         }
         self.end_exports(&attempt);
+    }
+
+    /// Undoes an attempt whose posting was refused.
+    fn refused(
+        &mut self,
+        server: usize,
+        attempt: Attempt,
+        error: causeway_bmi::Error,
+    ) -> CallError {
+        self.undo(attempt);
         let errno = match error {
             causeway_bmi::Error::UnexpectedTooLarge { .. } => Errno::EMSGSIZE,
             _ => Errno::EIO,
@@ -542,7 +568,7 @@ impl Rpc {
                 regions,
                 memory,
                 inline: piece.inline.clone(),
-                turn: piece.turn,
+                turn: piece.turn.map_or(0, |turn| turn.number),
             },
         })
     }

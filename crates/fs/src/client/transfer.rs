@@ -5,7 +5,7 @@
 //! travel between those and the server without a copy on this side; a piece of very many spans goes
 //! through a bounce buffer instead, and a small one travels inside the messages.
 
-use causeway_bmi::Memory;
+use causeway_bmi::{ConnectionId, Memory};
 use causeway_wire::codec::Writer;
 use causeway_wire::datafile::{BLOCK_BYTES, Binding};
 use causeway_wire::fs::{Errno, ObjectId, Reach, Region, Regions, WantedSums};
@@ -86,8 +86,18 @@ pub(crate) struct Piece {
     pub inline: Vec<u8>,
     /// Which sums of blocks a read wants.
     pub sums: WantedSums,
-    /// The turn to append that a write belongs to, or 0.
-    pub turn: u64,
+    /// The turn to append that a write belongs to.
+    pub turn: Option<Turn>,
+}
+
+/// A turn to append, as a write to one server belongs to it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn {
+    /// Its number.
+    pub number: u64,
+    /// The connection with the server before the turn began. A server that was started since does not know which turns it has
+    /// seen, so the write is not sent on another one.
+    pub connection: ConnectionId,
 }
 
 /// A piece, and what is needed to check and deliver its reply.
@@ -163,7 +173,7 @@ fn plan_share(
         spans,
         inline,
         sums: WantedSums::None,
-        turn: 0,
+        turn: None,
     };
     Planned {
         position,

@@ -1,13 +1,53 @@
 //! What the loop of a metadata server knows of turns to append.
 
 use std::collections::HashMap;
+use std::io::{self, Read as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use causeway_bmi::{Addr, OpId};
 use causeway_wire::fs::{ObjectId, Request};
+use causeway_wire::home::{MAX_HOME_FILE_BYTES, TurnsSetAside};
 
 use super::ticket::{ReplyTo, Ticket};
 use super::turns::Turns;
+use crate::files::{open_or_create, sync_name};
+
+/// Name of the file, in the directory of the metadata, that says which numbers turns may have had.
+const NAME: &str = "turns";
+/// Numbers for one run of a server: more than it gives out in years.
+const RUN: u64 = 1 << 42;
+
+/// Sets the numbers of turns of a new run of the server aside, durably. They lie above the number that is returned, which is `least`
+/// or, if those of earlier runs reach as far, above these: I/O servers refuse turns below those that they have seen.
+pub(super) fn set_turns_aside(directory: &Path, least: u64) -> io::Result<u64> {
+    let path = directory.join(NAME);
+    let file = open_or_create(&path)?;
+    let mut bytes = Vec::new();
+    (&file)
+        .take(MAX_HOME_FILE_BYTES as u64)
+        .read_to_end(&mut bytes)?;
+    let known = match TurnsSetAside::parse(&String::from_utf8_lossy(&bytes)) {
+        Ok(known) => known.below,
+        Err(_) if bytes.is_empty() => 0,
+        Err(error) => {
+            tracing::warn!(
+                "{}: {error}; turns to append are numbered by the clock",
+                path.display()
+            );
+            0
+        }
+    };
+    let first = known.max(least).min(TurnsSetAside::HIGHEST);
+    let below = first.saturating_add(RUN).min(TurnsSetAside::HIGHEST);
+    let text = TurnsSetAside { below }.to_text();
+    file.write_all_at(text.as_bytes(), 0)?;
+    file.set_len(text.len() as u64)?;
+    file.sync_all()?;
+    sync_name(&path)?;
+    Ok(first)
+}
 
 /// A client that waits for its turn.
 #[derive(Debug)]
@@ -43,5 +83,28 @@ impl Appends {
             watched: HashMap::new(),
             last_watch: 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_of_each_run_lie_above_those_of_earlier_ones_whatever_the_clock_says() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let directory = directory.path();
+        let start = |clock| set_turns_aside(directory, clock).expect("turns are set aside");
+        assert_eq!(start(5000), 5000);
+        // The clock has been set back, then on.
+        assert_eq!(start(70), 5000 + RUN);
+        assert_eq!(start(5000 + 3 * RUN), 5000 + 3 * RUN);
+        assert_eq!(start(0), 5000 + 4 * RUN);
+        assert_eq!(start(u64::MAX), TurnsSetAside::HIGHEST);
+        assert_eq!(start(0), TurnsSetAside::HIGHEST);
+        // A file that cannot be read is begun anew.
+        std::fs::write(directory.join(NAME), "damaged ".repeat(100)).expect("writes");
+        assert_eq!(start(80), 80);
+        assert_eq!(start(0), 80 + RUN);
     }
 }

@@ -15,7 +15,7 @@ use causeway_wire::fs::{
 };
 use causeway_wire::home::Enrollment;
 
-use super::append_turns::Appends;
+use super::append_turns::{Appends, set_turns_aside};
 use super::background::Background;
 use super::beside::Wakeups;
 use super::callers::{Callers, check_operator};
@@ -212,10 +212,12 @@ impl Loop {
             sender,
             waker: bmi.waker(),
         };
-        let (mut metadata, mut beside) = (None, Vec::new());
+        let (mut metadata, mut beside, mut first_turn) = (None, Vec::new(), 0);
         if entry.metadata {
             let (opened, threads) = open_metadata(configuration, &home, mailbox.clone())?;
             (metadata, beside) = (Some(opened), threads);
+            first_turn = set_turns_aside(&home.metadata(), first_number(SystemTime::now()))
+                .map_err(|error| format!("no numbers of turns can be set aside: {error}"))?;
         }
         let identity = identity::of(&home, metadata.as_ref().map(Metadata::incarnation));
         if let Some(store) = &store {
@@ -251,7 +253,7 @@ impl Loop {
             cleaning: false,
             written: 0,
             read: 0,
-            appends: Appends::new(first_number(SystemTime::now()), configuration.timeout / 2),
+            appends: Appends::new(first_turn, configuration.timeout / 2),
             turns_seen: TurnsSeen::default(),
             beside,
             metadata,

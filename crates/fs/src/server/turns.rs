@@ -59,7 +59,7 @@ impl<A: Copy, R> Turns<A, R> {
     }
 
     /// Has a client wait. [`Turns::next`] gives it its turn. A client that asks has no other turn any more: returns
-    /// the file whose turn ended thereby. With too many, fails with what it was given.
+    /// the file whose turn ended thereby. With too many, changes nothing, and fails with what it was given.
     pub(super) fn wait(
         &mut self,
         object: ObjectId,
@@ -67,12 +67,6 @@ impl<A: Copy, R> Turns<A, R> {
         reply: R,
         now: Instant,
     ) -> Result<Option<ObjectId>, R> {
-        let given_up = self.held.get(&client).copied();
-        let given_up = given_up.filter(|object| {
-            let file = self.files.get(object);
-            let turn = file.map_or(0, |file| file.turn);
-            file.is_some_and(|file| !file.is_ending) && self.end(*object, turn)
-        });
         if self.files.len() >= MAX_FILES {
             self.forget(now);
         }
@@ -80,6 +74,12 @@ impl<A: Copy, R> Turns<A, R> {
         if self.waiting >= MAX_WAITING || (!is_known && self.files.len() >= MAX_FILES) {
             return Err(reply);
         }
+        let given_up = self.held.get(&client).copied();
+        let given_up = given_up.filter(|object| {
+            let file = self.files.get(object);
+            let turn = file.map_or(0, |file| file.turn);
+            file.is_some_and(|file| !file.is_ending) && self.end(*object, turn)
+        });
         self.waiting += 1;
         let file = self.files.entry(object).or_insert_with(|| File {
             turn: 0,

@@ -1,4 +1,4 @@
-//! Several processes that append to one file at once, some of which are killed, stopped, or disturbed by truncations: every
+//! Several processes that append to one file at once, some of which are killed, stopped, or disturbed by truncations or the end of servers: every
 //! record is whole, each that was acknowledged is there once, and readers never see anything else.
 
 use std::collections::BTreeMap;
@@ -39,6 +39,23 @@ fn records(bytes: &[u8], len: usize) -> Vec<(u64, u64)> {
     bytes.chunks(len).enumerate().map(check).collect()
 }
 
+/// Another sequence each time, unless `CAUSEWAY_SEED` names one.
+fn dice() -> SplitMix64 {
+    let chosen = std::env::var("CAUSEWAY_SEED").ok();
+    let chosen = chosen.and_then(|text| text.parse().ok());
+    let seed = chosen.unwrap_or(u64::from(std::process::id()));
+    println!("seed {seed} (CAUSEWAY_SEED chooses another)");
+    SplitMix64::new(seed)
+}
+
+/// No call comes near its time-out, however loaded the machine is; a stopped client keeps others waiting for half of it.
+fn patient() -> Shape {
+    Shape {
+        timeout_ms: 60_000,
+        ..Shape::default()
+    }
+}
+
 fn content(client: &mut Client) -> Vec<u8> {
     let mut file = client.open(PATH).unwrap();
     let mut bytes = vec![0xee; file.node.attributes.size as usize];
@@ -72,7 +89,7 @@ fn append_records(configuration: &Path, appender: u64, len: usize, count: u64) {
 #[test]
 fn appending_process() {
     if std::env::var_os("CAUSEWAY_TEST_APPENDER").is_none() {
-        let fixture = Fixture::start(&Shape::default());
+        let fixture = Fixture::start(&patient());
         create(&mut fixture.client());
         append_records(&fixture.config_file(), 3, 5000, 10);
         let found = records(&content(&mut fixture.client()), 5000);
@@ -182,19 +199,19 @@ fn read_meanwhile(fixture: &Fixture, len: usize, done: &AtomicBool) {
 fn shapes() -> [(Shape, usize, u64); 3] {
     let tcp = Shape {
         tcp: true,
-        ..Shape::default()
+        ..patient()
     };
     [
         // Inside requests, in memory that servers reach, and over a network.
-        (Shape::default(), 3000, 60),
-        (Shape::default(), 100_000, 40),
+        (patient(), 3000, 60),
+        (patient(), 100_000, 40),
         (tcp, 70_000, 40),
     ]
 }
 
 #[test]
 fn a_killed_appender_leaves_no_hole_and_takes_no_record_along() {
-    let mut dice = SplitMix64::new(rustix::process::getpid().as_raw_nonzero().get() as u64);
+    let mut dice = dice();
     for (shape, len, count) in shapes() {
         let fixture = Fixture::start(&shape);
         create(&mut fixture.client());
@@ -222,47 +239,85 @@ fn a_killed_appender_leaves_no_hole_and_takes_no_record_along() {
     }
 }
 
-/// It loses its turn to others. What it had on the way then overwrites nothing of theirs.
+/// It loses its turn to others. What it had on the way then overwrites nothing of theirs, also if the I/O servers were started again
+/// and do not know any more which turns they have seen.
 #[test]
 fn a_stopped_appender_does_not_keep_others_waiting() {
-    let shape = Shape {
-        timeout_ms: 4_000,
-        ..Shape::default()
-    };
-    let mut dice = SplitMix64::new(rustix::process::getpid().as_raw_nonzero().get() as u64);
-    for len in [3000, 100_000] {
-        const MANY: u64 = 1 << 40;
-        let fixture = Fixture::start(&shape);
-        create(&mut fixture.client());
-        let mut stopped = Appender::start(&fixture, 0, len, MANY);
-        for _ in 0..=10 + dice.below(50) {
-            assert!(stopped.next());
+    std::thread::scope(|scope| {
+        for (len, restart) in [(3000, false), (100_000, false), (100_000, true)] {
+            scope.spawn(move || stop_an_appender(len, restart));
         }
-        stopped.signal(Signal::STOP);
-        let others: Vec<Appender> = (1..4)
-            .map(|number| Appender::start(&fixture, number, len, 20))
-            .map(Appender::finish)
-            .collect();
-        for other in &others {
-            assert_eq!(other.acknowledged.len(), 20, "{:?}", other.failed);
-        }
-        stopped.signal(Signal::CONT);
-        for _ in 0..3 {
-            stopped.next();
-        }
-        stopped.signal(Signal::KILL);
-        let mut all = vec![stopped.finish()];
-        all.extend(others);
-        check(&all, &records(&content(&mut fixture.client()), len));
-        fixture.cluster.stop().unwrap();
+    });
+}
+
+fn stop_an_appender(len: usize, restart: bool) {
+    const MANY: u64 = 1 << 40;
+    let mut fixture = Fixture::start(&patient());
+    create(&mut fixture.client());
+    let mut stopped = Appender::start(&fixture, 0, len, MANY);
+    for _ in 0..=10 + dice().below(50) {
+        assert!(stopped.next());
     }
+    stopped.signal(Signal::STOP);
+    let others: Vec<Appender> = (1..4)
+        .map(|number| Appender::start(&fixture, number, len, 20))
+        .collect();
+    let others: Vec<Appender> = others.into_iter().map(Appender::finish).collect();
+    for other in &others {
+        assert_eq!(other.acknowledged.len(), 20, "{:?}", other.failed);
+    }
+    if restart {
+        let metadata = fixture.cluster.configuration().metadata_server();
+        let mut servers = fixture.cluster.configuration().io_servers();
+        servers.retain(|&server| server != metadata);
+        for server in servers {
+            fixture.cluster.kill(server).unwrap();
+            fixture.cluster.restart(server).unwrap();
+        }
+    }
+    stopped.signal(Signal::CONT);
+    for _ in 0..3 {
+        stopped.next();
+    }
+    stopped.signal(Signal::KILL);
+    let mut all = vec![stopped.finish()];
+    all.extend(others);
+    check(&all, &records(&content(&mut fixture.client()), len));
+    fixture.cluster.stop().unwrap();
+}
+
+/// I/O servers forget which turns they have seen, the metadata server forgets whose turn it is.
+#[test]
+fn killed_servers_take_no_record_along() {
+    const LEN: usize = 100_000;
+    let mut fixture = Fixture::start(&patient());
+    create(&mut fixture.client());
+    let mut appenders: Vec<Appender> = (0..3)
+        .map(|number| Appender::start(&fixture, number, LEN, 150))
+        .collect();
+    let mut dice = dice();
+    for _ in 0..8 {
+        let waited = dice.below(appenders.len() as u64) as usize;
+        for _ in 0..dice.below(15) {
+            appenders[waited].next();
+        }
+        let server = dice.below(fixture.cluster.configuration().servers.len() as u64);
+        fixture.cluster.kill(server as usize).unwrap();
+        fixture.cluster.restart(server as usize).unwrap();
+    }
+    let appenders: Vec<Appender> = appenders.into_iter().map(Appender::finish).collect();
+    for appender in &appenders {
+        assert_eq!(appender.acknowledged.len(), 150, "{:?}", appender.failed);
+    }
+    check(&appenders, &records(&content(&mut fixture.client()), LEN));
+    fixture.cluster.stop().unwrap();
 }
 
 /// What is appended while another client truncates the file begins at its end as it is then.
 #[test]
 fn a_truncation_leaves_no_zeros_before_what_is_appended() {
     const LEN: usize = 9000;
-    let fixture = Fixture::start(&Shape::default());
+    let fixture = Fixture::start(&patient());
     let mut truncating = fixture.client();
     let mut file = create(&mut truncating);
     let appenders: Vec<Appender> = (0..2)
@@ -288,7 +343,7 @@ fn a_truncation_leaves_no_zeros_before_what_is_appended() {
 /// Where the position is afterwards, and that records cross the border at which a file moves to the I/O servers.
 #[test]
 fn small_and_large_records_of_two_clients_come_one_after_the_other() {
-    let fixture = Fixture::start(&Shape::default());
+    let fixture = Fixture::start(&patient());
     let mut clients = [fixture.client(), fixture.client()];
     let mut files = clients.each_mut().map(create);
     let mut expected = Vec::new();

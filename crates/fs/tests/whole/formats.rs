@@ -153,7 +153,13 @@ fn clients_of_every_format_work_with_servers_of_this_build() {
         let zero = [0; 8];
         let region = [&[1, 1, 0, 0, 0][..], &zero, &5_u64.to_le_bytes()].concat();
         let data = counted(b"12345");
-        let write: [&[u8]; 7] = [&[65], &object, numbered, &zero, &region, &[0; 4], &data];
+        // No turn.
+        let turn: &[u8] = match format {
+            8.. => &zero,
+            _ => &[],
+        };
+        let region_and_data = [&region[..], &[0; 4], &data, turn].concat();
+        let write: [&[u8]; 5] = [&[65], &object, numbered, &zero, &region_and_data];
         let read: [&[u8]; 6] = [&[64], &object, &zero, &region, &[0; 4], &[0]];
         for operation in [&write[..], &read] {
             match other.ask(io, &of_io, 0, operation) {

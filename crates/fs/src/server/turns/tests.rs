@@ -139,3 +139,22 @@ fn there_is_an_end_to_what_is_remembered() {
     let refused = turns.wait(ObjectId(1 << 40), (7, 7), 7, now + LONGEST);
     assert_eq!(refused, Err(7));
 }
+
+/// A client that cannot wait keeps the turn that it has: nobody would give that to the next one.
+#[test]
+fn a_client_that_is_turned_away_keeps_its_turn() {
+    let now = Instant::now();
+    let mut turns: Turns<(), ()> = Turns::new(0, LONGEST);
+    let held = ObjectId(0);
+    for client in 0..MAX_WAITING as u128 + 1 {
+        assert_eq!(turns.wait(held, (client, ()), (), now), Ok(None));
+        let is_first = client == 0;
+        assert_eq!(turns.next(held, now).is_some(), is_first);
+    }
+    assert_eq!(turns.wait(ObjectId(1), (0, ()), (), now), Err(()));
+    assert_eq!(turns.wanted(held), Some((1, ())));
+    assert!(turns.end(held, 1));
+    assert_eq!(turns.wait(ObjectId(1), (0, ()), (), now), Err(()));
+    assert_eq!(turns.next(held, now), Some((2, ())));
+    assert_eq!(turns.wait(ObjectId(1), (1, ()), (), now), Ok(Some(held)));
+}
