@@ -130,7 +130,8 @@ fn servers_that_reply_in_no_format_of_the_request_are_not_asked_for_ever() {
     for (reply, most) in [
         (refusal(6), 4),
         (refusal(5), 4),
-        (refusal(7), 1),
+        (refusal(7), 4),
+        (refusal(8), 1),
         (refusal(0), 1),
         (refusal(200), 1),
         (done(5), 1),
