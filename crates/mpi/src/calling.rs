@@ -88,9 +88,7 @@ impl Process {
             return Err(Error::new(abi::ERR_PORT, text));
         }
         let peer = start::look_up(&mut self.endpoint, &whose, addresses)?;
-        let host = self
-            .contacts
-            .add(identity, contact.formats, &contact.host);
+        let host = self.contacts.add(identity, contact.formats, &contact.host);
         let process = self.peers.len() as u32;
         self.peers.push(peer);
         self.hosts.push(host);

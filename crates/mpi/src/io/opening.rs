@@ -211,9 +211,7 @@ fn open_with(
         None => (
             told.and_then(|told| opened(name, files.join(name, how, info, &told))),
             // Elsewhere another process may have the same number.
-            is_near
-                .then(|| SharedPointer::find(shared).ok())
-                .flatten(),
+            is_near.then(|| SharedPointer::find(shared).ok()).flatten(),
         ),
     };
     let class = storage.as_ref().err().map_or(abi::SUCCESS, Error::code);

@@ -66,7 +66,8 @@ impl SharedPointer {
     pub(crate) fn make(at: u64) -> Result<Self> {
         let made = memfd::create_fixed("causeway-file-pointer", BYTES).and_then(Self::of);
         let made = made.map_err(|error| failed(&error))?;
-        made.word(MARK)?.store(contacts::number()?, Ordering::SeqCst);
+        made.word(MARK)?
+            .store(contacts::number()?, Ordering::SeqCst);
         made.set(at)?;
         Ok(made)
     }

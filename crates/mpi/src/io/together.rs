@@ -309,11 +309,7 @@ pub(crate) fn carry_out(caller: &mut impl Caller, access: &Access, plan: &Plan) 
 
 /// Has the storage do something unless it has failed before: a server that is gone costs its whole time-out each time that it is
 /// called.
-fn unless_failed(
-    done: &mut Result<()>,
-    what: &str,
-    call: impl FnOnce() -> std::io::Result<()>,
-) {
+fn unless_failed(done: &mut Result<()>, what: &str, call: impl FnOnce() -> std::io::Result<()>) {
     if done.is_ok() {
         *done = call().map_err(|error| failed(what, &error));
     }
