@@ -129,16 +129,30 @@ fn a_configuration_is_named_by_a_hint_too() {
     let running = start(PATIENT);
     let program = compile("files-parallel");
     let config = running.config();
-    let arguments = ["tiles", "causeway:/by-hint", "causeway_config", &config];
-    let output = run_with(
+    let elsewhere = [("CAUSEWAY_CONFIG", "/nowhere.toml")];
+    // The file that is removed when it is closed is that of the hint, too.
+    for [verb, name] in [
+        ["tiles", "causeway:/by-hint"],
+        ["passes", "causeway:/passing"],
+    ] {
+        let arguments = [verb, name, "causeway_config", &config];
+        let output = run_with(2, &program, &arguments, &elsewhere);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{verb}: {errors}");
+    }
+    assert!(running.content("/by-hint") == array());
+}
+
+#[test]
+fn hints_beyond_the_servers_open_files_all_the_same() {
+    let running = start(PATIENT);
+    let program = compile("files-parallel");
+    let many = ["striping_factor", "1000", "start_iodevice", "1000"];
+    running.run(
         2,
         &program,
-        &arguments,
-        &[("CAUSEWAY_CONFIG", "/nowhere.toml")],
+        &[&["passes", "causeway:/beyond"], &many[..]].concat(),
     );
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    assert!(running.content("/by-hint") == array());
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn holes_zeros_and_reserved_room_are_as_in_a_model_of_a_sparse_file() {
                 let (from, to) = (start as usize, (start + len) as usize);
                 let part = Region { offset: start, len };
                 let keep_size = random.below(2) == 0;
-                let kind = random.below(6);
+                let kind = random.below(7);
                 let allocation = match kind {
                     0 | 1 => {
                         let bytes = pattern(step, len as usize);
@@ -124,6 +124,11 @@ fn holes_zeros_and_reserved_room_are_as_in_a_model_of_a_sparse_file() {
                     }
                     3 => Some(Allocation::Punch),
                     4 => Some(Allocation::Zero),
+                    5 => {
+                        client.grow(&mut file, start + len).unwrap();
+                        model.grow(to);
+                        None
+                    }
                     _ => Some(Allocation::Reserve),
                 };
                 if let Some(what) = allocation {

@@ -2,6 +2,7 @@
  * Files on the parallel file system, which the test reads by the client library: byte n of an array is byte_at(n).
  *
  *   files-parallel tiles NAME [KEY VALUE]...   writes an array of ROWS lines of COLUMNS bytes, a rank a block of its columns
+ *   files-parallel passes NAME [KEY VALUE]...  makes a file that is removed when it is closed
  *   files-parallel loses NAME                  writes until that fails, and prints the class
  *   files-parallel refused NAME                opens what cannot be opened, and prints the class and the text
  */
@@ -51,11 +52,28 @@ static void tile(MPI_File file, int from, int to, int together) {
     free(memory), free(back);
 }
 
-static void tiles(const char *name, int hints, char **words) {
-    MPI_File file;
-    MPI_Info info, used;
+static MPI_Info with_hints(int hints, char **words) {
+    MPI_Info info;
     OK(MPI_Info_create(&info));
     for (int i = 0; i + 1 < hints; i += 2) OK(MPI_Info_set(info, words[i], words[i + 1]));
+    return info;
+}
+
+static void passes(const char *name, int hints, char **words) {
+    MPI_File file;
+    MPI_Info info = with_hints(hints, words);
+    int mode = MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_EXCL;
+    OK(MPI_File_open(MPI_COMM_WORLD, name, mode | MPI_MODE_DELETE_ON_CLOSE, info, &file));
+    OK(MPI_File_close(&file));
+    /* Again: it is gone. */
+    OK(MPI_File_open(MPI_COMM_WORLD, name, mode | MPI_MODE_DELETE_ON_CLOSE, info, &file));
+    OK(MPI_File_close(&file));
+    OK(MPI_Info_free(&info));
+}
+
+static void tiles(const char *name, int hints, char **words) {
+    MPI_File file;
+    MPI_Info info = with_hints(hints, words), used;
     OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDWR | MPI_MODE_CREATE, info, &file));
     OK(MPI_File_set_size(file, 0));
     OK(MPI_File_get_info(file, &used));
@@ -117,6 +135,7 @@ int main(int argc, char **argv) {
     begin(&argc, &argv);
     CHECK(argc > 2);
     if (strcmp(argv[1], "tiles") == 0) tiles(argv[2], argc - 3, argv + 3);
+    if (strcmp(argv[1], "passes") == 0) passes(argv[2], argc - 3, argv + 3);
     if (strcmp(argv[1], "loses") == 0) loses(argv[2]);
     if (strcmp(argv[1], "refused") == 0) refused(argv[2]);
     fflush(stdout);

@@ -233,6 +233,15 @@ static void modes_and_errors(void) {
           MPI_ERR_AMODE);
     CHECK(class_of(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_EXCL, MPI_INFO_NULL,
                                  &file)) == MPI_ERR_FILE_EXISTS);
+    if (size > 1) {
+        /* Modes that differ make no file. */
+        char other[sizeof name + 8];
+        snprintf(other, sizeof other, "%s-other", name);
+        int differs = MPI_MODE_CREATE | (rank == 0 ? MPI_MODE_RDWR : MPI_MODE_WRONLY);
+        CHECK(class_of(MPI_File_open(MPI_COMM_WORLD, other, differs, MPI_INFO_NULL, &file)) == MPI_ERR_NOT_SAME);
+        CHECK(class_of(MPI_File_open(MPI_COMM_WORLD, other, MPI_MODE_RDONLY, MPI_INFO_NULL, &file)) ==
+              MPI_ERR_NO_SUCH_FILE);
+    }
     file = open_file(MPI_MODE_RDONLY);
     CHECK(class_of(MPI_File_write_at(file, 0, &byte, 1, MPI_BYTE, &status)) == MPI_ERR_READ_ONLY);
     MPI_Errhandler own, found;
