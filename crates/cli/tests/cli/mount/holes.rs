@@ -54,8 +54,8 @@ fn programs_make_find_and_keep_holes() {
     // A copy has the same holes, and a file that is all hole has no data.
     shell(
         other.path(),
-        "cp --sparse=always file copy; cmp file copy; truncate -s 100G empty; cp --sparse=auto empty empty2
-         test $(stat -c %s empty2) = 107374182400",
+        "cp --sparse=always file copy; cmp file copy; truncate -s 64M empty; cp --sparse=always empty empty2
+         test $(stat -c %s empty2) = 67108864",
     );
     let copy = File::open(one.at("copy")).unwrap();
     assert_eq!(data_of(&copy), [(0, MIB), (5 * MIB, 7 * MIB)]);
