@@ -177,17 +177,12 @@ fn open_with(
     info: &Info,
     error_handler: usize,
 ) -> Result<usize> {
-    let (rank, group, is_near, files) = caller.with(|process| {
+    let (rank, group, files) = caller.with(|process| {
         let it = process.communicator(communicator)?;
         let (rank, group) = (it.rank(), Arc::clone(it.group()));
-        let host = |rank: u32| {
-            let member = group.members().get(rank as usize)?;
-            process.hosts.get(*member as usize)
-        };
-        let is_near = host(rank).is_some_and(|own| host(0) == Some(own));
         let fits = check_formats(process, &group);
         let files = fits.and_then(|()| process.file_system(name));
-        Ok((rank, group, is_near, files))
+        Ok((rank, group, files))
     })?;
     let checked = check_mode(mode).and(files);
     let same = [mode.into(), 0];
@@ -220,8 +215,8 @@ fn open_with(
         Some(first) => (Ok(first.storage), first.shared),
         None => (
             told.and_then(|told| opened(name, files.join(name, how, info, &told))),
-            // Elsewhere another process may have the same number.
-            is_near.then(|| SharedPointer::find(shared).ok()).flatten(),
+            // Without one on any of them the file has none.
+            SharedPointer::find(shared).ok(),
         ),
     };
     let class = storage.as_ref().err().map_or(abi::SUCCESS, Error::code);
