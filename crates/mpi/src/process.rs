@@ -70,7 +70,7 @@ pub struct Process {
     /// The areas of communicators.
     pub(crate) areas: Vec<Weak<Area>>,
     pub(crate) files: Table<File>,
-    pub(crate) file_systems: crate::io::opening::FileSystems,
+    pub(crate) file_systems: crate::io::systems::FileSystems,
     /// Bytes that a process collects at a time in collective access to files.
     pub(crate) file_buffer: u64,
     /// Completions that were just taken, to be looked at.

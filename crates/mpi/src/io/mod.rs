@@ -21,6 +21,7 @@ pub mod posix;
 pub mod setting;
 pub mod storage;
 mod stream;
+pub mod systems;
 pub mod together;
 pub mod transfer;
 pub mod view;

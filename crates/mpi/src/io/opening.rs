@@ -15,7 +15,6 @@ use crate::process::Process;
 use super::caller::{Caller, Found, agree, agree_on, agree_on_first, tell, tell_all};
 use super::file::{File, Hints};
 use super::pointer::SharedPointer;
-use super::posix::PosixFiles;
 use super::storage::{FileSystem, Opening, Storage, failed};
 use super::view::View;
 
@@ -58,31 +57,10 @@ fn permissions(info: &Info) -> Option<u32> {
     value.filter(|bits| *bits <= 0o777)
 }
 
-/// Where files are: the operating system's first.
-pub(crate) struct FileSystems(Vec<Arc<dyn FileSystem>>);
-
-impl Default for FileSystems {
-    fn default() -> Self {
-        Self(vec![Arc::new(PosixFiles)])
-    }
-}
-
 impl Process {
     /// Has the files of one more file system opened.
     pub fn add_file_system(&mut self, files: Arc<dyn FileSystem>) {
-        self.file_systems.0.push(files);
-    }
-
-    /// Where a file with this name is.
-    fn file_system(&self, name: &Path) -> Result<Arc<dyn FileSystem>> {
-        let name = name.as_os_str().as_encoded_bytes();
-        let all = self.file_systems.0.iter();
-        let fitting = all.filter(|files| name.starts_with(files.prefix().as_bytes()));
-        // The operating system's files have the empty prefix.
-        let found = fitting.max_by_key(|files| files.prefix().len());
-        found
-            .cloned()
-            .ok_or_else(|| Error::new(abi::ERR_INTERN, "there is no file system"))
+        self.file_systems.add(files);
     }
 }
 
@@ -181,7 +159,7 @@ fn open_with(
         let it = process.communicator(communicator)?;
         let (rank, group) = (it.rank(), Arc::clone(it.group()));
         let fits = check_formats(process, &group);
-        let files = fits.and_then(|()| process.file_system(name));
+        let files = fits.and_then(|()| process.file_systems.of(name));
         Ok((rank, group, files))
     })?;
     let checked = check_mode(mode).and(files);
@@ -300,7 +278,7 @@ pub fn close(caller: &mut impl Caller, file: usize) -> Result<usize> {
 
 /// Deletes a file.
 pub fn delete(caller: &mut impl Caller, name: &Path, info: &Info) -> Result<()> {
-    let files = caller.with(|process| process.file_system(name))?;
+    let files = caller.with(|process| process.file_systems.of(name))?;
     remove(&*files, name, info)
 }
 
