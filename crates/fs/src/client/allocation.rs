@@ -56,6 +56,17 @@ fn parts(distribution: &Distribution, part: Region) -> Result<Vec<Part>, CallErr
     Ok(each.filter(|(_, start, end)| start < end).collect())
 }
 
+/// Says that a file was changed now, and reaches as far as `end` at least.
+fn reaches(file: &File, end: u64) -> Operation {
+    Operation::Extend {
+        object: file.node.object,
+        end,
+        modified: crate::clock::now(),
+        version: 0,
+        reached: Vec::new(),
+    }
+}
+
 impl Client {
     /// Makes a hole of a part of a file, zeros it or reserves room for it. The file gets as large as the part reaches, unless
     /// `keep_size` is set or a hole is made: that leaves the size as it is.
@@ -115,14 +126,7 @@ impl Client {
     fn try_grow(&mut self, file: &mut File, size: u64) -> Result<(), CallError> {
         self.check_access(file, IoKind::Write)?;
         check_end(size)?;
-        let extend = Operation::Extend {
-            object: file.node.object,
-            end: size,
-            modified: crate::clock::now(),
-            version: 0,
-            reached: Vec::new(),
-        };
-        self.resize(file, &extend)
+        self.resize(file, &reaches(file, size))
     }
 
     /// Has a part of a file read as zeros, as far as the file goes, and gives its room back.
@@ -150,7 +154,7 @@ impl Client {
         distribution: &Distribution,
         part: Region,
     ) -> Result<bool, CallError> {
-        file.opened_content = None;
+        file.forget_content();
         let servers = self.io_servers(distribution)?;
         self.will_change(file, &servers)?;
         let object = file.node.object;
@@ -186,14 +190,7 @@ impl Client {
     /// Tells the metadata server that datafiles have changed: the file's times do. If it was removed meanwhile, what the request has
     /// made is removed again.
     fn tell_of_change(&mut self, file: &mut File) -> Result<(), CallError> {
-        let extend = Operation::Extend {
-            object: file.node.object,
-            end: 0,
-            modified: crate::clock::now(),
-            version: 0,
-            reached: Vec::new(),
-        };
-        file.see(self.mutate(extend).and_then(node)?)?;
+        file.see(self.mutate(reaches(file, 0)).and_then(node)?)?;
         Ok(())
     }
 

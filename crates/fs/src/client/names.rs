@@ -176,7 +176,7 @@ impl Client {
     /// Reads the node of an open file again, and nothing of its content.
     pub fn look_again(&mut self, file: &mut File) -> Result<(), Error> {
         self.open_again(file)?;
-        file.opened_content = None;
+        file.forget_content();
         Ok(())
     }
 

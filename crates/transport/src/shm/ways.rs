@@ -10,7 +10,8 @@
 use causeway_sys::aliasing;
 use causeway_sys::choice::ShortChoice;
 
-/// Packets of at most so many bytes are copied in the usual way: for them, stores past the caches take longer everywhere.
+/// Packets of at most so many bytes are copied in the usual way. Stores past the caches wait for memory once a packet: packets of 128 bytes stream
+/// at a seventh of the rate with them (an EPYC of the fourth generation, near), those of 1 KiB at 0.8 of it near and at 3.3 times it far.
 const FEW_BYTES: usize = 512;
 /// Packets of at most so many bytes are chosen for apart from longer ones.
 const SHORT_BYTES: usize = 4608;
