@@ -1,7 +1,7 @@
-//! Whose turn it is to append to a file: one client at a time, the others wait in the order in which they came.
+//! Turns to append to files: one client at a time has the turn of a file, the others wait in the order in which they came.
 //!
 //! Taking a turn away is always safe: what its client has sent for it by then is refused once others have appended
-//! ([`super::turns_seen`]), and the end of the file is only moved by whoever has the turn.
+//! ([`super::turns_seen`]), and only the client that has the turn moves the end of the file.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ const MAX_WAITING: usize = 4096;
 /// Most files whose turn a client has.
 const MAX_FILES: usize = 4096;
 
-/// One that waits. `A` is its connection, `R` what is needed to reply to it.
+/// A client that waits. `A` is its connection, `R` what is needed to reply to it.
 #[derive(Debug)]
 struct Waiter<A, R> {
     client: u128,
