@@ -1,0 +1,87 @@
+//! A message whose caller waits for it inside of the engine: it goes from its packet into the caller's memory, without a receive.
+//!
+//! A receive that is posted, found, done and taken costs more than all else that happens to a short message. Where the caller
+//! waits for one message anyhow, nobody can see the difference, for as long as three things hold: the message finds no receive that
+//! was posted before; none is held that would have to come first; and it fits. Otherwise it is held, which ends this kind of waiting:
+//! the receive is posted, and gets it. So it is, too, before the caller yields or sleeps: observers see receives, and a
+//! peer's loss ends them.
+
+use causeway_sys::memory::{HeldSpan, HeldSpans, Memory};
+use causeway_transport::Packet;
+use causeway_wire::bmi as wire;
+
+use super::Conversation;
+use crate::credit::cost;
+use crate::matcher::Matcher;
+use crate::shared::Shared;
+use crate::types::{Envelope, Tag};
+
+/// Where a message goes that the caller waits for.
+#[derive(Default)]
+pub(crate) struct Direct {
+    /// The caller's memory; nothing once the message is there.
+    into: HeldSpan,
+    room: usize,
+    /// Bytes of the message.
+    bytes: u64,
+}
+
+impl Direct {
+    /// The caller waits.
+    #[inline]
+    pub(crate) fn begin(&mut self, references: &mut HeldSpans, into: &Memory) {
+        references.hold(into, &mut self.into);
+        self.room = into.len();
+    }
+
+    /// Whether the message has come.
+    #[inline]
+    pub(crate) fn has_come(&self) -> bool {
+        self.into.is_empty()
+    }
+
+    /// The caller waits no more. Returns the message's bytes if it has come.
+    #[inline]
+    pub(crate) fn end(&mut self, references: &mut HeldSpans) -> Option<u64> {
+        if self.has_come() {
+            return Some(self.bytes);
+        }
+        references.release(&mut self.into);
+        None
+    }
+}
+
+impl Conversation {
+    /// A whole message has arrived that no receive waits for.
+    #[inline(never)]
+    pub(super) fn eager_without_receive<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        tag: Tag,
+        packet: Packet<'_>,
+    ) {
+        let len = packet.len() - wire::HEADER_BYTES;
+        let is_awaited = shared.matcher.is_awaited_directly(self.id, tag)
+            && !shared.direct.has_come()
+            && !shared.matcher.holds_messages()
+            && len <= shared.direct.room;
+        if !is_awaited {
+            return self.eager_early(shared, tag, packet);
+        }
+        let is_due = self.grant.pass(cost(len), &mut shared.budget);
+        self.traffic.received(len, self.id, &mut shared.touched);
+        if is_due || self.starving {
+            self.mark_dirty(shared);
+        }
+        let direct = &mut shared.direct;
+        let into = shared.references.get(&direct.into);
+        packet.copy_part_to(wire::HEADER_BYTES, len, &into);
+        shared.references.release(&mut direct.into);
+        direct.bytes = len as u64;
+        shared.envelope = Envelope {
+            peer: self.id,
+            tag,
+            size: len as u64,
+        };
+    }
+}
