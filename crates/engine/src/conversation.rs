@@ -11,7 +11,7 @@
 
 mod cancel;
 mod closing;
-pub(crate) mod direct;
+mod direct;
 mod eager;
 mod greeting;
 pub(crate) mod moving;

@@ -7,8 +7,8 @@ use causeway_sys::memory::HeldSpans;
 use causeway_transport::PeerError;
 use causeway_transport::slab::Slab;
 
-use crate::conversation::direct::Direct;
 use crate::credit::Budget;
+use crate::direct::Direct;
 use crate::fragments::Fragments;
 use crate::handshake::Own;
 use crate::lists::{Linked, Links, List, NONE};

@@ -6,7 +6,6 @@
 //! the receive is posted, and gets it. So it is, too, before the caller yields or sleeps: observers see receives, and a
 //! peer's loss ends them.
 
-use causeway_sys::memory::{HeldSpan, HeldSpans, Memory};
 use causeway_transport::Packet;
 use causeway_wire::bmi as wire;
 
@@ -15,41 +14,6 @@ use crate::credit::cost;
 use crate::matcher::Matcher;
 use crate::shared::Shared;
 use crate::types::{Envelope, Tag};
-
-/// Where a message goes that the caller waits for.
-#[derive(Default)]
-pub(crate) struct Direct {
-    /// The caller's memory; nothing once the message is there.
-    into: HeldSpan,
-    room: usize,
-    /// Bytes of the message.
-    bytes: u64,
-}
-
-impl Direct {
-    /// The caller waits.
-    #[inline]
-    pub(crate) fn begin(&mut self, references: &mut HeldSpans, into: &Memory) {
-        references.hold(into, &mut self.into);
-        self.room = into.len();
-    }
-
-    /// Whether the message has come.
-    #[inline]
-    pub(crate) fn has_come(&self) -> bool {
-        self.into.is_empty()
-    }
-
-    /// The caller waits no more. Returns the message's bytes if it has come.
-    #[inline]
-    pub(crate) fn end(&mut self, references: &mut HeldSpans) -> Option<u64> {
-        if self.has_come() {
-            return Some(self.bytes);
-        }
-        references.release(&mut self.into);
-        None
-    }
-}
 
 impl Conversation {
     /// A whole message has arrived that no receive waits for.
@@ -64,7 +28,7 @@ impl Conversation {
         let is_awaited = shared.matcher.is_awaited_directly(self.id, tag)
             && !shared.direct.has_come()
             && !shared.matcher.holds_messages()
-            && len <= shared.direct.room;
+            && len <= shared.direct.room();
         if !is_awaited {
             return self.eager_early(shared, tag, packet);
         }
@@ -73,11 +37,9 @@ impl Conversation {
         if is_due || self.starving {
             self.mark_dirty(shared);
         }
-        let direct = &mut shared.direct;
-        let into = shared.references.get(&direct.into);
+        let into = shared.direct.memory(&shared.references);
         packet.copy_part_to(wire::HEADER_BYTES, len, &into);
-        shared.references.release(&mut direct.into);
-        direct.bytes = len as u64;
+        shared.direct.arrived(&mut shared.references, len as u64);
         shared.envelope = Envelope {
             peer: self.id,
             tag,
