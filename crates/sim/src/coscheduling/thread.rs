@@ -1,6 +1,6 @@
 //! A thread of a host: what it does now, and what its library knows of messages.
 
-use causeway_cosched::{Patience, Settings, Waiter};
+use causeway_cosched::{Settings, SpinLimit, Waiter};
 
 use super::programs::{NODES, Op, Script};
 use crate::engine::{NANOSECOND, Time};
@@ -24,7 +24,7 @@ pub(super) enum Then {
     /// A message is the card's.
     HandOver(u8, u32),
     /// The driver decides about a thread that has given up.
-    GiveUp,
+    SpinExpired,
     /// The thread blocks for so long.
     Sleep(Time),
 }
@@ -103,11 +103,11 @@ impl Thread {
 
     /// Begins to spin. Only the receive call gives up, whatever it is called by (§6.1.2 changes no other).
     pub(super) fn spin(&mut self, wanted: Wanted) {
-        let patience = match (wanted, self.waiter.patience()) {
-            (Wanted::Message(_), Patience::Nanoseconds(spin)) => Some(spin * NANOSECOND),
+        let spin_limit = match (wanted, self.waiter.spin_limit()) {
+            (Wanted::Message(_), SpinLimit::Nanoseconds(spin)) => Some(spin * NANOSECOND),
             _ => None,
         };
-        self.doing = Doing::Spin(wanted, patience);
+        self.doing = Doing::Spin(wanted, spin_limit);
     }
 
     /// Takes `time` of the processor.
@@ -115,9 +115,9 @@ impl Thread {
         self.cpu += time;
         match &mut self.doing {
             Doing::Piece(left, _) => *left = left.saturating_sub(time),
-            Doing::Spin(_, patience) => {
+            Doing::Spin(_, spin_limit) => {
                 self.spun += time;
-                if let Some(left) = patience {
+                if let Some(left) = spin_limit {
                     *left = left.saturating_sub(time);
                 }
             }

@@ -1,7 +1,7 @@
 //! The platform at work: nodes that dispatch threads, and messages between them.
 //!
 //! Spinning is computed, not stepped: a thread that spins has no events but the end of its quantum, the end of its
-//! patience, and the message that it waits for. Ticks are computed too; there is one only where something changes.
+//! spin limit, and the message that it waits for. Ticks are computed too; there is one only where something changes.
 
 use causeway_cosched::{Action, Actions, Arrival, Pick, Settings};
 
@@ -19,7 +19,7 @@ const LONGEST: Time = 40_000 * SECOND;
 enum Event {
     /// A job's process begins.
     Begin { node: u8, thread: u16 },
-    /// The running thread's work is done, or its patience has ended.
+    /// The running thread's work is done, or its spin limit has passed.
     Piece { node: u8, piece: u32 },
     /// Its quantum has ended.
     Quantum { node: u8, quantum: u32 },
@@ -493,7 +493,7 @@ impl<'a> World<'a> {
                 );
                 self.block(node);
             }
-            Doing::Piece(_, Then::GiveUp) => self.gave_up(node, running),
+            Doing::Piece(_, Then::SpinExpired) => self.spin_expired(node, running),
             Doing::Spin(wanted, _) => self.call_driver(node, running, wanted),
             Doing::Blocked(_) | Doing::Asleep | Doing::Gone => {}
         }
@@ -577,20 +577,20 @@ impl<'a> World<'a> {
     fn call_driver(&mut self, node: u8, thread: u16, wanted: Wanted) {
         let call = self.costs.host.driver_call;
         let known = self.thread(node, thread);
-        known.waiter.gave_up();
+        known.waiter.spin_expired();
         known.wanted = Some(wanted);
-        known.doing = Doing::Piece(call, Then::GiveUp);
+        known.doing = Doing::Piece(call, Then::SpinExpired);
         self.resume(node);
     }
 
-    fn gave_up(&mut self, node: u8, thread: u16) {
+    fn spin_expired(&mut self, node: u8, thread: u16) {
         let of = self.node(node);
         let blocks = of.threads[usize::from(thread)].waiter.blocks();
         if blocks {
             of.card.register(thread);
         }
         let views = of.views();
-        let actions = of.driver.gave_up(thread, &views);
+        let actions = of.driver.spin_expired(thread, &views);
         if let Some(wanted) = of.threads[usize::from(thread)].wanted.take() {
             of.threads[usize::from(thread)].spin(wanted);
         }
