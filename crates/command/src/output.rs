@@ -62,7 +62,7 @@ impl Output {
         write_stdout(value.to_string().as_bytes(), b"\n");
     }
 
-    /// Prints a name or path, as [`Output::name`] shows it, with text around it.
+    /// Prints text around a name or path, shown as by [`Output::name`].
     pub fn named_line(&self, before: &str, name: &[u8], after: &str) {
         if self.json {
             return;
@@ -106,7 +106,7 @@ fn stdout_failed(error: &std::io::Error) -> ! {
 }
 
 fn eprint_line(text: &str) {
-    // Without standard error there is no place left to report to.
+    // Standard error is gone, and there is nowhere else to report that.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
@@ -135,8 +135,7 @@ pub fn report_object(what: &str, why: &str, hint: Option<&str>) {
     write_stdout(object.to_string().as_bytes(), b"\n");
 }
 
-/// Prints one item's failure on standard error, adds it to the object of `--json`, and returns so that the command
-/// goes on.
+/// Prints one item's failure on standard error and adds it to the object of `--json`. The command goes on.
 pub fn report_item(failure: &Failure) {
     let mut errors = item_errors();
     if !failure.silent && errors.len() < MAX_ERRORS {
