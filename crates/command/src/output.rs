@@ -123,7 +123,7 @@ pub fn note(text: &str) {
 
 /// Prints a failure on standard error, and under `--json` as the one object on standard output.
 pub fn report_failure(failure: &Failure, json: bool) {
-    say(failure);
+    print_failure(failure);
     if json && !failure.silent && !shutdown::is_ending() {
         report_object(&failure.what, &failure.why, failure.hint.as_deref());
     }
@@ -143,10 +143,10 @@ pub fn report_item(failure: &Failure) {
             "item": failure.item, "what": failure.what, "why": failure.why, "hint": failure.hint }));
     }
     drop(errors);
-    say(failure);
+    print_failure(failure);
 }
 
-fn say(failure: &Failure) {
+fn print_failure(failure: &Failure) {
     if failure.silent || shutdown::is_ending() {
         return;
     }
@@ -159,7 +159,7 @@ fn say(failure: &Failure) {
 pub fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
-        text.push_str(&harmless(&chunk.valid().replace('\\', "\\\\")));
+        text.push_str(&escaped(&chunk.valid().replace('\\', "\\\\")));
         for byte in chunk.invalid() {
             text.push_str(&format!("\\x{byte:02x}"));
         }
@@ -168,7 +168,7 @@ pub fn printable(name: &[u8]) -> String {
 }
 
 /// Text of another process: what could drive a terminal is escaped as `\xNN`.
-pub fn harmless(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         if !causeway_watch::text::is_deceptive(c) {

@@ -111,7 +111,7 @@ impl Progress {
     }
 
     /// Subtracts work that must be done again.
-    pub fn take_back(&self, bytes: u64) {
+    pub fn subtract(&self, bytes: u64) {
         let bytes = self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
         if let Some(bar) = &self.bar {
             bar.set_position(bytes);
@@ -119,7 +119,7 @@ impl Progress {
     }
 
     /// Prints a line above the bar.
-    pub fn say(&self, print: impl FnOnce()) {
+    pub fn print_above(&self, print: impl FnOnce()) {
         match &self.bar {
             Some(bar) => bar.suspend(print),
             None => print(),

@@ -9,7 +9,7 @@ use causeway_fs::config::{ConfigError, Configuration};
 use causeway_wire::fs::{Entry, Errno, ObjectId};
 
 use crate::failure::{Failure, Outcome};
-use crate::output::{harmless, printable};
+use crate::output::{escaped, printable};
 
 /// Bytes that a command moves between its memory and a file at a time.
 pub const PIECE_BYTES: usize = 4 << 20;
@@ -35,7 +35,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let hint = error.advice().map(str::to_owned);
         // A server's text is escaped like a name: it cannot drive a terminal either.
-        let mut why = harmless(&error.message);
+        let mut why = escaped(&error.message);
         if why.is_empty() {
             why = error.errno.to_string();
         }

@@ -34,7 +34,7 @@ pub const MASKS_VARIABLE: &str = "CAUSEWAY_LOG";
 pub const FILE_VARIABLE: &str = "CAUSEWAY_LOG_FILE";
 
 /// Events that are printed when the process panics.
-const LAST_WORDS: usize = 32;
+const RECENT_EVENTS: usize = 32;
 
 /// Why logging could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -119,7 +119,7 @@ pub fn start(usual: &Masks) -> Result<(), StartError> {
     let previous = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         previous(panic);
-        last_words();
+        print_recent();
     }));
     Ok(())
 }
@@ -181,8 +181,8 @@ pub fn recent(most: usize) -> Vec<LogEvent> {
 }
 
 /// Prints the latest events where log lines go, for a process that is ending because of a fatal error.
-pub fn last_words() {
-    let events = recent(LAST_WORDS);
+pub fn print_recent() {
+    let events = recent(RECENT_EVENTS);
     let Some(logger) = LOGGER.get() else { return };
     if events.is_empty() {
         return;
@@ -304,7 +304,7 @@ mod tests {
         assert!(outside.has_applied(asked));
         assert_eq!(masks().unwrap().to_string(), "off,watch=debug/off");
 
-        last_words();
+        print_recent();
         let file = std::fs::read_to_string(&dir).unwrap();
         std::fs::remove_file(&dir).unwrap();
         let lines: Vec<_> = file.lines().collect();
