@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    #[should_panic(expected = "place 1 freed twice")]
+    #[should_panic(expected = "slot 1 freed twice")]
     fn a_place_is_freed_once() {
         let mut pool = Pool::<u8>::new(2);
         let (first, second) = (pool.take(1), pool.take(2));
